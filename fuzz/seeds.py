@@ -88,3 +88,14 @@ for i in range(12):
     for at in draw.sample(range(120), 3):
         answers[at] = draw.randrange(10)
     (here / "rpc_client" / f"{i:02}").write_bytes(bytes([4 * i + 2]) + answers)
+
+# Requests one after the other, each with its number and as many bytes as it has without data; 224 and more: with all the bytes that are left; 255: an endpoint.
+own = random.Random(2)
+(here / "rpc_message").mkdir(parents=True, exist_ok=True)
+graph = struct.pack("<IQIQI", 0, 1, 1, 7, 3) + bytes(3 * 296)
+messages = {"graph": bytes([10]) + graph, "name": b"\xfflocalhost:50052", "address": b"\xff[::1]:50052"}
+for i, size in enumerate(sizes):
+    messages[f"{i:02}"] = bytes([i]) + own.randbytes(size)
+messages["all"] = b"".join(bytes([i]) + bytes(size) for i, size in enumerate(sizes) if i not in (10, 13))
+for name, data in messages.items():
+    (here / "rpc_message" / name).write_bytes(data)

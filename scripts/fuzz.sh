@@ -69,7 +69,8 @@ one() { # TARGET SECONDS
         rm -rf "$found.less"
         mkdir "$found.less"
         if ASAN_OPTIONS=$options "$program" -merge=1 "$found.less" "$found" "$root/fuzz/seeds/$target" -max_len=4096 -rss_limit_mb=3000 \
-            -timeout=$patience -artifact_prefix="$work/findings/$target-" > "$log.less" 2>&1 && [ -n "$(ls -A "$found.less")" ]; then
+            -timeout=$patience -artifact_prefix="$work/findings/$target-" > "$log.less" 2>&1 && [ -n "$(ls -A "$found.less")" ] &&
+            ! compgen -G "$work/findings/$target-*" > /dev/null; then # an input that fails is kept: the run below fails on it, too
             rm -rf "$found"
             mv "$found.less" "$found"
         fi

@@ -15,7 +15,8 @@ type Tensor = *mut ggml_tensor;
 
 /// Bytes that a tensor or the work memory of a graph may have here.
 const MAX_BYTES: usize = 1 << 16;
-/// Bytes of the context, which all inputs use: memory of this size would be mapped and cleared anew for each.
+/// Bytes of the context. Most inputs use the same memory for it, as it would be mapped and cleared anew for each otherwise; `fresh` ones take their own, so
+/// that a use of it after the context was freed is seen.
 const CONTEXT: usize = 1 << 20;
 
 struct Choice<'a, 'u> {
@@ -139,10 +140,11 @@ fn memory() -> *mut c_void {
     MEMORY.with_borrow_mut(|m| m.as_mut_ptr().cast())
 }
 
-fn run(u: &mut Unstructured<'_>, n_threads: i32) -> Result<()> {
+fn run(u: &mut Unstructured<'_>, fresh: bool) -> Result<()> {
     // SAFETY: a context of the library, freed once, with tensors that are used before that. Their data is memory of the context, or of a view inside it.
     unsafe {
-        let c = ggml_init(ggml_init_params { mem_size: CONTEXT, mem_buffer: memory(), no_alloc: false });
+        let mem_buffer = if fresh { null_mut() } else { memory() };
+        let c = ggml_init(ggml_init_params { mem_size: CONTEXT, mem_buffer, no_alloc: false });
         let mut x = Choice { u, tensors: Vec::new() };
         let mut outcome = Ok(());
         for dtype in
@@ -170,7 +172,7 @@ fn run(u: &mut Unstructured<'_>, n_threads: i32) -> Result<()> {
         let graph = ggml_new_graph_custom(c, 256, false);
         if !graph.is_null() {
             x.tensors.iter().for_each(|&t| ggml_build_forward_expand(graph, t));
-            let mut plan = ggml_graph_plan(graph, n_threads, null_mut());
+            let mut plan = ggml_graph_plan(graph, 1 + i32::from(fresh), null_mut());
             if plan.work_size <= 16 * MAX_BYTES && plan.n_threads > 0 {
                 let mut work = vec![0u8; plan.work_size];
                 plan.work_data = work.as_mut_ptr();
@@ -185,5 +187,5 @@ fn run(u: &mut Unstructured<'_>, n_threads: i32) -> Result<()> {
 fuzz_target!(|data: &[u8]| {
     libggml_rs_fuzz::quiet_with_errors();
     // Too few bytes are no error.
-    let _ = run(&mut Unstructured::new(data), 1 + i32::from(libggml_rs_fuzz::is_fresh(data)));
+    let _ = run(&mut Unstructured::new(data), libggml_rs_fuzz::is_fresh(data));
 });

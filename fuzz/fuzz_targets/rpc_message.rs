@@ -72,4 +72,7 @@ fn main_of(data: &[u8]) {
     }
 }
 
-fuzz_target!(|data: &[u8]| main_of(data));
+fuzz_target!(|data: &[u8]| {
+    libggml_rs_fuzz::quiet();
+    main_of(data);
+});

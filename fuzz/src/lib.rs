@@ -26,8 +26,10 @@ pub fn quiet() {
 /// As [`quiet`], and a broken contract is an error.
 pub fn quiet_with_errors() {
     static ONCE: Once = Once::new();
-    // SAFETY: any time.
-    ONCE.call_once(|| unsafe { ggml_rs_set_policy(ggml_rs_policy::GGML_RS_POLICY_ERROR as i32) });
+    ONCE.call_once(|| {
+        // SAFETY: any time.
+        unsafe { ggml_rs_set_policy(ggml_rs_policy::GGML_RS_POLICY_ERROR as i32) };
+    });
     quiet();
 }
 
