@@ -91,14 +91,17 @@ fn main_of(case: Case, fresh: bool) {
         let mut list = [backend];
         let sched = ggml_backend_sched_new(list.as_mut_ptr(), null_mut(), 1, 512, false, false);
         let c = ggml_init(ggml_init_params { mem_size: 1 << 14, mem_buffer: null_mut(), no_alloc: true });
-        let forward = ggml_init(ggml_init_params { mem_size: 200 << 10, mem_buffer: null_mut(), no_alloc: true });
+        // Static graphs have the default size, and there are three of them.
+        let mem_size = if case.is_static { 1 << 20 } else { 200 << 10 };
+        let forward = ggml_init(ggml_init_params { mem_size, mem_buffer: null_mut(), no_alloc: true });
         let (width, batch) = (i64::from(case.width % 8 + 1), i64::from(case.batch % 4 + 1));
         let weights = ggml_new_tensor_2d(c, F32, width, width);
         ggml_set_param(weights);
+        // Without memory of their own, the inputs of static graphs are refused.
+        let inputs = ggml_new_tensor_2d(if case.is_static { c } else { forward }, F32, width, batch);
+        ggml_set_input(inputs);
         let buffer = ggml_backend_alloc_ctx_tensors(c, backend);
         ggml_backend_buffer_clear(buffer, 0);
-        let inputs = ggml_new_tensor_2d(forward, F32, width, batch);
-        ggml_set_input(inputs);
         let outputs = ggml_mul_mat(forward, weights, inputs);
         let mut params = ggml_opt_default_params(sched, choice(case.loss, &[0, 1, 2, 3]));
         params.build_type = choice(case.build, &[10, 20, 30]);
