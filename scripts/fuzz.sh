@@ -61,7 +61,7 @@ one() { # TARGET SECONDS
     mkdir -p "$found" "$work/findings"
     # What a host may be about is memory: a request for more than there is must come back as an error, so it is not the sanitizer's. What is freed is
     # kept for a while, so that its use is seen: 16 MiB of it, which stay in the processor's cache longer than 256. Eight callers name who took it.
-    # The fuzzer's own choice of inputs by how rare their paths are (-entropic) took half of the time.
+    # The choice of inputs by how rare their paths are (-entropic) costs time for each of the many counters.
     local options=allocator_may_return_null=1:detect_leaks=1:abort_on_error=1:quarantine_size_mb=16:malloc_context_size=8:${ASAN_OPTIONS:-}
     # Frames that have returned are watched in the short form only: each exception that ends a call of the library looks through all of them.
     [ -z "$together" ] || options=detect_stack_use_after_return=0:$options
