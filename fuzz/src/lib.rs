@@ -112,7 +112,7 @@ impl Drop for Cpu {
     }
 }
 
-/// Whether something that is made anew for some inputs is made anew for this one.
+/// Whether something that is made anew for some inputs is made anew for this one. All bytes have a say: what the fuzzer changes is seldom the last.
 pub fn is_fresh(data: &[u8]) -> bool {
-    data.last().is_some_and(|b| b % 16 == 7)
+    data.iter().fold(0u8, |sum, b| sum.wrapping_add(*b)) % 16 == 7
 }
