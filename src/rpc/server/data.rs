@@ -1,9 +1,8 @@
-//! The bytes of tensors, on their way in and out. A range is checked before the first byte comes; then they go into the tensor, in pieces where that
-//! is on a device, so that a message needs no more memory than the tensor it is for.
+//! The bytes of tensors, on their way in and out. A range is checked before the first byte comes; then they go into the tensor in pieces, so that
+//! a message needs no more memory than the tensor it is for.
 #![forbid(unsafe_code)]
 
 use super::cache::Cache;
-use super::memory::Buffers;
 use crate::backend::tensor_io;
 use crate::error::{Result, invalid};
 use crate::mutant;
@@ -36,26 +35,12 @@ fn pieces(t: TensorRef, p: Pieces) -> Result<tensor_io::Pieces> {
     })
 }
 
-/// Reads `size` bytes from the client into tensor `t` of buffer `number`; `keep`: and into the cache. Where the tensor lies in host memory, the
-/// system copies them there.
+/// Reads `size` bytes from the client into a tensor; `keep`: and into the cache.
 ///
 /// # Errors
 /// The range is not inside the tensor, or the client is gone.
-pub fn set(
-    channel: &mut Channel,
-    buffers: &mut Buffers,
-    (t, number): (TensorRef, u64),
-    (offset, size): (u64, u64),
-    keep: Option<&Cache>,
-) -> Result<()> {
+pub fn set(channel: &mut Channel, t: TensorRef, offset: u64, size: u64, keep: Option<&Cache>) -> Result<()> {
     let (offset, bytes) = range(t, offset, size)?;
-    if let Some(out) = buffers.bytes(number, t, offset, bytes) {
-        channel.read(out, size)?;
-        if let Some(cache) = keep {
-            cache.put(out);
-        }
-        return Ok(());
-    }
     if let Some(cache) = keep {
         let data = channel.read_vec(bytes)?;
         tensor_io::set_bytes(t, &data, offset);

@@ -1,9 +1,9 @@
 //! Buffers of a session, under numbers and addresses that mean nothing outside of it, and the memory of all sessions.
+#![forbid(unsafe_code)]
 
 use crate::backend::{BufferBox, BufferTypeRef};
 use crate::error::{Error, Result, invalid};
 use crate::mutant;
-use crate::tensor::TensorRef;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -99,19 +99,6 @@ impl Buffers {
     /// The session has none.
     pub fn get(&self, number: u64) -> Result<&Held> {
         self.held.get(&number).ok_or_else(|| invalid!("this client has no buffer {number:#x}"))
-    }
-
-    /// `size` bytes of a tensor in buffer `number` from `offset` on, if they are in host memory in the usual layout. To be called while nothing is
-    /// computed: the session waits for its graphs before it answers any request but those for graphs.
-    pub fn bytes(&mut self, number: u64, t: TensorRef, offset: usize, size: usize) -> Option<&mut [u8]> {
-        let buffer = &self.held.get_mut(&number)?.buffer;
-        let from = t.data().addr().checked_sub(buffer.base().addr())?.checked_add(offset)?;
-        if size == 0 || !buffer.is_host() || from.checked_add(size)? > buffer.size() {
-            return None;
-        }
-        // SAFETY: inside of the buffer, whose bytes are host memory and were written when it was made (`make`). No other session has the buffer, and
-        // this one has no graph under way.
-        Some(unsafe { std::slice::from_raw_parts_mut(buffer.base().add(from), size) })
     }
 
     /// Makes a buffer whose bytes are all 0: those of the last owner of its memory are nobody's business. `Ok(None)`: the device has no memory.

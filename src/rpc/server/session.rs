@@ -167,8 +167,7 @@ impl Session {
             Request::SetTensor { tensor, keep, offset } => {
                 let t = self.one(&tensor)?;
                 let cache = self.host.cache.as_ref().filter(|_| keep);
-                let (tensor, range) = ((t.tensor, tensor.buffer), (offset, rest));
-                data::set(&mut self.channel, &mut self.buffers, tensor, range, cache)
+                data::set(&mut self.channel, t.tensor, offset, rest, cache)
             }
             Request::SetTensor2d { tensor, pieces } => {
                 let t = self.one(&tensor)?;

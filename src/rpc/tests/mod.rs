@@ -20,23 +20,19 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A server, mostly of the CPU.
+/// A server of the CPU.
 struct Served {
     address: String,
     host: Arc<Host>,
 }
 
 fn served(change: impl FnOnce(&mut Options), cache: Option<Cache>) -> Served {
-    served_by(cpu::device::device(), change, cache)
-}
-
-fn served_by(device: DeviceRef, change: impl FnOnce(&mut Options), cache: Option<Cache>) -> Served {
     let mut options = Options::new(64 << 20);
     change(&mut options);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let host = Host::new(
-        vec![device],
+        vec![cpu::device::device()],
         Box::new(|d, deadline| crate::capi::rpc::open(d, 2, deadline)),
         cpu::check::accepts,
         options,

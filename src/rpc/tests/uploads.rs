@@ -1,9 +1,8 @@
 //! Which weights travel to a server, counted on their way.
 
-use super::{Served, noise, served, served_by};
+use super::{Served, noise, served};
 use crate::abi::backend::ggml_backend_buffer_usage;
 use crate::abi::ggml::ggml_type::*;
-use crate::backend::testing::{Fake, Spec};
 use crate::backend::{BackendBox, BufferBox, tensor_io};
 use crate::rpc::protocol::{Body, CAPS, Command, OFFERED_ABOVE, hash};
 use crate::rpc::server::Cache;
@@ -11,7 +10,6 @@ use crate::tensor::{Context, TensorRef};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 
 /// What a client has sent.
@@ -235,28 +233,4 @@ fn whatever_follows_an_offer_sees_its_bytes() {
     }
     weights.set(7);
     assert!(weights.are(7));
-}
-
-/// What comes for host memory goes there from the connection; for a device it goes through its buffers' function.
-#[test]
-fn weights_reach_memory_of_the_host_and_of_devices() {
-    let temporary = tempfile::tempdir().unwrap();
-    for (spec, copied) in [(Spec::cpu(), 0), (Spec::gpu(), model().iter().map(|n| 4 * n).sum())] {
-        for folder in [None, Some(temporary.path().join(spec.name.to_str().unwrap()))] {
-            let fake = Fake::new(Spec { name: spec.name, kind: spec.kind, host: spec.host, ..Spec::gpu() });
-            let cache = folder.as_deref().and_then(cache);
-            let s = served_by(fake.backend.device(), |_| {}, cache);
-            let weights = Weights::new(&s.backend(), &model());
-            weights.set(13);
-            assert!(weights.are(13));
-            assert_eq!(fake.state.bytes_set.load(SeqCst), copied, "{:?}, kept: {}", spec.name, folder.is_some());
-            assert_eq!(folder.map_or(300, |f| files(&f).len()), 300);
-            // A part of a tensor, and nothing else.
-            let last = weights.tensors[299];
-            tensor_io::set_bytes(last, &[9; 40], 100);
-            let mut part = weights.data(299, 13);
-            part[100..140].fill(9);
-            assert!(read(last) == part && read(weights.tensors[298]) == weights.data(298, 13));
-        }
-    }
 }
