@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the seeds of the fuzz targets: python3 fuzz/seeds.py. Small files, the same every time; committed, so that nobody needs to run this."""
+"""Makes the seeds of the fuzz targets: python3 fuzz/seeds.py. Small files, the same every time; committed, so that nobody needs to run this.
+Seeds with other names were made by hand, and stay as they are."""
 import pathlib
 import random
 import struct
@@ -79,8 +80,6 @@ for i in range(12):
     requests = b"".join(bytes([c]) + (draw.randbytes(sizes[c]) if i % 2 else bytes(sizes[c])) for c in some if c not in (13, 14))
     (here / "rpc_server" / f"{i:02}").write_bytes(requests[:4096])
 # What a server answers: right replies (255), and some that are not. The first byte says at which address.
-for old in (here / "rpc_client").iterdir():
-    old.unlink()
 for name, data in {"right": b"\2", "large": b"\1", "known": b"\1" + b"\xff" * 60 + b"\1" * 20}.items():
     (here / "rpc_client" / name).write_bytes(data)
 for i in range(12):
@@ -88,3 +87,14 @@ for i in range(12):
     for at in draw.sample(range(120), 3):
         answers[at] = draw.randrange(10)
     (here / "rpc_client" / f"{i:02}").write_bytes(bytes([4 * i + 2]) + answers)
+
+# Requests one after the other, each with its number and as many bytes as it has without data; 224 and more: with all the bytes that are left; 255: an endpoint.
+own = random.Random(2)
+(here / "rpc_message").mkdir(parents=True, exist_ok=True)
+graph = struct.pack("<IQIQI", 0, 1, 1, 7, 3) + bytes(3 * 296)
+messages = {"graph": bytes([10]) + graph, "name": b"\xfflocalhost:50052", "address": b"\xff[::1]:50052"}
+for i, size in enumerate(sizes):
+    messages[f"{i:02}"] = bytes([i]) + own.randbytes(size)
+messages["all"] = b"".join(bytes([i]) + bytes(size) for i, size in enumerate(sizes) if i not in (10, 13))
+for name, data in messages.items():
+    (here / "rpc_message" / name).write_bytes(data)

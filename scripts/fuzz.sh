@@ -4,7 +4,7 @@
 # Builds the targets of fuzz/ (a stable compiler will do: RUSTC_BOOTSTRAP), then runs each over its seeds and over what
 # earlier runs found (target/fuzz/corpus). `cargo fuzz run TARGET` does the same where cargo-fuzz is at hand. What fails stays in
 # target/fuzz/findings. With -h all targets run at once, and what they find is kept outside of the tree (FUZZ_OUT, default
-# ~/.cache/libggml-rs-fuzz), with the number of executions so far. With -c nothing is searched: the inputs that -h has kept, and the seeds, run
+# ~/.cache/libggml-rs-fuzz), with the number of executions so far; inputs that reach nothing of their own are left out first. With -c nothing is searched: the inputs that -h has kept, and the seeds, run
 # once in a build that counts lines (rustup component add llvm-tools), and scripts/fuzz_table.py writes the table in docs/TESTS.md.
 # The last line counts the targets.
 set -u
@@ -23,7 +23,7 @@ counts=
 if [ "${1:-}" = -c ]; then counts=1; shift; fi
 if [ -n "$together$counts" ]; then FUZZ_OUT=${FUZZ_OUT:-${XDG_CACHE_HOME:-$HOME/.cache}/libggml-rs-fuzz}; fi
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(gguf_read gguf_sources gguf_write_read quantize ops cpu_node scheduler alloc lies opt meta text rpc_server rpc_client)
+[ ${#targets[@]} -gt 0 ] || targets=(gguf_read gguf_sources gguf_write_read quantize ops cpu_node scheduler alloc lies opt meta text rpc_message rpc_server rpc_client)
 work=${FUZZ_OUT:-$root/target/fuzz}
 host=$(rustc -vV | sed -n 's/^host: //p')
 
@@ -32,40 +32,60 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 pass() { printf ' -Cllvm-args=%s' "$@"; }
 flags="--cfg fuzzing -Cpasses=sancov-module$(pass -sanitizer-coverage-level=3 -sanitizer-coverage-inline-8bit-counters \
     -sanitizer-coverage-pc-table) -Zsanitizer=address -Cforce-frame-pointers"
-build=$work/build
-if [ -n "$counts" ]; then flags="${flags/-Zsanitizer=address/} -Cinstrument-coverage" build=$work/build-counts; fi
+build=$root/target/fuzz/build features=leaks
+if [ -n "$counts" ]; then
+    flags=${flags/-Zsanitizer=address/-Cinstrument-coverage} build=$root/target/fuzz/build-counts features=
+fi
 # FUZZ_BUILT=1: the targets as they were built last.
 if [ -z "${FUZZ_BUILT:-}" ]; then
     echo "building the fuzz targets ..."
     RUSTC_BOOTSTRAP=1 RUSTFLAGS=$flags cargo build --quiet --release --manifest-path "$root/fuzz/Cargo.toml" --target "$host" \
-        --target-dir "$build" --bins || { echo "fuzz: 0 passed, ${#targets[@]} failed"; exit 1; }
+        --target-dir "$build" --features "$features" --bins || { echo "fuzz: 0 passed, ${#targets[@]} failed"; exit 1; }
 fi
 
 # What fuzzing finds out about one target, on the last line of its file.
 one() { # TARGET SECONDS
-    local target=$1 log=$work/$1.log leaks=1 patience=20 status runs cover speed
+    local target=$1 log=$work/$1.log leaks=1 patience=20 status runs cover speed program=$build/$host/release/$1
+    local found=$work/corpus/$1
+    TIMEFORMAT='%U %S'
     # libFuzzer's limit for one input is in seconds of the clock, and a long run may have to wait for what else the machine does.
     [ -z "$together" ] || patience=900
     # A server's threads end beside the next input, and what a thread that is ending owns looks like a leak then: those targets are
     # examined once, at the end of the process.
-    case $target in rpc_*) leaks=0 ;; esac
-    if [ $leaks = 0 ] && { FUZZ_LEAK=1 ASAN_OPTIONS=detect_leaks=1 "$build/$host/release/$target" "$root/fuzz/seeds/$target" -runs=1 -detect_leaks=0 -artifact_prefix="$work/" > "$log.leak" 2>&1 ||
+    case $target in rpc_client | rpc_server) leaks=0 ;; esac
+    if [ $leaks = 0 ] && { FUZZ_LEAK=1 ASAN_OPTIONS=detect_leaks=1 "$program" "$root/fuzz/seeds/$target" -runs=1 -detect_leaks=0 -artifact_prefix="$work/" > "$log.leak" 2>&1 ||
         ! grep -q 'ERROR: LeakSanitizer' "$log.leak"; }; then
         echo "FAIL fuzz $target: a leak is not found at the end of the process, see $log.leak"
         return
     fi
-    mkdir -p "$work/corpus/$target" "$work/findings"
-    # What a host may be about is memory: a request for more than there is must come back as an error, so it is not the sanitizer's.
-    ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:abort_on_error=1:${ASAN_OPTIONS:-} \
-        "$build/$host/release/$target" "$work/corpus/$target" "$root/fuzz/seeds/$target" -max_total_time="$2" -timeout=$patience -report_slow_units=$patience \
-        -seed="$seed" -detect_leaks=$leaks -rss_limit_mb=3000 -max_len=4096 -print_final_stats=1 -artifact_prefix="$work/findings/$target-" > "$log" 2>&1
+    mkdir -p "$found" "$work/findings"
+    # What a host may be about is memory: a request for more than there is must come back as an error, so it is not the sanitizer's. What is freed is
+    # kept for a while, so that its use is seen: 16 MiB of it, which stay in the processor's cache longer than 256. Eight callers name who took it.
+    # The choice of inputs by how rare their paths are (-entropic) costs time for each of the many counters.
+    local options=allocator_may_return_null=1:detect_leaks=1:abort_on_error=1:quarantine_size_mb=16:malloc_context_size=8:${ASAN_OPTIONS:-}
+    # Frames that have returned are watched in the short form only: each exception that ends a call of the library looks through all of them.
+    [ -z "$together" ] || options=detect_stack_use_after_return=0:$options
+    if [ -n "$together" ] && [ -n "$(ls -A "$found")" ]; then
+        rm -rf "$found.less"
+        mkdir "$found.less"
+        if ASAN_OPTIONS=$options "$program" -merge=1 "$found.less" "$found" "$root/fuzz/seeds/$target" -max_len=4096 -rss_limit_mb=3000 \
+            -timeout=$patience -artifact_prefix="$work/findings/$target-" > "$log.less" 2>&1 && [ -n "$(ls -A "$found.less")" ] &&
+            ! compgen -G "$work/findings/$target-*" > /dev/null; then # an input that fails is kept: the run below fails on it, too
+            rm -rf "$found"
+            mv "$found.less" "$found"
+        fi
+    fi
+    { time ASAN_OPTIONS=$options "$program" "$found" "$root/fuzz/seeds/$target" -max_total_time="$2" -timeout=$patience -report_slow_units=$patience \
+        -seed="$seed" -detect_leaks=$leaks -rss_limit_mb=3000 -max_len=4096 -reload=0 -entropic=0 -print_final_stats=1 -artifact_prefix="$work/findings/$target-" \
+        > "$log" 2>&1; } 2> "$log.time"
     status=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     cover=$(grep -oE 'cov: [0-9]+ ft: [0-9]+' "$log" | tail -n 1)
-    speed=$(sed -n 's/^stat::average_exec_per_sec: *//p' "$log")
-    [ -z "$together" ] || echo "${runs:-0}" >> "$work/$target.runs"
+    # Of processor time: there is other work on the machine, and targets share it.
+    speed=$(awk -v runs="${runs:-0}" '{ t = $1 + $2; print int(runs / (t > 0 ? t : 1)) }' "$log.time")
+    [ -z "$together" ] || echo "${runs:-0} $speed" >> "$work/$target.runs"
     if [ $status = 0 ] && [ "${runs:-0}" -gt 100 ]; then
-        echo "PASS fuzz $target: $runs executions, $speed a second, $cover"
+        echo "PASS fuzz $target: $runs executions, $speed a second of processor time, $cover"
     else
         grep -E 'ERROR|panicked|SUMMARY|Test unit written' "$log" | head -n 8
         echo "FAIL fuzz $target: status $status after ${runs:-no} executions, see $log"

@@ -164,4 +164,5 @@ def main():
     sys.exit(c.finish())
 
 
-main()
+if __name__ == "__main__":
+    main()

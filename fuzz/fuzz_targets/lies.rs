@@ -7,14 +7,14 @@ use ggml::abi::backend::*;
 use ggml::abi::backend_impl::*;
 use ggml::abi::ggml::{ggml_init_params, ggml_status, ggml_tensor, ggml_type};
 use ggml::abi::graph::ggml_cgraph;
-use ggml::abi::rs::ggml_rs_policy;
 use ggml::capi::alloc::ggml_backend_alloc_ctx_tensors;
 use ggml::capi::backend::*;
 use ggml::capi::backend_impl::ggml_backend_buffer_init;
-use ggml::capi::cpu::{ggml_backend_cpu_init, ggml_graph_compute, ggml_graph_plan};
+use ggml::capi::cpu::{ggml_graph_compute, ggml_graph_plan};
 use ggml::capi::ggml::*;
-use ggml::capi::rs::{ggml_rs_sched_report, ggml_rs_set_policy, ggml_rs_string_free};
+use ggml::capi::rs::{ggml_rs_sched_report, ggml_rs_string_free};
 use libfuzzer_sys::fuzz_target;
+use libggml_rs_fuzz::{Cpu, is_fresh};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -310,13 +310,13 @@ fn backend() -> ggml_backend {
 
 const WIDTH: i64 = 16;
 
-fn main_of(layers: u8) {
+fn main_of(layers: u8, fresh: bool) {
     let mut liar = backend();
     // SAFETY: objects of the library, used before they are freed, and freed once; the liar outlives the scheduler.
     unsafe {
         let f32 = ggml_type::GGML_TYPE_F32 as i32;
-        let cpu = ggml_backend_cpu_init();
-        let mut list = [&raw mut liar, cpu];
+        let cpu = Cpu::new(0, 1, fresh);
+        let mut list = [&raw mut liar, cpu.backend];
         let weights = ggml_init(ggml_init_params { mem_size: 1 << 14, mem_buffer: null_mut(), no_alloc: true });
         let c = ggml_init(ggml_init_params { mem_size: 1 << 17, mem_buffer: null_mut(), no_alloc: true });
         let w = ggml_new_tensor_1d(weights, f32, WIDTH);
@@ -351,17 +351,14 @@ fn main_of(layers: u8) {
         ggml_free(c);
         ggml_free(weights);
         ggml_backend_buffer_free(buffer);
-        ggml_backend_free(cpu);
         ggml_backend_free(&raw mut liar);
     }
 }
 
 fuzz_target!(|data: &[u8]| {
-    libggml_rs_fuzz::quiet();
-    // SAFETY: any time.
-    unsafe { ggml_rs_set_policy(ggml_rs_policy::GGML_RS_POLICY_ERROR as i32) };
+    libggml_rs_fuzz::quiet_with_errors();
     let [layers, rest @ ..] = data else { return };
     ANSWERS.set(rest.iter().rev().copied().collect());
-    main_of(*layers);
+    main_of(*layers, is_fresh(data));
     ANSWERS.set(Vec::new());
 });

@@ -3,13 +3,11 @@
 
 use ggml::abi::backend::ggml_backend_meta_split_state;
 use ggml::abi::ggml::{ggml_init_params, ggml_status, ggml_tensor, ggml_type};
-use ggml::abi::rs::ggml_rs_policy;
 use ggml::capi::alloc::{
     ggml_backend_alloc_ctx_tensors, ggml_gallocr_alloc_graph, ggml_gallocr_free, ggml_gallocr_new,
 };
 use ggml::capi::backend::*;
 use ggml::capi::ggml::*;
-use ggml::capi::rs::ggml_rs_set_policy;
 use libfuzzer_sys::arbitrary::{self, Arbitrary, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use std::cell::RefCell;
@@ -134,9 +132,7 @@ fn main_of(case: &Case) {
 }
 
 fuzz_target!(|data: &[u8]| {
-    libggml_rs_fuzz::quiet();
-    // SAFETY: any time.
-    unsafe { ggml_rs_set_policy(ggml_rs_policy::GGML_RS_POLICY_ERROR as i32) };
+    libggml_rs_fuzz::quiet_with_errors();
     if let Ok(case) = Unstructured::new(data).arbitrary() {
         main_of(&case);
     }

@@ -3,18 +3,21 @@
 #![no_main]
 
 use ggml::abi::ggml::{ggml_init_params, ggml_tensor, ggml_type};
-use ggml::abi::rs::ggml_rs_policy;
 use ggml::capi::cpu::{ggml_graph_compute, ggml_graph_plan};
 use ggml::capi::ggml::*;
-use ggml::capi::rs::ggml_rs_set_policy;
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
+use std::cell::RefCell;
+use std::ffi::c_void;
 use std::ptr::null_mut;
 
 type Tensor = *mut ggml_tensor;
 
 /// Bytes that a tensor or the work memory of a graph may have here.
-const MAX_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 16;
+/// Bytes of the context. Most inputs use the same memory for it, as it would be mapped and cleared anew for each otherwise; `fresh` ones take their own, so
+/// that a use of it after the context was freed is seen.
+const CONTEXT: usize = 1 << 20;
 
 struct Choice<'a, 'u> {
     u: &'a mut Unstructured<'u>,
@@ -130,10 +133,18 @@ unsafe fn construct(c: *mut ggml::abi::ggml::ggml_context, number: u8, x: &mut C
     }
 }
 
-fn run(u: &mut Unstructured<'_>) -> Result<()> {
+fn memory() -> *mut c_void {
+    thread_local! {
+        static MEMORY: RefCell<Vec<u128>> = RefCell::new(vec![0; CONTEXT / size_of::<u128>()]);
+    }
+    MEMORY.with_borrow_mut(|m| m.as_mut_ptr().cast())
+}
+
+fn run(u: &mut Unstructured<'_>, fresh: bool) -> Result<()> {
     // SAFETY: a context of the library, freed once, with tensors that are used before that. Their data is memory of the context, or of a view inside it.
     unsafe {
-        let c = ggml_init(ggml_init_params { mem_size: 8 << 20, mem_buffer: null_mut(), no_alloc: false });
+        let mem_buffer = if fresh { null_mut() } else { memory() };
+        let c = ggml_init(ggml_init_params { mem_size: CONTEXT, mem_buffer, no_alloc: false });
         let mut x = Choice { u, tensors: Vec::new() };
         let mut outcome = Ok(());
         for dtype in
@@ -148,7 +159,7 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
                 Ok(_) => {}
                 Err(e) => outcome = Err(e),
             }
-            if ggml_used_mem(c) > 6 << 20 {
+            if ggml_used_mem(c) > CONTEXT / 4 * 3 {
                 break;
             }
         }
@@ -161,7 +172,7 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
         let graph = ggml_new_graph_custom(c, 256, false);
         if !graph.is_null() {
             x.tensors.iter().for_each(|&t| ggml_build_forward_expand(graph, t));
-            let mut plan = ggml_graph_plan(graph, 2, null_mut());
+            let mut plan = ggml_graph_plan(graph, 1 + i32::from(fresh), null_mut());
             if plan.work_size <= 16 * MAX_BYTES && plan.n_threads > 0 {
                 let mut work = vec![0u8; plan.work_size];
                 plan.work_data = work.as_mut_ptr();
@@ -174,9 +185,7 @@ fn run(u: &mut Unstructured<'_>) -> Result<()> {
 }
 
 fuzz_target!(|data: &[u8]| {
-    libggml_rs_fuzz::quiet();
-    // SAFETY: any time.
-    unsafe { ggml_rs_set_policy(ggml_rs_policy::GGML_RS_POLICY_ERROR as i32) };
+    libggml_rs_fuzz::quiet_with_errors();
     // Too few bytes are no error.
-    let _ = run(&mut Unstructured::new(data));
+    let _ = run(&mut Unstructured::new(data), libggml_rs_fuzz::is_fresh(data));
 });

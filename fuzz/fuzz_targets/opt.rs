@@ -4,15 +4,13 @@
 
 use ggml::abi::ggml::{ggml_init_params, ggml_type};
 use ggml::abi::opt::*;
-use ggml::abi::rs::ggml_rs_policy;
 use ggml::capi::alloc::ggml_backend_alloc_ctx_tensors;
 use ggml::capi::backend::*;
-use ggml::capi::cpu::ggml_backend_cpu_init;
 use ggml::capi::ggml::*;
 use ggml::capi::opt::*;
-use ggml::capi::rs::ggml_rs_set_policy;
 use libfuzzer_sys::arbitrary::{self, Arbitrary, Unstructured};
 use libfuzzer_sys::fuzz_target;
+use libggml_rs_fuzz::{Cpu, is_fresh};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
@@ -74,7 +72,7 @@ fn choice(n: u8, values: &[i32]) -> i32 {
     *values.get(usize::from(n) % (values.len() + 1)).unwrap_or(&i32::from(n))
 }
 
-fn main_of(case: Case) {
+fn main_of(case: Case, fresh: bool) {
     let mut rates = case.rates;
     // SAFETY: objects of the library, used before they are freed, and freed once. NULL is what the library gives where it fails.
     unsafe {
@@ -88,18 +86,22 @@ fn main_of(case: Case) {
             case.points.into(),
             case.shard.into(),
         );
-        let backend = ggml_backend_cpu_init();
+        let cpu = Cpu::new(0, 1, fresh);
+        let backend = cpu.backend;
         let mut list = [backend];
         let sched = ggml_backend_sched_new(list.as_mut_ptr(), null_mut(), 1, 512, false, false);
-        let c = ggml_init(ggml_init_params { mem_size: 1 << 20, mem_buffer: null_mut(), no_alloc: true });
-        let forward = ggml_init(ggml_init_params { mem_size: 1 << 20, mem_buffer: null_mut(), no_alloc: true });
+        let c = ggml_init(ggml_init_params { mem_size: 1 << 14, mem_buffer: null_mut(), no_alloc: true });
+        // Static graphs have the default size, and there are three of them.
+        let mem_size = if case.is_static { 1 << 20 } else { 200 << 10 };
+        let forward = ggml_init(ggml_init_params { mem_size, mem_buffer: null_mut(), no_alloc: true });
         let (width, batch) = (i64::from(case.width % 8 + 1), i64::from(case.batch % 4 + 1));
         let weights = ggml_new_tensor_2d(c, F32, width, width);
         ggml_set_param(weights);
+        // Without memory of their own, the inputs of static graphs are refused.
+        let inputs = ggml_new_tensor_2d(if case.is_static { c } else { forward }, F32, width, batch);
+        ggml_set_input(inputs);
         let buffer = ggml_backend_alloc_ctx_tensors(c, backend);
         ggml_backend_buffer_clear(buffer, 0);
-        let inputs = ggml_new_tensor_2d(forward, F32, width, batch);
-        ggml_set_input(inputs);
         let outputs = ggml_mul_mat(forward, weights, inputs);
         let mut params = ggml_opt_default_params(sched, choice(case.loss, &[0, 1, 2, 3]));
         params.build_type = choice(case.build, &[10, 20, 30]);
@@ -177,15 +179,12 @@ fn main_of(case: Case) {
         ggml_free(forward);
         ggml_free(c);
         ggml_backend_buffer_free(buffer);
-        ggml_backend_free(backend);
     }
 }
 
 fuzz_target!(|data: &[u8]| {
-    libggml_rs_fuzz::quiet();
-    // SAFETY: any time.
-    unsafe { ggml_rs_set_policy(ggml_rs_policy::GGML_RS_POLICY_ERROR as i32) };
+    libggml_rs_fuzz::quiet_with_errors();
     if let Ok(case) = Unstructured::new(data).arbitrary() {
-        main_of(case);
+        main_of(case, is_fresh(data));
     }
 });

@@ -3,9 +3,7 @@
 #![no_main]
 
 use ggml::abi::ggml::ggml_type;
-use ggml::abi::rs::ggml_rs_policy;
 use ggml::capi::ggml::*;
-use ggml::capi::rs::ggml_rs_set_policy;
 use libfuzzer_sys::fuzz_target;
 use std::hint::black_box;
 use std::ptr::null;
@@ -33,7 +31,7 @@ fn ggml_size(dtype: ggml_type) -> usize {
 }
 
 /// Numbers of any bits: quantized with and without an importance.
-fn write(dtype: ggml_type, data: &[u8], finite: bool) {
+fn write(dtype: ggml_type, data: &[u8], finite: bool, weighted: bool) {
     let per_row = dtype.blck_size();
     let mut numbers: Vec<f32> = data.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
     numbers.resize(numbers.len().next_multiple_of(per_row as usize).max(per_row as usize), 0.5);
@@ -42,33 +40,29 @@ fn write(dtype: ggml_type, data: &[u8], finite: bool) {
     }
     let rows = numbers.len() as i64 / per_row;
     let importance: Vec<f32> = (0..per_row).map(|i| 1.0 + i as f32 / 16.0).collect();
-    for weights in [null(), importance.as_ptr()] {
-        let mut blocks = vec![0u8; ggml_size(dtype) * rows as usize].into_boxed_slice();
-        // SAFETY: `rows` rows of numbers, room for as many blocks, and an importance for each column or none.
-        unsafe {
-            let (from, to) = (numbers.as_ptr(), blocks.as_mut_ptr().cast());
-            let written = ggml_quantize_chunk(dtype as i32, from, to, 0, rows, per_row, weights);
-            assert!(written == 0 || written == blocks.len(), "{dtype:?}: {written} bytes of {}", blocks.len());
-            if written != 0 && finite {
-                assert!(
-                    ggml_validate_row_data(dtype as i32, blocks.as_ptr().cast(), blocks.len()),
-                    "{dtype:?} refuses its own blocks"
-                );
-            }
+    let weights = if weighted { importance.as_ptr() } else { null() };
+    let mut blocks = vec![0u8; ggml_size(dtype) * rows as usize].into_boxed_slice();
+    // SAFETY: `rows` rows of numbers, room for as many blocks, and an importance for each column or none.
+    unsafe {
+        let (from, to) = (numbers.as_ptr(), blocks.as_mut_ptr().cast());
+        let written = ggml_quantize_chunk(dtype as i32, from, to, 0, rows, per_row, weights);
+        assert!(written == 0 || written == blocks.len(), "{dtype:?}: {written} bytes of {}", blocks.len());
+        if written != 0 && finite {
+            assert!(
+                ggml_validate_row_data(dtype as i32, blocks.as_ptr().cast(), blocks.len()),
+                "{dtype:?} refuses its own blocks"
+            );
         }
     }
 }
 
 fuzz_target!(|data: &[u8]| {
-    libggml_rs_fuzz::quiet();
-    // SAFETY: any time.
-    unsafe { ggml_rs_set_policy(ggml_rs_policy::GGML_RS_POLICY_ERROR as i32) };
+    libggml_rs_fuzz::quiet_with_errors();
     let [which, what, rest @ ..] = data else { return };
     let all: Vec<ggml_type> = ggml_type::ALL.into_iter().filter(|&t| t.blck_size() > 0 && ggml_size(t) > 0).collect();
     let dtype = all[usize::from(*which) % all.len()];
     match what % 3 {
         0 => read(dtype, rest),
-        1 => write(dtype, &rest[..rest.len().min(2048)], false),
-        _ => write(dtype, &rest[..rest.len().min(2048)], true),
+        n => write(dtype, &rest[..rest.len().min(2048)], n == 2, what / 3 % 2 == 1),
     }
 });

@@ -47,7 +47,8 @@ fn number(script: &mut Vec<u8>, right: u64) -> u64 {
 fn reply(command: Command, body: &[u8], script: &mut Vec<u8>) -> Option<Vec<u8>> {
     use Command::*;
     let at = |from: usize| body.get(from..from + 8).map_or(0, |b| u64::from_le_bytes(b.try_into().unwrap()));
-    let numbers = |script: &mut Vec<u8>, right: &[u64]| right.iter().flat_map(|&n| number(script, n).to_le_bytes()).collect();
+    let numbers =
+        |script: &mut Vec<u8>, right: &[u64]| right.iter().flat_map(|&n| number(script, n).to_le_bytes()).collect();
     Some(match command {
         DeviceCount => (number(script, 2) as u32).to_le_bytes().to_vec(),
         AllocBuffer => numbers(script, &[7, at(4)]),
@@ -187,7 +188,10 @@ impl Host {
         // SAFETY: all ranges are inside the tensors and inside `data`, which lives until the stream has been synchronised.
         unsafe {
             let at = data.as_mut_ptr().cast::<c_void>();
-            ggml_backend_buffer_set_usage(self.buffer, ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_WEIGHTS as _);
+            ggml_backend_buffer_set_usage(
+                self.buffer,
+                ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_WEIGHTS as _,
+            );
             ggml_backend_buffer_clear(self.buffer, 1);
             ggml_backend_tensor_set(self.w, at, 0, 512);
             ggml_backend_tensor_set(self.q, at, 18, 54);

@@ -4,13 +4,12 @@
 use ggml::abi::backend::ggml_backend_sched_t;
 use ggml::abi::ggml::{ggml_init_params, ggml_status, ggml_tensor, ggml_type};
 use ggml::abi::graph::ggml_cgraph;
-use ggml::abi::rs::ggml_rs_policy;
 use ggml::capi::backend::*;
-use ggml::capi::cpu::{ggml_backend_cpu_init, ggml_backend_cpu_set_abort_callback, ggml_backend_cpu_set_n_threads};
+use ggml::capi::cpu::ggml_backend_cpu_set_abort_callback;
 use ggml::capi::ggml::*;
-use ggml::capi::rs::ggml_rs_set_policy;
 use libfuzzer_sys::arbitrary::{self, Arbitrary, Unstructured};
 use libfuzzer_sys::fuzz_target;
+use libggml_rs_fuzz::{Cpu, is_fresh, quiet_with_errors};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -89,17 +88,13 @@ unsafe fn compute(sched: ggml_backend_sched_t, case: &Case, patience: u8) {
     }
 }
 
-fn main_of(calls: Vec<Call>) {
-    libggml_rs_fuzz::quiet();
+fn main_of(calls: Vec<Call>, fresh: bool) {
     // SAFETY: objects of the library, used before they are freed, and freed once. Handles of one scheduler are not used with another.
     unsafe {
-        ggml_rs_set_policy(ggml_rs_policy::GGML_RS_POLICY_ERROR as i32);
-        let mut backends = [ggml_backend_cpu_init(), ggml_backend_cpu_init()];
-        for (i, &b) in backends.iter().enumerate() {
-            ggml_backend_cpu_set_n_threads(b, 1 + i as i32);
-            ggml_backend_cpu_set_abort_callback(b, Some(impatient), null_mut());
-        }
-        let c = ggml_init(ggml_init_params { mem_size: 1 << 20, mem_buffer: null_mut(), no_alloc: true });
+        let cpus = [Cpu::new(0, 1, fresh), Cpu::new(1, 1 + i32::from(fresh), fresh)];
+        let mut backends = [cpus[0].backend, cpus[1].backend];
+        backends.iter().for_each(|&b| ggml_backend_cpu_set_abort_callback(b, Some(impatient), null_mut()));
+        let c = ggml_init(ggml_init_params { mem_size: 1 << 17, mem_buffer: null_mut(), no_alloc: true });
         let cases: Vec<Case> = (1..=5usize)
             .map(|n| {
                 let layers = n * n;
@@ -157,13 +152,13 @@ fn main_of(calls: Vec<Call>) {
         compute(sched, &cases[2], 0);
         ggml_backend_sched_free(sched);
         ggml_free(c);
-        backends.iter().for_each(|&b| ggml_backend_free(b));
     }
 }
 
 fuzz_target!(|data: &[u8]| {
+    quiet_with_errors();
     let mut u = Unstructured::new(data);
     if let Ok(calls) = Vec::arbitrary(&mut u) {
-        main_of(calls);
+        main_of(calls, is_fresh(data));
     }
 });
