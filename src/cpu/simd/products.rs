@@ -8,7 +8,7 @@
 
 use super::lanes::Lanes;
 use crate::abi::ggml::ggml_type::{self, *};
-use crate::sys::memory::{LINE, prefetch};
+use crate::sys::memory::prefetch;
 
 /// Rows that a kernel computes at once.
 pub const ROWS: usize = 4;
@@ -308,11 +308,15 @@ unsafe fn some_rows<F: Factors, const C: usize>(
             };
         }
         let whole = k - k % F::VALUES;
+        // What follows is loaded one row after the other, although these rows are read together: so memory is read in the order of its addresses.
+        let (mut later, mut loaded) = (0, 0);
         let mut i = 0;
         while i < whole {
-            if ahead != 0 && (F::ROW * i).is_multiple_of(LINE) {
-                for r in 0..ROWS {
-                    prefetch(rows[r].wrapping_add(F::ROW * i + ahead), LINE);
+            if ahead != 0 && later < ROWS {
+                prefetch(rows[later].wrapping_add(ahead + loaded), ROWS * F::ROW * F::VALUES);
+                loaded += ROWS * F::ROW * F::VALUES;
+                if loaded >= F::ROW * k {
+                    (later, loaded) = (later + 1, 0);
                 }
             }
             vectors!(i, row, column);
