@@ -386,6 +386,48 @@ fn products_do_not_overtake_readers_of_their_memory() {
     }
 }
 
+/// An allocator gives the memory of the column to others behind the last product. That is no reason to compute SET_ROWS, which comes later, by itself;
+/// in front of a product it is.
+#[test]
+fn the_column_may_be_overwritten_behind_the_last_product() {
+    let _quiet = Quiet::new();
+    for (way, device) in cards() {
+        for behind in [true, false] {
+            let mut lab = Lab::new();
+            let x = lab.noise(&[512], 1);
+            let [a, b] = [2, 3].map(|seed| weight(&mut lab, GGML_TYPE_Q8_0, &[512, 64], seed));
+            let [first, second] = [a, b].map(|w| matmul::mul_mat(&mut lab.ctx, w, x).unwrap());
+            let old = lab.noise(&[64], 4);
+            let between = unary::scale(&mut lab.ctx, old, 2.0).unwrap();
+            let (cache, ids) = (lab.f32s(&[64, 4], |i| i as f32), lab.i64s(&[1], &[2]));
+            let set = rows::set_rows(&mut lab.ctx, cache, second, ids).unwrap();
+            let order = if behind { [first, second, between, set] } else { [first, between, second, set] };
+            let graph = lab.graph(&order);
+            let own = device.buffer_type().unwrap().alloc_buffer(1 << 20).unwrap();
+            bind_apart(own.handle(), lab.ctx.tensors().filter(|t| *t != between && t.view_src().is_none()));
+            assert_eq!(memory::bind(own.handle(), between, x.data().cast()), ggml_status::GGML_STATUS_SUCCESS);
+            assert_eq!(memory::init(set), ggml_status::GGML_STATUS_SUCCESS);
+            lab.fill();
+            let joined = if behind { (0, [2, 0, 0], 3) } else { (2, [1, 0, 0], 2) };
+            assert_eq!(chains(graph, *device), [joined], "{way}, behind {behind}");
+            compute(graph, *device);
+            assert!(floats(between).iter().enumerate().all(|(i, v)| *v == 2.0 * scattered(i, 4)), "{way}");
+            // The same product, from the column that it sees.
+            let mut twin = Lab::new();
+            let seen = |i: usize| if behind || i >= 64 { scattered(i, 1) } else { 2.0 * scattered(i, 4) };
+            let (x, b) = (twin.f32s(&[512], seen), weight(&mut twin, GGML_TYPE_Q8_0, &[512, 64], 3));
+            let alone = matmul::mul_mat(&mut twin.ctx, b, x).unwrap();
+            let graph = twin.graph(&[alone]);
+            let _buffer = twin.place(*device);
+            compute(graph, *device);
+            for (i, (got, want)) in floats(cache)[128..192].iter().zip(floats(alone)).enumerate() {
+                // Rounded to bytes or not, by how many products there are.
+                assert!((got - want).abs() < 0.3, "{way}, behind {behind}, value {i}: {got} for {want}");
+            }
+        }
+    }
+}
+
 /// A sum, or a gated function, must not have the memory of the column or of a matrix, which other workgroups still read.
 #[test]
 fn results_over_their_sources_are_not_joined() {
