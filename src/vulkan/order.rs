@@ -32,7 +32,7 @@ fn share(a: TensorRef, b: TensorRef) -> bool {
 
 /// Whether a node may be computed before `earlier`, which is in front of it now.
 fn may_pass(node: TensorRef, earlier: TensorRef) -> bool {
-    let reads = |by: TensorRef, what: TensorRef| by.srcs().any(|(_, s)| s == what || share(s, what));
+    let reads = |by: TensorRef, what: TensorRef| by.srcs().any(|(_, s)| share(s, what));
     let needs = node.srcs().any(|(_, s)| s == earlier);
     !needs && (op_is_empty(earlier.op()) || !share(node, earlier) && !reads(node, earlier) && !reads(earlier, node))
 }

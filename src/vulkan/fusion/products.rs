@@ -229,7 +229,7 @@ impl Search<'_> {
             let reads = |i: usize| self.graph.node(i).srcs().any(|(_, s)| s.root() == t.root());
             nodes.iter().copied().filter(|&i| reads(i)).max().unwrap_or(end)
         };
-        let reads = reads.iter().map(|t| Some((buffer::range(*t).ok()?, last_reader(*t)))).collect::<Option<Vec<_>>>();
+        let reads = reads.iter().map(|t| Some((*t, buffer::range(*t).ok()?))).collect::<Option<Vec<_>>>();
         let Some(reads) = reads else { return false };
         self.after(self.from)
             .take_while(|(k, _)| *k < end)
@@ -238,7 +238,7 @@ impl Search<'_> {
                 let Ok(other) = buffer::range(n) else { return false };
                 let touches = |t: TensorRef| buffer::range(t).is_ok_and(|r| r.overlaps(&written));
                 !other.overlaps(&written)
-                    && !reads.iter().any(|(r, last)| k < *last && r.overlaps(&other))
+                    && !reads.iter().any(|(t, r)| r.overlaps(&other) && k < last_reader(*t))
                     && !n.srcs().any(|(_, s)| touches(s))
             })
     }
