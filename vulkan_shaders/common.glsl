@@ -80,6 +80,13 @@ uint f32_to_f8(float x) {
     return sign | min(((u + 0x7ffffu + ((u >> 20) & 1u)) >> 20) - (120u << 3), 126u);
 }
 
+// Where maxima start, and the score of what a mask excludes. Drivers may compute as if there were no infinities, and the difference of two is NaN
+// anyway: minus infinity is recognised by its bits where it is read.
+const float LOWEST = -3.402823466e38;
+const uint MINUS_INFINITY = 0xff800000u;
+bool is_minus_infinity(float x) { return floatBitsToUint(x) == MINUS_INFINITY; }
+bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
+
 uint type_size(uint type) {
     if (type == I64) { return 8; }
     if (type == F8) { return 1; }

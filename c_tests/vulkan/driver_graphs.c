@@ -288,7 +288,7 @@ static void compute_one(struct ggml_context * ctx, tensor t) {
 
 /* The operations whose shaders depend on a format. */
 static void every_format(enum ggml_type type) {
-    enum { N = 1024, OPS = 14 };
+    enum { N = 1024, OPS = 17 };
     for (int op = 0; op < OPS; op++) {
         struct ggml_context * ctx  = new_context(256);
         tensor                w    = ggml_new_tensor_2d(ctx, type, N, N);
@@ -323,8 +323,19 @@ static void every_format(enum ggml_type type) {
             }
             break;
         }
+        case 11:
+        case 12:
+        case 13: /* so many rows that workgroups compute several; columns as they are, and after a norm, which also writes them as integers */
+            for (int after = 0; after < 2; after++) {
+                struct ggml_context * inner = new_context(64);
+                tensor x = ggml_new_tensor_2d(inner, GGML_TYPE_F32, N, op == 11 ? 1 : op == 12 ? 2 : 8);
+                if (after) { x = ggml_mul(inner, ggml_rms_norm(inner, x, 1e-5f), ggml_new_tensor_1d(inner, GGML_TYPE_F32, N)); }
+                compute_one(inner, ggml_mul_mat(inner, ggml_new_tensor_2d(inner, type, N, 8 * N), x));
+                ggml_free(inner);
+            }
+            break;
         default: { /* heads of 64, 128 and 256 values: a token, then many */
-            const int head = 64 << (op - 11);
+            const int head = 64 << (op - 14);
             for (int n = 1; n <= PROMPT; n += PROMPT - 1) {
                 struct ggml_context * inner = new_context(64);
                 tensor q = ggml_new_tensor_3d(inner, GGML_TYPE_F32, head, n, 8), kv = ggml_new_tensor_3d(inner, type, head, N, 2);

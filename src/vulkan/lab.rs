@@ -5,7 +5,7 @@ use crate::abi::ggml::{ggml_status, ggml_tensor};
 use crate::backend::{BufferBox, BufferRef, DeviceRef, tensor_io, view as memory};
 use crate::graph::{GraphRef, build};
 use crate::quant::convert::f32_to_f16;
-use crate::quant::{quantize_chunk, traits};
+use crate::quant::{quantize_chunk, requires_imatrix, traits};
 use crate::tensor::{Context, TensorRef};
 
 /// A context, and the data of its inputs.
@@ -48,7 +48,8 @@ impl Lab {
         let (columns, n) = (ne[0] as usize, ne.iter().product::<i64>() as usize);
         let mut numbers: Vec<f32> = (0..n).map(value).collect();
         let mut bytes = vec![0; n / columns * dtype.row_size(ne[0]).unwrap()];
-        quantize_chunk(dtype, &numbers, &mut bytes, 0, n / columns, columns, None).unwrap();
+        let alike = requires_imatrix(dtype).then(|| vec![1.0; columns]);
+        quantize_chunk(dtype, &numbers, &mut bytes, 0, n / columns, columns, alike.as_deref()).unwrap();
         traits(dtype).to_float.unwrap()(&bytes, &mut numbers);
         (self.input(dtype, ne, bytes), numbers)
     }

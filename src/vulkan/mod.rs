@@ -32,6 +32,8 @@
 
 mod abort;
 pub mod buffer;
+#[cfg(test)]
+mod column_tests;
 pub mod command;
 mod converted;
 mod coopmat2;
@@ -60,6 +62,8 @@ mod kept;
 #[cfg(test)]
 mod lab;
 pub mod ladder;
+#[cfg(test)]
+mod mask_tests;
 pub mod memory;
 mod nodes;
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use super::Info;
 use super::interface::{Constants, constants, formats, push};
+use super::ladder::VECTOR_COLUMNS;
 use super::plan::KernelFor;
 use crate::abi::ggml::ggml_type;
 use crate::error::Result;
@@ -135,7 +136,24 @@ pub fn row_product(format: ggml_type, info: &Info) -> (&'static str, u32, u32) {
     }
 }
 
-/// Columns for each invocation of `mul_mat_rows`, at most 8.
+/// Columns of a workgroup of `mul_mat_vec` and `mul_mat_rows`, at most 8, so that none computes many that do not exist.
+pub fn columns(n: u32) -> u32 {
+    n.div_ceil(n.div_ceil(VECTOR_COLUMNS).max(1)).max(1)
+}
+
+/// Rows of a workgroup of `mul_mat_vec` with `columns`: several share the columns that they read, as long as there are workgroups enough for all units of
+/// a card. `groups`: workgroups of one row.
+pub fn vector_rows(format: ggml_type, columns: u32, groups: u64, info: &Info) -> u32 {
+    if info.software || formats::LONG.contains(&format) {
+        return 1;
+    }
+    let enough = if info.identity.kind == vk::PhysicalDeviceType::DISCRETE_GPU { 2048 } else { 512 };
+    // Sixteen sums at most: with more, Intel's compiler spills the integers of the rows, and others lose half of their occupancy (docs/DRIVERS.md).
+    let most = if (2..=4).contains(&columns) { 4 } else { 2 };
+    [4, 2].into_iter().find(|&rows| rows <= most && groups / u64::from(rows) >= enough).unwrap_or(1)
+}
+
+/// Columns for each invocation of `mul_mat_rows` with experts, at most 8. Few different numbers, because they are a matter of chance.
 pub fn row_columns(n: u32) -> u32 {
     match n {
         1 => 1,

@@ -39,8 +39,6 @@ const bool SINKS = (FLAGS & 2u) != 0;
 const bool CAP = (FLAGS & 4u) != 0;
 const bool BIAS = (FLAGS & 8u) != 0;
 
-#define NONE uintBitsToFloat(0xff800000u)
-
 float slope(uint head) {
     const uint whole = 1u << findMSB(HEADS);
     const float base = head < whole ? exp2(-p.max_bias / float(whole)) : exp2(-p.max_bias / 2.0 / float(whole));
@@ -87,7 +85,7 @@ void main() {
         const uint m3 = p.mask_ne >> 16;
         mask[r] = MASK ? at(p.mask, offset3(uvec3(position[r], head[r] % m2, batch % m3), p.mask_nb), 2) : 0;
         bias[r] = BIAS ? slope(head[r]) : 1.0;
-        most[r] = NONE;
+        most[r] = LOWEST;
         sum[r] = 0.0;
     }
     const uint64_t k = at(p.k, offset3(uvec3(0, kv_head, batch), p.k_nb), BYTES);
@@ -117,23 +115,27 @@ void main() {
         float rescale[R];
         float weight[R];
         float tops[R];
+        bool masked[R];
         [[unroll]] for (uint r = 0; r < R; ++r) {
             float s = score[r] * p.scale;
             if (CAP) {
                 const float e = exp(-2.0 * abs(s));
                 s = p.cap * sign(s) * (1.0 - e) / (1.0 + e);
             }
-            if (MASK) { s += bias[r] * float(F16s(mask[r]).v[key]); }
-            if (first + t >= p.n_keys) { s = NONE; }
-            score[r] = s;
-            tops[r] = s;
+            masked[r] = first + t >= p.n_keys;
+            if (MASK) {
+                const float m = float(F16s(mask[r]).v[key]);
+                masked[r] = masked[r] || is_minus_infinity(m);
+                s += bias[r] * m;
+            }
+            score[r] = masked[r] ? LOWEST : s; // whatever the key is
+            tops[r] = score[r];
         }
         group_maxima(tops);
         [[unroll]] for (uint r = 0; r < R; ++r) {
             const float now = max(most[r], tops[r]);
-            // If all keys so far are masked, the weights are 0, not NaN.
-            rescale[r] = now == NONE ? 1.0 : exp(most[r] - now);
-            weight[r] = now == NONE ? 0.0 : exp(score[r] - now);
+            rescale[r] = exp(most[r] - now);
+            weight[r] = masked[r] ? 0.0 : exp(score[r] - now);
             most[r] = now;
             sum[r] = sum[r] * rescale[r] + weight[r];
 #ifndef LANES
@@ -171,9 +173,10 @@ void main() {
         float factor = 1.0;
         if (SINKS) {
             const float sink = F32s(p.sinks).v[head[r]];
-            const float now = max(most[r], sink);
-            factor = most[r] == NONE ? 0.0 : exp(most[r] - now);
-            all = all * factor + exp(sink - now);
+            const bool none = is_minus_infinity(sink);
+            const float now = none ? most[r] : max(most[r], sink);
+            factor = exp(most[r] - now);
+            all = all * factor + (none ? 0.0 : exp(sink - now));
         }
         factor = all == 0.0 ? 0.0 : factor / all;
         if (gl_WorkGroupID.x * R + r < n) {

@@ -27,7 +27,7 @@ void main() {
     F32s prob = F32s(at(p.p, uint64_t(r) * p.m, 4));
     F32s grad = F32s(at(p.s, uint64_t(r) * p.m, 4));
     const uint seen = p.masked != 0 ? p.m - p.n + at3.x + 1 : p.m;
-    float most = uintBitsToFloat(0xff800000u);
+    float most = LOWEST;
     for (uint j = i; j < seen; j += step) {
         F32s key = F32s(at(k, uint64_t(j) * p.k_nb.x, 4));
         float x = 0.0;

@@ -66,7 +66,8 @@ void main() {
     const uint key = key0 + t;
     if (key < p.keys) {
         const uvec3 i = uvec3(key, token, stream % p.mask_ne3);
-        score += float(F16s(at(p.mask, offset3(i, p.mask_nb), 2)).v[0]);
-        F32s(at(p.d, offset3(uvec3(key, token, stream), p.d_nb), 4)).v[0] = score;
+        const float mask = float(F16s(at(p.mask, offset3(i, p.mask_nb), 2)).v[0]);
+        const uint bits = is_minus_infinity(mask) ? MINUS_INFINITY : floatBitsToUint(score + mask);
+        U32s(at(p.d, offset3(uvec3(key, token, stream), p.d_nb), 4)).v[0] = bits;
     }
 }

@@ -30,8 +30,7 @@ void main() {
     for (uint c = first_column(); c < p.k * p.width; c += column_step()) {
         int cell = ids.v[c / p.width];
         if (cell < 0 || uint(cell) >= p.picks) { continue; }
-        // NaN is not greater.
-        if (SCORE && !(score.v[cell] > uintBitsToFloat(0xff800000u))) { continue; }
+        if (SCORE && (is_minus_infinity(score.v[cell]) || is_nan(score.v[cell]))) { continue; }
         if (BLOCKS) { cell = I32s(at(p.blocks, uint64_t(uint(cell)) * p.width, 4)).v[c % p.width]; }
         if (cell < 0 || uint(cell) >= p.cells) { continue; }
         if (BYTES == 2) { U16s(d).v[cell] = U16s(mask).v[cell]; }

@@ -21,7 +21,7 @@ void main() {
     const uvec3 at3 = row_coords(r, p.ne1, p.ne2);
     F32s a = F32s(at(p.a, offset3(at3, p.a_nb.yzw), 4));
     F32s t = F32s(at(p.t, offset3(at3, p.t_nb.yzw), 4));
-    float most = uintBitsToFloat(0xff800000u);
+    float most = LOWEST;
     for (uint c = i; c < p.columns; c += step) { most = max(most, a.v[c * p.a_nb.x]); }
     most = group_max(most);
     float sum = 0.0;

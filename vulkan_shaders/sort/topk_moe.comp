@@ -61,17 +61,17 @@ uvec2 group_best(uvec2 mine) {
 // The softmax of n numbers, as soft_max.comp computes it. Each invocation reads and writes numbers of its own.
 #define SOFTMAX(x, n)                                                          \
     {                                                                          \
-        float most = uintBitsToFloat(0xff800000u);                             \
-        for (uint c = i; c < (n); c += T) { most = max(most, x[c]); }          \
+        float most = LOWEST;                                                   \
+        for (uint c = i; c < (n); c += T) { most = is_minus_infinity(x[c]) ? most : max(most, x[c]); } \
         most = group_max(most);                                                \
         float sum = 0.0;                                                       \
         for (uint c = i; c < (n); c += T) {                                    \
-            const float e = exp(x[c] - most);                                  \
+            const float e = is_minus_infinity(x[c]) ? 0.0 : exp(x[c] - most);  \
             x[c] = e;                                                          \
             sum += e;                                                          \
         }                                                                      \
         sum = group_sum(sum);                                                  \
-        const float factor = 1.0 / sum;                                        \
+        const float factor = sum == 0.0 ? uintBitsToFloat(0x7fc00000u) : 1.0 / sum; \
         for (uint c = i; c < (n); c += T) { x[c] *= factor; }                  \
     }
 

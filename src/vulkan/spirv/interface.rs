@@ -1040,11 +1040,15 @@ interface! {
             3 one_subgroup: bool,
             4 b: u32,
             5 columns: u32,
+            6 width: u32,
+            7 rows: u32,
         }
         MulMatVecInts of "mul_mat_vec_ints" pushed Product {
             3 one_subgroup: bool,
             4 b: u32,
             5 columns: u32,
+            6 width: u32,
+            7 rows: u32,
         }
         Norm of "norm" pushed Norm {
             3 one_subgroup: bool,

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod columns;
 pub mod experts;
 
 use super::rope::{self, Turn};
@@ -15,7 +16,7 @@ use crate::tensor::TensorRef;
 use crate::vulkan::coopmat2::Owner;
 use crate::vulkan::fusion::products::{Joined, Part};
 use crate::vulkan::interface::{constants, formats, listed, push};
-use crate::vulkan::ladder::{self, Product, Request, SUBGROUPS, TILE};
+use crate::vulkan::ladder::{self, Product, Request, SUBGROUPS, TILE, VECTOR_COLUMNS};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::{Info, Range, tune};
 
@@ -91,28 +92,30 @@ fn words(a: &View) -> bool {
     a.ne[0].is_multiple_of(64) && whole(a.at) && a.nb[1..].iter().all(|&n| whole(u64::from(n) * block))
 }
 
-/// The kernel of a method. `n`: number of columns. `b`: type of src1.
-fn form(method: Product, a: &View, b: u32, columns: Columns, n: u32, info: &Info) -> Result<Form> {
+/// The kernel of a method. `n`: number of columns. `b`: type of src1. `groups`: workgroups, if each computes one row.
+fn form(method: Product, a: &View, b: u32, columns: Columns, n: u32, groups: u64, info: &Info) -> Result<Form> {
+    let exact = columns == Columns::All;
     let (format, columns) = (format_name(a.dtype), columns as u32);
     let tile = |kernel| Form { kernel, rows: TILE, width: TILE };
     Ok(match method {
         Product::Rows => {
-            let (width, (variant, threads, rows)) = (tune::row_columns(n), tune::row_product(a.dtype, info));
+            let width = if exact { tune::columns(n) } else { tune::row_columns(n) };
+            let (variant, threads, rows) = tune::row_product(a.dtype, info);
             let constants = constants::MulMatRows { b, columns, width, words: words(a) };
             let kernel = KernelFor::new(&format!("{variant}.{format}"), [threads, 1, 1], &constants)?;
             Form { kernel, rows: threads * rows, width }
         }
         Product::Vector | Product::VectorInts => {
-            let (width, threads) = (if n == 1 { 1 } else { 4 }, tune::vector_threads(info));
-            let variant = format!(".{format}.{width}");
+            let (width, threads, variant) = (tune::columns(n), tune::vector_threads(info), format!(".{format}"));
+            let rows = if exact { tune::vector_rows(a.dtype, width, groups, info) } else { 1 };
             let kernel = if method == Product::Vector {
-                let constants = |one_subgroup| constants::MulMatVec { one_subgroup, b, columns };
+                let constants = |one_subgroup| constants::MulMatVec { one_subgroup, b, columns, width, rows };
                 tune::reduction_of(&variant, threads, constants, info)?
             } else {
-                let constants = |one_subgroup| constants::MulMatVecInts { one_subgroup, b, columns };
+                let constants = |one_subgroup| constants::MulMatVecInts { one_subgroup, b, columns, width, rows };
                 tune::reduction_of(&variant, threads, constants, info)?
             };
-            Form { kernel, rows: 1, width }
+            Form { kernel, rows, width }
         }
         Product::Tile => tile(KernelFor::new(&format, [256, 1, 1], &constants::MulMatTile { b, columns })?),
         Product::TileInts => tile(KernelFor::new(&format, [256, 1, 1], &constants::MulMatTileInts { b, columns })?),
@@ -180,7 +183,8 @@ fn in_blocks(b: &View, plan: &mut DispatchList<'_>) -> Result<Option<View>> {
     to_blocks(b, room, plan).map(Some)
 }
 
-/// Whether a product with one column for each matrix should rather read its column as it is, because nobody else needs the blocks.
+/// Whether a product with few columns should rather read them as they are, because nobody else needs the blocks. The answer is the same for one
+/// column and for several, so that their results are, too.
 fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32, plan: &DispatchList<'_>) -> bool {
     let bytes = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64 * u64::from(o.a.ne[1]) * u64::from(matrices);
     method == Product::VectorInts
@@ -233,11 +237,10 @@ impl Operands {
 /// MUL_MAT.
 pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let mut o = Operands::of(node)?;
-    let (m, n, matrices) = (o.d.ne[0], o.b.ne[1], o.b.ne[2] * o.b.ne[3]);
+    let (m, n, matrices) = (o.d.ne[0], o.b.ne[1], o.a.ne[2] * o.a.ne[3]);
     let mut method = ladder::product(plan.info, &o.request(node, n));
-    let repeat = [o.b.ne[2] / o.a.ne[2], o.b.ne[3] / o.a.ne[3], o.b.ne[2]];
     let mut b_type = o.b.ty();
-    if n == 1 && is_too_small_for_ints(method, &o, matrices, plan) {
+    if is_too_small_for_ints(method, &o, matrices, plan) {
         method = without_ints(method);
     }
     if matches!(method, Product::VectorInts | Product::TileInts) {
@@ -249,7 +252,12 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
             None => method = without_ints(method),
         }
     }
-    let form = form(method, &o.a, b_type, Columns::All, n, plan.info)?;
+    let one_pass = n <= VECTOR_COLUMNS && matches!(method, Product::Rows | Product::Vector | Product::VectorInts);
+    let columns::Layout { n, matrices, repeat } = match one_pass {
+        true => columns::Layout::shared(&o.a, &mut o.b, &mut o.d, plan.info),
+        false => columns::Layout::of(&o.a, &o.b),
+    };
+    let form = form(method, &o.a, b_type, Columns::All, n, u64::from(m) * u64::from(matrices), plan.info)?;
     // Some methods need a workgroup for each row, and the output of a model may have more rows than the device allows groups.
     let most = plan.info.limits.groups[0].saturating_mul(form.rows).max(1);
     let a_row = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64;
@@ -260,11 +268,8 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         push.m = rows;
         push.a += u64::from(first) * a_row;
         push.d += u64::from(first) * 4;
-        // One column: no part writes between the results of another.
-        let one = n == 1 && matrices == 1;
-        let written = if one { Range::new(push.d, u64::from(rows) * 4) } else { o.d.range };
         let groups = [rows.div_ceil(form.rows), n.div_ceil(form.width), matrices];
-        plan.dispatch(form.kernel, push, groups, &[o.a.range, o.b.range], &[written]);
+        plan.dispatch(form.kernel, push, groups, &[o.a.range, o.b.range], &columns::written(&o.d, first, rows));
         first += rows;
     }
     Ok(())
@@ -440,7 +445,7 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let as_blocks = blocks > 0 || ready.is_some();
     let (b_type, columns) =
         (if as_blocks { BLOCKS } else { o.b.ty() }, if lists { Columns::List } else { Columns::Pair });
-    let form = form(method, &o.a, b_type, columns, if lists { share } else { 1 }, info)?;
+    let form = form(method, &o.a, b_type, columns, if lists { share } else { 1 }, 0, info)?;
 
     let list_bytes = if lists { [u64::from(n_tiles) * 12, u64::from(pairs) * 4] } else { [0; 2] };
     let [block_room, tile_room, pair_room] = plan.scratch_parts([blocks, list_bytes[0], list_bytes[1]])?;
