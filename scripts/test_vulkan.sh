@@ -162,14 +162,19 @@ cat > "$layer/fault_layer.json" <<JSON
   "layer": { "name": "VK_LAYER_ggml_rs_faults", "type": "GLOBAL", "library_path": "./libfault_layer.so", "api_version": "1.3.0",
     "implementation_version": "1", "description": "calls that fail" } }
 JSON
-faults() { # NAME [VARIABLE=VALUE ...]
-    counted "test_faults $1" env VK_LAYER_PATH="$layer" VK_INSTANCE_LAYERS=VK_LAYER_ggml_rs_faults NODEVICE_SELECT=1 GGML_VK_PIPELINE_CACHE_DIR="$out/faults" "${@:2}" \
-        "$out/test_faults" "$layer/libfault_layer.so"
+faults() { # NAME DEVICES STRIDE [VARIABLE=VALUE ...]
+    counted "test_faults $1" env VK_LAYER_PATH="$layer" VK_INSTANCE_LAYERS=VK_LAYER_ggml_rs_faults NODEVICE_SELECT=1 GGML_VK_PIPELINE_CACHE_DIR="$out/faults" "${@:4}" \
+        "$out/test_faults" "$layer/libfault_layer.so" "$2" "$3"
     grep '^note |' "$out/test_faults $1.log"
 }
-faults staged GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM=1
-faults direct
-faults timed GGML_VK_PERF_LOGGER=1
+faults staged 1 1 GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM=1
+faults direct 1 1
+faults timed 1 1 GGML_VK_PERF_LOGGER=1
+if [ -f "${library:-}" ]; then # between two devices, every third call
+    stride=3
+    [ "$extent" = all ] && stride=1
+    faults two 2 "$stride" VK_DRIVER_FILES="$drivers" VK_ICD_FILENAMES="$drivers" GGML_VK_VISIBLE_DEVICES=0,1
+fi
 
 # A damaged cache is reported, ignored, and written again; processes that start at once leave one complete file.
 file=$(ls "$GGML_VK_PIPELINE_CACHE_DIR"/*.bin 2> /dev/null | head -n 1)

@@ -4,6 +4,7 @@
  * it says so. */
 #include "layer.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,26 +33,49 @@ static int due(const char * name) {
     return 1;
 }
 
-/* All devices are of one driver, so that its functions are the same for all. */
-static struct { get_device_t get; } driver;
-static __typeof__(driver) * device_of(handle_t handle) {
-    (void) handle;
-    return &driver;
+/* The devices. What belongs to one begins with the same pointer, which is the loader's. */
+struct device {
+    const void * key;
+    handle_t     handle;
+    get_device_t get;
+};
+static struct device   devices[256];
+static int             n_devices;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static const struct device * device_of(handle_t handle) {
+    pthread_mutex_lock(&lock);
+    const struct device * d = NULL;
+    for (int i = n_devices; i > 0 && d == NULL; i--) {
+        if (devices[i - 1].key == *(void **) handle) { d = &devices[i - 1]; }
+    }
+    pthread_mutex_unlock(&lock);
+    if (d == NULL) {
+        fprintf(stderr, "fault layer: unknown device\n");
+        abort();
+    }
+    return d;
 }
-static handle_t a_device;
+
+static function_t next_of(handle_t handle, const char * name) {
+    const struct device * d = device_of(handle);
+    return d->get(d->handle, name);
+}
+
+#define FIRST(first, ...) first
 
 /* A function of devices that fails or does what the driver does. */
 #define FAILS(name, parameters, arguments)                                               \
     static result_t name parameters {                                                    \
         typedef result_t(*function) parameters;                                          \
         if (due("vk" #name)) { return failure; }                                         \
-        return ((function) driver.get(a_device, "vk" #name)) arguments;                  \
+        return ((function) next_of(FIRST arguments, "vk" #name)) arguments;              \
     }
 /* One that waits: it has waited when it fails. */
 #define FAILS_LATE(name, parameters, arguments)                                          \
     static result_t name parameters {                                                    \
         typedef result_t(*function) parameters;                                          \
-        const result_t r = ((function) driver.get(a_device, "vk" #name)) arguments;      \
+        const result_t r = ((function) next_of(FIRST arguments, "vk" #name)) arguments;  \
         return due("vk" #name) ? failure : r;                                            \
     }
 FAILS(AllocateMemory, (handle_t d, const void * info, const void * a, object_t * out), (d, info, a, out))
@@ -81,7 +105,7 @@ static result_t CreateComputePipelines(handle_t d, object_t cache, uint32_t n, c
         return failure;
     }
     typedef result_t (*function)(handle_t, object_t, uint32_t, const void *, const void *, object_t *);
-    return ((function) driver.get(d, "vkCreateComputePipelines"))(d, cache, n, infos, a, out);
+    return ((function) next_of(d, "vkCreateComputePipelines"))(d, cache, n, infos, a, out);
 }
 
 /* Of instances. The next functions are found while the instance is made: later the loader finds the first layer's. */
@@ -105,8 +129,13 @@ static result_t enumerate_extensions(handle_t physical, const char * of_layer, u
 }
 static result_t create_device(handle_t physical, const void * info, const void * allocator, handle_t * out) {
     if (due("vkCreateDevice")) { return failure; }
-    const result_t r = next_create_device(physical, info, allocator, out, &driver.get);
-    if (r == SUCCESS) { a_device = *out; }
+    get_device_t   get;
+    const result_t r = next_create_device(physical, info, allocator, out, &get);
+    if (r == SUCCESS) {
+        pthread_mutex_lock(&lock);
+        if (n_devices < (int) (sizeof devices / sizeof devices[0])) { devices[n_devices++] = (struct device) { *(void **) *out, *out, get }; }
+        pthread_mutex_unlock(&lock);
+    }
     return r;
 }
 

@@ -1,7 +1,7 @@
-/* Every call of Vulkan fails once: test_faults LAYER [STRIDE]
+/* Every call of Vulkan fails once: test_faults LAYER [DEVICES [STRIDE]]
  *
  * Needs the layer fault_layer.c (VK_INSTANCE_LAYERS), whose file is LAYER. A session opens the device, loads weights, reserves, allocates, computes,
- * copies with and without a queue, and frees. The n-th call of the session fails, for n = 1, 1 + STRIDE ... until a session gets through;
+ * copies with and without a queue, and frees. With two devices, each has every second layer, and copies go from one to the other. The n-th call of the session fails, for n = 1, 1 + STRIDE ... until a session gets through;
  * each n has a process of its own. What the session reports as a success must be right; what it could not read is not what was in memory before. After a
  * failure without loss of the device, the same objects work as soon as the data is written again: verdicts above 1 are mistakes. The next session must work. */
 #include "../common/check.h"
@@ -20,12 +20,14 @@ static const char * layer;
 static void (*arm)(long n, int result);
 static const char * (*failed_call)(void);
 
+static int n_devices = 1;
+
 struct world {
-    ggml_backend_t        backends[2];
+    ggml_backend_t        backends[3]; /* of the devices, then of the CPU */
     ggml_backend_sched_t  sched;
-    struct ggml_context * weights, *ctx;
-    ggml_backend_buffer_t buffer;
-    struct ggml_tensor *  w, *large, *x, *y;
+    struct ggml_context * weights[2], *ctx;
+    ggml_backend_buffer_t buffers[2];
+    struct ggml_tensor *  w[2], *large[2], *x, *y;
     struct ggml_cgraph *  graph;
 };
 
@@ -42,7 +44,7 @@ static bool untouched(const void * p, size_t n) { /* as a read leaves it that ha
 static void write_weights(struct world * w) {
     memset(data, 0, sizeof data);
     for (int i = 0; i < WIDTH; i++) { data[i * (WIDTH + 1)] = 1.0f; }
-    ggml_backend_tensor_set(w->w, data, 0, sizeof data);
+    for (int d = 0; d < n_devices; d++) { ggml_backend_tensor_set(w->w[d], data, 0, sizeof data); }
 }
 
 static void write_input(struct world * w) {
@@ -62,63 +64,105 @@ static int computed(struct world * w) {
     return 0;
 }
 
-/* Whether a graph that reads `large` is computed. */
-static bool is_computed_with(struct world * w) {
+/* Whether a device computes a graph that reads its `large`. */
+static bool is_computed_with(struct world * w, int d) {
     struct ggml_context * c = ggml_init((struct ggml_init_params) { 1u << 14, NULL, true });
     struct ggml_cgraph *  g = ggml_new_graph_custom(c, 8, false);
-    ggml_build_forward_expand(g, ggml_scale(c, w->large, 2.0f));
-    ggml_backend_buffer_t room     = ggml_backend_alloc_ctx_tensors(c, w->backends[0]);
-    const bool            computes = room != NULL && ggml_backend_graph_compute(w->backends[0], g) == GGML_STATUS_SUCCESS;
+    ggml_build_forward_expand(g, ggml_scale(c, w->large[d], 2.0f));
+    ggml_backend_buffer_t room     = ggml_backend_alloc_ctx_tensors(c, w->backends[d]);
+    const bool            computes = room != NULL && ggml_backend_graph_compute(w->backends[d], g) == GGML_STATUS_SUCCESS;
     ggml_backend_buffer_free(room);
     ggml_free(c);
     return computes;
 }
 
-/* Copies by the queue, and large ones in pieces. What is read is right, or marked; or the write has failed: then nobody computes with it. */
-static int copied(struct world * w) {
-    static char here[LARGE];
-    memset(bytes, 3, sizeof bytes);
-    ggml_backend_tensor_set(w->large, bytes, 0, LARGE);
-    memset(bytes, 9, sizeof bytes);
-    ggml_backend_tensor_set_async(w->backends[0], w->large, bytes, 8, 1000);
-    memset(here, 7, sizeof here);
-    ggml_backend_tensor_get_async(w->backends[0], w->large, here, 0, 5000);
-    ggml_backend_synchronize(w->backends[0]);
-    ggml_backend_tensor_get(w->large, here + 5000, 5000, LARGE - 5000);
+/* -> what was read of a device is right (0), is marked, or was not written, so that nobody computes with it (1), or wrong (5) */
+static int judged(struct world * w, int d, const char * here, char first, char others) {
     bool is_wrong = false, is_marked = false;
     for (int i = 0; i < LARGE; i++) {
-        const char expected = i >= 8 && i < 1008 ? 9 : 3;
+        const char expected = i >= 8 && i < 1008 ? first : others;
         is_marked |= (unsigned char) here[i] == 0xff;
         is_wrong |= here[i] != expected && (unsigned char) here[i] != 0xff;
     }
-    if (is_wrong) { return is_computed_with(w) ? 5 : 1; }
+    if (is_wrong) { return is_computed_with(w, d) ? 5 : 1; }
     return is_marked ? 1 : 0;
 }
 
+/* Copies by the queue, and large ones in pieces. */
+static int copied(struct world * w) {
+    static char here[LARGE];
+    memset(bytes, 3, sizeof bytes);
+    ggml_backend_tensor_set(w->large[0], bytes, 0, LARGE);
+    memset(bytes, 9, sizeof bytes);
+    ggml_backend_tensor_set_async(w->backends[0], w->large[0], bytes, 8, 1000);
+    memset(here, 7, sizeof here);
+    ggml_backend_tensor_get_async(w->backends[0], w->large[0], here, 0, 5000);
+    ggml_backend_synchronize(w->backends[0]);
+    ggml_backend_tensor_get(w->large[0], here + 5000, 5000, LARGE - 5000);
+    return judged(w, 0, here, 9, 3);
+}
+
+/* From one device to the other and back; nobody waits until the end. */
+static int crossed(struct world * w) {
+    static char here[LARGE];
+    memset(bytes, 5, sizeof bytes);
+    ggml_backend_tensor_set_async(w->backends[0], w->large[0], bytes, 0, LARGE);
+    ggml_backend_tensor_copy_async(w->backends[0], w->backends[1], w->large[0], w->large[1]);
+    memset(bytes + LARGE / 2, 6, 1000);
+    ggml_backend_tensor_set_async(w->backends[1], w->large[1], bytes + LARGE / 2, 8, 1000);
+    ggml_backend_tensor_copy_async(w->backends[1], w->backends[0], w->large[1], w->large[0]);
+    int worst = 0;
+    for (int d = 0; d < 2; d++) {
+        memset(here, 7, sizeof here);
+        ggml_backend_tensor_get_async(w->backends[d], w->large[d], here, 0, LARGE);
+        ggml_backend_synchronize(w->backends[d]);
+        const int verdict = judged(w, d, here, 6, 5);
+        worst             = verdict > worst ? verdict : worst;
+    }
+    return worst;
+}
+
+/* The devices with weights on each. -> whether all is there */
+static bool opened(struct world * w) {
+    static const char * const names[] = { "Vulkan0", "Vulkan1" };
+    for (int d = 0; d < n_devices; d++) {
+        w->backends[d] = ggml_backend_dev_init(ggml_backend_dev_by_name(names[d]), NULL);
+        if (w->backends[d] == NULL) { return false; }
+        w->weights[d] = ggml_init((struct ggml_init_params) { 1u << 14, NULL, true });
+        w->w[d]       = ggml_new_tensor_2d(w->weights[d], GGML_TYPE_F32, WIDTH, WIDTH);
+        w->large[d]   = ggml_new_tensor_1d(w->weights[d], GGML_TYPE_F32, LARGE / 4);
+        w->buffers[d] = ggml_backend_alloc_ctx_tensors(w->weights[d], w->backends[d]);
+        if (w->buffers[d] == NULL) { return false; }
+        ggml_backend_buffer_set_usage(w->buffers[d], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        ggml_backend_buffer_clear(w->buffers[d], 1);
+    }
+    w->backends[n_devices] = ggml_backend_cpu_init();
+    return true;
+}
+
+static int computed_and_copied(struct world * w) {
+    int verdict = computed(w);
+    for (int i = 0; i < n_devices && verdict != 2; i++) {
+        const int copies = i == 0 ? copied(w) : crossed(w);
+        verdict          = copies > verdict ? copies : verdict;
+    }
+    return verdict;
+}
+
 /* -> 0: all is right, 1: something has failed and was reported, 2...: wrong */
-static int session(bool * has_device) {
+static int session(bool * has_devices) {
     struct world w = { .backends = { NULL } };
-    ggml_backend_dev_t device = ggml_backend_dev_by_name("Vulkan0");
-    *has_device = device != NULL;
-    if (device == NULL) { return 1; }
-    w.backends[0] = ggml_backend_dev_init(device, NULL);
-    if (w.backends[0] == NULL) { return 1; }
-    w.backends[1] = ggml_backend_cpu_init();
-    w.weights     = ggml_init((struct ggml_init_params) { 1u << 14, NULL, true });
-    w.w           = ggml_new_tensor_2d(w.weights, GGML_TYPE_F32, WIDTH, WIDTH);
-    w.large       = ggml_new_tensor_1d(w.weights, GGML_TYPE_F32, LARGE / 4);
-    w.buffer      = ggml_backend_alloc_ctx_tensors(w.weights, w.backends[0]);
-    int verdict   = 1;
-    if (w.buffer != NULL) {
-        ggml_backend_buffer_set_usage(w.buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-        ggml_backend_buffer_clear(w.buffer, 1);
+    *has_devices   = ggml_backend_dev_by_name(n_devices == 1 ? "Vulkan0" : "Vulkan1") != NULL;
+    if (!*has_devices) { return 1; }
+    int verdict = 1;
+    if (opened(&w)) {
         write_weights(&w);
-        w.sched = ggml_backend_sched_new(w.backends, NULL, 2, 256, false, false);
+        w.sched = ggml_backend_sched_new(w.backends, NULL, n_devices + 1, 256, n_devices > 1, false);
         w.ctx   = ggml_init((struct ggml_init_params) { 1u << 18, NULL, true });
         w.x     = ggml_new_tensor_2d(w.ctx, GGML_TYPE_F32, WIDTH, ROWS);
         ggml_set_input(w.x);
         w.y = w.x;
-        for (int i = 0; i < LAYERS; i++) { w.y = ggml_add(w.ctx, ggml_mul_mat(w.ctx, w.w, w.y), w.x); }
+        for (int i = 0; i < LAYERS; i++) { w.y = ggml_add(w.ctx, ggml_mul_mat(w.ctx, w.w[i % n_devices], w.y), w.x); }
         ggml_set_output(w.y);
         w.graph = ggml_new_graph_custom(w.ctx, 256, false);
         ggml_build_forward_expand(w.graph, w.y);
@@ -126,11 +170,9 @@ static int session(bool * has_device) {
         placed      = ggml_backend_sched_alloc_graph(w.sched, w.graph) && placed;
         if (placed) {
             write_input(&w);
-            verdict = computed(&w);
-            const int copies = verdict == 2 ? 2 : copied(&w);
-            verdict          = copies > verdict ? copies : verdict;
+            verdict = computed_and_copied(&w);
             if (verdict == 1 && failed_call() != NULL) {
-                /* nothing fails any more: the objects are as good as before, unless the device is lost */
+                /* nothing fails any more: the objects are as good as before, unless a device is lost */
                 write_weights(&w);
                 write_input(&w);
                 int again = computed(&w);
@@ -142,10 +184,11 @@ static int session(bool * has_device) {
         ggml_backend_sched_free(w.sched);
         ggml_free(w.ctx);
     }
-    ggml_backend_buffer_free(w.buffer);
-    ggml_free(w.weights);
-    ggml_backend_free(w.backends[1]);
-    ggml_backend_free(w.backends[0]);
+    for (int d = 0; d < n_devices; d++) {
+        ggml_backend_buffer_free(w.buffers[d]);
+        ggml_free(w.weights[d]);
+    }
+    for (int d = n_devices; d >= 0; d--) { ggml_backend_free(w.backends[d]); }
     return verdict;
 }
 
@@ -163,9 +206,9 @@ static void one_call_fails(void * user) {
     arm         = (void (*)(long, int)) (size_t) dlsym(handle, "fault_layer_arm");
     failed_call = (const char * (*) (void)) (size_t) dlsym(handle, "fault_layer_failed");
     if (arm == NULL || failed_call == NULL) { _exit(91); }
-    bool had_device, has_device;
+    bool had_devices, has_devices;
     arm(o->n, o->result);
-    int verdict = session(&had_device);
+    int verdict = session(&had_devices);
     if (failed_call() != NULL) {
         printf("note call %ld, %d: %s, verdict %d\n", o->n, o->result, failed_call(), verdict);
         fflush(stdout);
@@ -175,7 +218,7 @@ static void one_call_fails(void * user) {
     if (failed_call() == NULL) { _exit(verdict == 0 ? DONE : 30); }
     arm(0, 0);
     /* A device that was not found is not looked for again. */
-    if (had_device && (session(&has_device) != 0 || !has_device)) { _exit(31); }
+    if (had_devices && (session(&has_devices) != 0 || !has_devices)) { _exit(31); }
     _exit(verdict == 0 ? WITHOUT : REPORTED);
 }
 
@@ -206,7 +249,8 @@ static void the_device_is_lost(void) { calls_fail(DEVICE_LOST); }
 int main(int argc, char ** argv) {
     if (argc < 2) { return 2; }
     layer = argv[1];
-    if (argc > 2) { stride = atol(argv[2]); }
+    if (argc > 2) { n_devices = atoi(argv[2]) == 2 ? 2 : 1; }
+    if (argc > 3) { stride = atol(argv[3]); }
     printf("note | what | result | calls | reported | done without |\n");
     RUN(no_host_memory);
     RUN(no_device_memory);

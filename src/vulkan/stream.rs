@@ -147,6 +147,14 @@ impl VkStream {
         result.is_ok()
     }
 
+    /// The end of a part of another stream's call that is recorded on this one. If it has failed, work of this stream may be lost with it.
+    fn lent<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|_| {
+            self.failed.store(true, Ordering::Relaxed);
+            self.writes.lost();
+        })
+    }
+
     /// The end of a call with a result.
     fn ended(&self, result: Result<()>) -> Result<()> {
         let adrift = self.adrift.swap(false, Ordering::Acquire);
@@ -195,7 +203,7 @@ impl VkStream {
     /// Queues a copy on the device, behind what is queued on both streams. What is queued on the other stream from now on comes after the copy: it
     /// may write what the copy reads.
     fn queue_copy(&self, other: &Self, from: &Location, to: &Location, bytes: u64) -> Result<()> {
-        let before = if std::ptr::eq(other, self) { None } else { Some(lock(&other.recorder).mark()?) };
+        let before = if std::ptr::eq(other, self) { None } else { Some(other.lent(lock(&other.recorder).mark())?) };
         let mut recorder = lock(&self.recorder);
         if let Some(before) = &before {
             recorder.wait_for(before)?;
@@ -206,7 +214,7 @@ impl VkStream {
             let copied = recorder.mark()?;
             // One lock at a time: another thread may copy the other way.
             drop(recorder);
-            lock(&other.recorder).wait_for(&copied)?;
+            other.lent(lock(&other.recorder).wait_for(&copied))?;
         }
         Ok(())
     }
@@ -216,8 +224,8 @@ impl VkStream {
         let record = |crossing: &mut Crossing| -> Result<(Copy, Mark)> {
             let copy = crossing.copy(&other.gpu, &self.gpu, bytes)?;
             let mut recorder = lock(&other.recorder);
-            recorder.copy(CopyEnd::new(&from.memory, from.offset), copy.landing(), bytes)?;
-            let staged = recorder.mark()?;
+            let copied = recorder.copy(CopyEnd::new(&from.memory, from.offset), copy.landing(), bytes);
+            let staged = other.lent(copied.and_then(|()| recorder.mark()))?;
             drop(recorder);
             let gate = crossing.gate(staged, Some(&copy))?;
             Ok((copy, gate))
