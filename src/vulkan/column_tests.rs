@@ -2,6 +2,7 @@
 
 use super::device::{Card, author};
 use super::lab::{Lab, agrees, results, scattered};
+use super::product_tests::{cards, weight};
 use super::testing::{Quiet, devices, publish};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::backend::DeviceRef;
@@ -10,28 +11,12 @@ use crate::tensor::ops::binary::{add, mul};
 use crate::tensor::ops::norm::{Norm, norm};
 use crate::tensor::ops::{Place, matmul, view};
 use crate::vulkan::interface::formats;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-/// The device of the tests: as it is, as a card, and as a card with fast integer dot products if the driver has any. Empty without a driver.
-fn cards() -> &'static [(&'static str, DeviceRef)] {
-    static CARDS: OnceLock<Vec<(&str, DeviceRef)>> = OnceLock::new();
-    CARDS.get_or_init(|| {
-        let Some([device, _]) = devices() else { return Vec::new() };
-        let mut card = (**author(device).unwrap().info()).clone();
-        card.software = false;
-        card.features.fast_integer_dot = false;
-        let mut ints = card.clone();
-        ints.features.fast_integer_dot = ints.features.integer_dot;
-        let reg = publish([card, ints].map(|i| Card { info: Arc::new(i), direct: true }).to_vec());
-        vec![("software", device), ("floats", reg.device(0).unwrap()), ("integers", reg.device(1).unwrap())]
-    })
-}
-
-fn weight(l: &mut Lab, format: ggml_type, ne: &[i64]) -> TensorRef {
-    match format {
-        GGML_TYPE_F32 => l.noise(ne, 1),
-        _ => l.blocks(format, ne, |i| scattered(i, 1)).0,
-    }
+/// The device of the tests as it is, and as the cards of the tests of products. Empty without a driver.
+fn ways() -> Vec<(&'static str, DeviceRef)> {
+    let software = devices().map(|[device, _]| ("software", device));
+    software.into_iter().chain(cards().iter().copied()).collect()
 }
 
 /// Rows after a norm, which also writes them as blocks of integers where products read those.
@@ -44,7 +29,7 @@ fn normed(l: &mut Lab, x: TensorRef) -> TensorRef {
 /// The product of `n` columns from number `first` on, after a norm.
 fn product(l: &mut Lab, format: ggml_type, [k, m]: [i64; 2], first: usize, n: usize) -> TensorRef {
     let x = l.f32s(&[k, n as i64], |i| scattered(first * k as usize + i, 2));
-    let (x, a) = (normed(l, x), weight(l, format, &[k, m]));
+    let (x, a) = (normed(l, x), weight(l, format, &[k, m], 1));
     matmul::mul_mat(&mut l.ctx, a, x).unwrap()
 }
 
@@ -64,9 +49,9 @@ fn check(device: DeviceRef, way: &str, format: ggml_type, shape: [i64; 2], count
 #[test]
 fn columns_together_have_the_bits_of_each_alone() {
     let _quiet = Quiet::new();
-    for (way, device) in cards() {
+    for (way, device) in ways() {
         for &format in formats::ALL {
-            let ints = *way == "integers";
+            let ints = way == "integers";
             if ints && !formats::INTS.contains(&format) {
                 continue;
             }
@@ -74,7 +59,7 @@ fn columns_together_have_the_bits_of_each_alone() {
             let all = matches!(format, GGML_TYPE_F32 | GGML_TYPE_Q8_0 | GGML_TYPE_Q4_K);
             let counts: &[usize] = if all { &[2, 3, 4, 5, 6, 7, 8] } else { &[3, 8] };
             let k = if format.blck_size() == 1 { 267 } else { 512 };
-            check(*device, way, format, [k, 21], counts);
+            check(device, way, format, [k, 21], counts);
         }
     }
 }
@@ -83,13 +68,13 @@ fn columns_together_have_the_bits_of_each_alone() {
 #[test]
 fn rows_together_have_the_bits_of_each_alone() {
     let _quiet = Quiet::new();
-    for (way, device) in cards() {
+    for (way, device) in ways() {
         for format in [GGML_TYPE_F32, GGML_TYPE_Q8_0] {
             let shape = [64, 2051];
-            check(*device, way, format, shape, &[1, 2, 8]);
+            check(device, way, format, shape, &[1, 2, 8]);
             // The same rows as those of a small matrix.
-            let of_few = results(*device, &|l| vec![product(l, format, [64, 70], 0, 5)]).unwrap().remove(0);
-            let of_many = results(*device, &|l| vec![product(l, format, shape, 0, 5)]).unwrap().remove(0);
+            let of_few = results(device, &|l| vec![product(l, format, [64, 70], 0, 5)]).unwrap().remove(0);
+            let of_many = results(device, &|l| vec![product(l, format, shape, 0, 5)]).unwrap().remove(0);
             for (j, (few, many)) in of_few.chunks(4 * 70).zip(of_many.chunks(4 * 2051)).enumerate() {
                 assert!(few == &many[..4 * 70], "{way}, {format:?}: column {j} depends on the number of rows");
             }
@@ -101,9 +86,9 @@ fn rows_together_have_the_bits_of_each_alone() {
 #[test]
 fn joined_products_have_the_bits_of_others() {
     let _quiet = Quiet::new();
-    for (way, device) in cards() {
+    for (way, device) in ways() {
         for format in [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q6_K] {
-            let both = results(*device, &|l| {
+            let both = results(device, &|l| {
                 [1, 3]
                     .map(|n| {
                         let t = product(l, format, [512, 21], 0, n);
@@ -123,13 +108,13 @@ fn joined_products_have_the_bits_of_others() {
 #[test]
 fn heads_that_share_a_matrix() {
     let _quiet = Quiet::new();
-    for (way, device) in cards() {
+    for (way, device) in ways() {
         for (n, heads, groups, batches) in
             [(1, 8, 2, 1), (1, 12, 1, 2), (2, 8, 2, 1), (5, 6, 3, 1), (3, 4, 2, 2), (9, 4, 2, 1)]
         {
             for (turned, format) in [(false, GGML_TYPE_F32), (true, GGML_TYPE_F32), (true, GGML_TYPE_Q8_0)] {
                 let make = |l: &mut Lab| {
-                    let a = weight(l, format, &[64, 33, groups, batches]);
+                    let a = weight(l, format, &[64, 33, groups, batches], 1);
                     let b = if turned {
                         let b = l.noise(&[64, heads, n, batches], 2);
                         view::permute(&mut l.ctx, b, [0, 2, 1, 3]).unwrap()
@@ -149,8 +134,8 @@ fn heads_that_share_a_matrix() {
                 };
                 let what = format!("{way}, {n} columns, {heads} heads for {groups}, {batches} batches, {format:?}");
                 let most = if format == GGML_TYPE_F32 { 1e-9 } else { 2e-4 };
-                assert!(agrees(*device, &what, most, &make));
-                let mut found = results(*device, &make).unwrap();
+                assert!(agrees(device, &what, most, &make));
+                let mut found = results(device, &make).unwrap();
                 let whole = found.remove(0);
                 assert!(whole == found.concat(), "{what}: heads differ from those alone");
             }
