@@ -31,7 +31,6 @@ enum {
     CAPTURE_REPRESENTATIONS = 0x80,
     HOST_COHERENT = 4,
     HOST_CACHED = 8,
-    MOST = 16,         /* devices */
     EXECUTABLES = 16,  /* of a pipeline */
     STATISTICS = 64,   /* of an executable */
 };
@@ -70,7 +69,7 @@ _Static_assert(sizeof(struct executable) == 536 && sizeof(struct statistic) == 5
 
 /* The next layer's or the driver's functions. */
 struct device {
-    void * key; /* what a dispatchable handle begins with: the same for all of a device */
+    const void * key;
     int says; /* whether the driver has the extension */
     get_device_t get;
     result_t (*create_module)(handle_t, const struct module_info *, const void *, object_t *);
@@ -106,12 +105,11 @@ static void * added(struct list * l, size_t size) {
 #define ADD(list, type) ((type *) added(&(list), sizeof(type)))
 #define AT(list, type, i) (((type *) (list).items)[i])
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+#include "layer_devices.h"
+
 static void (*next_properties)(handle_t, struct properties *), (*next_properties2)(handle_t, struct properties2 *);
 static void (*next_features2)(handle_t, struct chained *);
 static void (*next_memory)(handle_t, struct memory *), (*next_memory2)(handle_t, struct memory2 *);
-static struct device devices[MOST];
-static size_t n_devices;
 static struct list modules, uses, bounds; /* a use has the number of its pipeline */
 static uint64_t dispatches, barriers, copies, submissions, flushes;
 
@@ -228,20 +226,6 @@ static void get_features2(handle_t physical, struct chained * f) {
     if (v11 != NULL && limit("no-16bit")) { v11->storage16 = 0; }
     if (v12 != NULL && limit("no-int8")) { v12->int8 = 0; }
     if (v12 != NULL && limit("no-bda")) { v12->addresses = 0; }
-}
-
-static const struct device * device_of(handle_t handle) {
-    pthread_mutex_lock(&lock);
-    const struct device * d = NULL;
-    for (size_t i = n_devices; i > 0 && d == NULL; i--) {
-        if (devices[i - 1].key == *(void **) handle) { d = &devices[i - 1]; }
-    }
-    pthread_mutex_unlock(&lock);
-    if (d == NULL) {
-        fprintf(stderr, "driver layer: unknown device\n");
-        abort();
-    }
-    return d;
 }
 
 static uint32_t crc32(const uint8_t * data, size_t n) {
@@ -449,7 +433,6 @@ static int has_extension(handle_t physical) {
 }
 
 static result_t create_device(handle_t physical, const void * create_info, const void * allocator, handle_t * out) {
-    if (n_devices == MOST) { return INITIALIZATION_FAILED; }
     struct device d = { .says = has_extension(physical) };
     struct device_info info = *(const struct device_info *) create_info;
     const struct feature feature = { EXECUTABLE_FEATURES, info.next, 1 };
@@ -462,7 +445,6 @@ static result_t create_device(handle_t physical, const void * create_info, const
     }
     const result_t r = next_create_device(physical, &info, allocator, out, &d.get);
     if (r != SUCCESS) { return r; }
-    d.key = *(void **) *out;
     d.create_module = (void *) d.get(*out, "vkCreateShaderModule");
     d.create_pipelines = (void *) d.get(*out, "vkCreateComputePipelines");
     d.executables = (void *) d.get(*out, "vkGetPipelineExecutablePropertiesKHR");
@@ -477,9 +459,7 @@ static result_t create_device(handle_t physical, const void * create_info, const
     d.flush = (void *) d.get(*out, "vkFlushMappedMemoryRanges");
     d.invalidate = (void *) d.get(*out, "vkInvalidateMappedMemoryRanges");
     d.value = (void *) d.get(*out, "vkGetSemaphoreCounterValue");
-    pthread_mutex_lock(&lock);
-    devices[n_devices++] = d;
-    pthread_mutex_unlock(&lock);
+    keep_device(*out, d);
     return SUCCESS;
 }
 

@@ -4,9 +4,6 @@
  * it says so. */
 #include "layer.h"
 
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static long         countdown; /* calls until one fails; 0: none does */
@@ -33,29 +30,12 @@ static int due(const char * name) {
     return 1;
 }
 
-/* The devices. What belongs to one begins with the same pointer, which is the loader's. */
 struct device {
     const void * key;
     handle_t     handle;
     get_device_t get;
 };
-static struct device   devices[256];
-static int             n_devices;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static const struct device * device_of(handle_t handle) {
-    pthread_mutex_lock(&lock);
-    const struct device * d = NULL;
-    for (int i = n_devices; i > 0 && d == NULL; i--) {
-        if (devices[i - 1].key == *(void **) handle) { d = &devices[i - 1]; }
-    }
-    pthread_mutex_unlock(&lock);
-    if (d == NULL) {
-        fprintf(stderr, "fault layer: unknown device\n");
-        abort();
-    }
-    return d;
-}
+#include "layer_devices.h"
 
 static function_t next_of(handle_t handle, const char * name) {
     const struct device * d = device_of(handle);
@@ -131,11 +111,7 @@ static result_t create_device(handle_t physical, const void * info, const void *
     if (due("vkCreateDevice")) { return failure; }
     get_device_t   get;
     const result_t r = next_create_device(physical, info, allocator, out, &get);
-    if (r == SUCCESS) {
-        pthread_mutex_lock(&lock);
-        if (n_devices < (int) (sizeof devices / sizeof devices[0])) { devices[n_devices++] = (struct device) { *(void **) *out, *out, get }; }
-        pthread_mutex_unlock(&lock);
-    }
+    if (r == SUCCESS) { keep_device(*out, (struct device) { NULL, *out, get }); }
     return r;
 }
 

@@ -1,9 +1,10 @@
 /* Every call of Vulkan fails once: test_faults LAYER [DEVICES [STRIDE]]
  *
  * Needs the layer fault_layer.c (VK_INSTANCE_LAYERS), whose file is LAYER. A session opens the device, loads weights, reserves, allocates, computes,
- * copies with and without a queue, and frees. With two devices, each has every second layer, and copies go from one to the other. The n-th call of the session fails, for n = 1, 1 + STRIDE ... until a session gets through;
- * each n has a process of its own. What the session reports as a success must be right; what it could not read is not what was in memory before. After a
- * failure without loss of the device, the same objects work as soon as the data is written again: verdicts above 1 are mistakes. The next session must work. */
+ * copies with and without a queue, and frees. With two devices, each has every second layer, and copies go from one to the other. The n-th call of
+ * the session fails, for n = 1, 1 + STRIDE ... until a session gets through; each n has a process of its own. What the session reports as a success
+ * must be right; what it could not read is not what was in memory before. After a failure without loss of a device, the same objects work as soon as
+ * the data is written again: verdicts above 1 are mistakes. The next session must work. */
 #include "../common/check.h"
 #include "../common/child.h"
 

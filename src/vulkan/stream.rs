@@ -139,12 +139,7 @@ impl VkStream {
 
     /// The end of a call without a result. If it has failed, work that was recorded before may be lost with it.
     fn noted(&self, what: &str, result: Result<()>) -> bool {
-        if let Err(e) = &result {
-            log_error!("ggml_vulkan: {what}: {e}");
-            self.failed.store(true, Ordering::Relaxed);
-            self.writes.lost();
-        }
-        result.is_ok()
+        self.lent(result.inspect_err(|e| log_error!("ggml_vulkan: {what}: {e}"))).is_ok()
     }
 
     /// The end of a part of another stream's call that is recorded on this one. If it has failed, work of this stream may be lost with it.

@@ -92,14 +92,14 @@ fn words(a: &View) -> bool {
     a.ne[0].is_multiple_of(64) && whole(a.at) && a.nb[1..].iter().all(|&n| whole(u64::from(n) * block))
 }
 
-/// The kernel of a method. `n`: number of columns. `b`: type of src1. `groups`: workgroups, if each computes one row.
+/// The kernel of a method. `n`: number of columns. `b`: type of src1. `groups`: workgroups, if each computes one row; 0 if each has to.
 fn form(method: Product, a: &View, b: u32, columns: Columns, n: u32, groups: u64, info: &Info) -> Result<Form> {
-    let exact = columns == Columns::All;
+    let all = columns == Columns::All;
     let (format, columns) = (format_name(a.dtype), columns as u32);
     let tile = |kernel| Form { kernel, rows: TILE, width: TILE };
     Ok(match method {
         Product::Rows => {
-            let width = if exact { tune::columns(n) } else { tune::row_columns(n) };
+            let width = if all { tune::columns(n) } else { tune::row_columns(n) };
             let (variant, threads, rows) = tune::row_product(a.dtype, info);
             let constants = constants::MulMatRows { b, columns, width, words: words(a) };
             let kernel = KernelFor::new(&format!("{variant}.{format}"), [threads, 1, 1], &constants)?;
@@ -107,7 +107,7 @@ fn form(method: Product, a: &View, b: u32, columns: Columns, n: u32, groups: u64
         }
         Product::Vector | Product::VectorInts => {
             let (width, threads, variant) = (tune::columns(n), tune::vector_threads(info), format!(".{format}"));
-            let rows = if exact { tune::vector_rows(a.dtype, width, groups, info) } else { 1 };
+            let rows = tune::vector_rows(a.dtype, width, groups, info);
             let kernel = if method == Product::Vector {
                 let constants = |one_subgroup| constants::MulMatVec { one_subgroup, b, columns, width, rows };
                 tune::reduction_of(&variant, threads, constants, info)?
