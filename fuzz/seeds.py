@@ -49,12 +49,12 @@ for name, data in files.items():
     (here / "gguf_read" / name).write_bytes(data)
 
 draw = random.Random(1)
-for target, count, sizes in [("gguf_write_read", 12, (40, 400)), ("cpu_node", 24, (12, 60))]:
+for target, count, sizes in [("gguf_write_read", 12, (40, 400)), ("cpu_node", 24, (12, 60)), ("vulkan_node", 24, (12, 60))]:
     (here / target).mkdir(parents=True, exist_ok=True)
     for i in range(count):
         n = draw.randrange(*sizes)
-        # nodes: the first two bytes say which
-        head = struct.pack("<H", i * 16) if target == "cpu_node" else b""
+        # nodes: the first two bytes say which, and on Vulkan the highest two bits how work is divided
+        head = struct.pack("<H", i * 16 + (i % 3 << 14) * (target == "vulkan_node")) if "node" in target else b""
         (here / target / f"{i:02}").write_bytes(head + draw.randbytes(n))
 
 # The same files by other ways: bytes that the callback gives at once, and where it gives too few.

@@ -6,7 +6,8 @@
 # target/fuzz/findings. With -h all targets run at once, and what they find is kept outside of the tree (FUZZ_OUT, default
 # ~/.cache/libggml-rs-fuzz), with the number of executions so far; inputs that reach nothing of their own are left out first. With -c nothing is searched: the inputs that -h has kept, and the seeds, run
 # once in a build that counts lines (rustup component add llvm-tools), and scripts/fuzz_table.py writes the table in docs/TESTS.md.
-# The last line counts the targets.
+# vulkan_node needs a software driver (the package mesa-vulkan-drivers), which must be the first device of GGML_VK_VISIBLE_DEVICES (0). Without it, that target is left
+# out; with GGML_TEST_VULKAN=1 it fails. The last line counts the targets.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 seconds=25
@@ -23,7 +24,7 @@ counts=
 if [ "${1:-}" = -c ]; then counts=1; shift; fi
 if [ -n "$together$counts" ]; then FUZZ_OUT=${FUZZ_OUT:-${XDG_CACHE_HOME:-$HOME/.cache}/libggml-rs-fuzz}; fi
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(gguf_read gguf_sources gguf_write_read quantize ops cpu_node scheduler alloc lies opt meta text rpc_message rpc_server rpc_client)
+[ ${#targets[@]} -gt 0 ] || targets=(gguf_read gguf_sources gguf_write_read quantize ops cpu_node scheduler alloc lies opt meta text rpc_message rpc_server rpc_client vulkan_node)
 work=${FUZZ_OUT:-$root/target/fuzz}
 host=$(rustc -vV | sed -n 's/^host: //p')
 
@@ -32,9 +33,9 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 pass() { printf ' -Cllvm-args=%s' "$@"; }
 flags="--cfg fuzzing -Cpasses=sancov-module$(pass -sanitizer-coverage-level=3 -sanitizer-coverage-inline-8bit-counters \
     -sanitizer-coverage-pc-table) -Zsanitizer=address -Cforce-frame-pointers"
-build=$root/target/fuzz/build features=leaks
+build=$root/target/fuzz/build features=leaks,vulkan
 if [ -n "$counts" ]; then
-    flags=${flags/-Zsanitizer=address/-Cinstrument-coverage} build=$root/target/fuzz/build-counts features=
+    flags=${flags/-Zsanitizer=address/-Cinstrument-coverage} build=$root/target/fuzz/build-counts features=vulkan
 fi
 # FUZZ_BUILT=1: the targets as they were built last.
 if [ -z "${FUZZ_BUILT:-}" ]; then
@@ -53,7 +54,12 @@ one() { # TARGET SECONDS
     # A server's threads end beside the next input, and what a thread that is ending owns looks like a leak then: those targets are
     # examined once, at the end of the process.
     case $target in rpc_client | rpc_server) leaks=0 ;; esac
-    if [ $leaks = 0 ] && { FUZZ_LEAK=1 ASAN_OPTIONS=detect_leaks=1 "$program" "$root/fuzz/seeds/$target" -runs=1 -detect_leaks=0 -artifact_prefix="$work/" > "$log.leak" 2>&1 ||
+    # A driver keeps what it has compiled, and compiles for seconds.
+    local minimum=100 at_end=1
+    if [ "$target" = vulkan_node ]; then
+        leaks=0 at_end=0 minimum=10 patience=900
+    fi
+    if [ $leaks$at_end = 01 ] && { FUZZ_LEAK=1 ASAN_OPTIONS=detect_leaks=1 "$program" "$root/fuzz/seeds/$target" -runs=1 -detect_leaks=0 -artifact_prefix="$work/" > "$log.leak" 2>&1 ||
         ! grep -q 'ERROR: LeakSanitizer' "$log.leak"; }; then
         echo "FAIL fuzz $target: a leak is not found at the end of the process, see $log.leak"
         return
@@ -62,7 +68,7 @@ one() { # TARGET SECONDS
     # What a host may be about is memory: a request for more than there is must come back as an error, so it is not the sanitizer's. What is freed is
     # kept for a while, so that its use is seen: 16 MiB of it, which stay in the processor's cache longer than 256. Eight callers name who took it.
     # The choice of inputs by how rare their paths are (-entropic) costs time for each of the many counters.
-    local options=allocator_may_return_null=1:detect_leaks=1:abort_on_error=1:quarantine_size_mb=16:malloc_context_size=8:${ASAN_OPTIONS:-}
+    local options=allocator_may_return_null=1:detect_leaks=$at_end:abort_on_error=1:quarantine_size_mb=16:malloc_context_size=8:${ASAN_OPTIONS:-}
     # Frames that have returned are watched in the short form only: each exception that ends a call of the library looks through all of them.
     [ -z "$together" ] || options=detect_stack_use_after_return=0:$options
     if [ -n "$together" ] && [ -n "$(ls -A "$found")" ]; then
@@ -84,13 +90,25 @@ one() { # TARGET SECONDS
     # Of processor time: there is other work on the machine, and targets share it.
     speed=$(awk -v runs="${runs:-0}" '{ t = $1 + $2; print int(runs / (t > 0 ? t : 1)) }' "$log.time")
     [ -z "$together" ] || echo "${runs:-0} $speed" >> "$work/$target.runs"
-    if [ $status = 0 ] && [ "${runs:-0}" -gt 100 ]; then
+    if [ $status = 0 ] && [ "${runs:-0}" -gt $minimum ]; then
         echo "PASS fuzz $target: $runs executions, $speed a second of processor time, $cover"
     else
         grep -E 'ERROR|panicked|SUMMARY|Test unit written' "$log" | head -n 8
         echo "FAIL fuzz $target: status $status after ${runs:-no} executions, see $log"
     fi
 }
+
+# The Vulkan backend is tested on a software driver.
+export GGML_VK_VISIBLE_DEVICES=${GGML_VK_VISIBLE_DEVICES:-0}
+case " ${targets[*]} " in *" vulkan_node "*)
+    # An input that computes nothing.
+    printf '\0' > "$work/none"
+    if [ -z "${GGML_TEST_VULKAN:-}" ] && ! ASAN_OPTIONS=detect_leaks=0 "$build/$host/release/vulkan_node" "$work/none" > "$work/vulkan_node.log" 2>&1 &&
+        grep -q 'there is no software driver' "$work/vulkan_node.log"; then
+        echo "fuzz: vulkan_node is left out: no software driver for Vulkan (install mesa-vulkan-drivers)"
+        read -ra targets <<< "${targets[*]/vulkan_node/}"
+    fi ;;
+esac
 
 # The lines that the inputs of all targets reach.
 count() {

@@ -4,7 +4,7 @@
 - Every fenced block of shell commands is run in a copy of the top folder, as a new user with an empty home folder. The word after ```sh says where it is not run:
     by=SUITE     that suite runs the same commands
     needs=TOOL   only if there is such a program; llama-cli and llama-bench are those of the suite `hosts`
-    slow, cargo  takes long, or compiles the library: only with `all`
+    slow, cargo  takes long, or compiles the library: only with `all`, in a clone with the changes that are not committed yet
     hours        takes hours: nobody waits for that here
     root         changes the system
     last         after all others of its page
@@ -91,7 +91,19 @@ def snippets(t, page, known):
             t.check(re.fullmatch(r"\s*\{\{#include \.\./src/[^}]+\}\}\s*", text), f"{page}: a piece of Rust is from the sources", text[:60])
 
 
-def commands(t, page, place, env, everything, suites):
+def clone(t, work, env):
+    """A contributor's clone: what is built there is no part of this tree's target folder. Only commits and changes to files that git knows come with it."""
+    tree = os.path.join(work, "tree")
+    if not os.path.isdir(tree):
+        changed = subprocess.run(["git", "stash", "create"], cwd=ROOT, capture_output=True, text=True).stdout.strip() or "HEAD"
+        commit = subprocess.run(["git", "rev-parse", changed], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        script = 'git clone -q --shared --no-checkout "$1" "$2" && git -C "$2" -c advice.detachedHead=false checkout -q "$3"'
+        ok, said = run(["bash", "-euc", script, "clone", ROOT, tree, commit], work, env)
+        t.check(ok, "a clone for what compiles", said)
+    return tree
+
+
+def commands(t, page, place, work, env, everything, suites):
     """Runs the blocks of a page in order."""
     blocks = [(m, m[3].split()) for m in BLOCK.finditer(read(page))]
     for m, words in sorted(blocks, key=lambda b: "last" in b[1]):
@@ -117,7 +129,8 @@ def commands(t, page, place, env, everything, suites):
             first = m[4].strip().splitlines()[0].strip()
             t.skip(f"{page}:{line}: {reason}: {first[:70]}")
             continue
-        ok, said = run(["bash", "-euo", "pipefail", "-c", m[4]], place, env, 3600 if everything else 300)
+        where = clone(t, work, env) if {"slow", "cargo"} & set(words) else place
+        ok, said = run(["bash", "-euo", "pipefail", "-c", m[4]], where, env, 3600 if everything else 300)
         t.check(ok, f"{page}:{line}", said)
 
 
@@ -175,7 +188,7 @@ def main():
         env["LD_LIBRARY_PATH"] = f"{home}/ggml/lib"
         for page in PAGES:
             snippets(t, page, known)
-            commands(t, page, place, env, everything, suites)
+            commands(t, page, place, work, env, everything, suites)
             if not os.path.isdir(f"{home}/ggml"):
                 run(["make", "-s", "install", f"PREFIX={home}/ggml"], place, env)
     lists(t)

@@ -223,6 +223,11 @@ impl Trial {
         &self.samples[sample % self.samples.len()].name
     }
 
+    /// Number of tensors of a sample: the node and its sources.
+    pub fn tensors(&self, sample: usize) -> usize {
+        self.samples[sample % self.samples.len()].tensors.len()
+    }
+
     /// Number of samples.
     pub fn samples(&self) -> usize {
         self.samples.len()

@@ -1,12 +1,12 @@
 //! Layers with experts: products of few tokens with what follows them, weighted sums, the choice of experts, norms of heads. Each chain is found, and gives
 //! what its nodes give; what others read, or memory in the way, is not fused over.
 
-use super::device::{Card, author};
+use super::device::author;
 use super::fusion;
 use super::fusion_tests::name;
 use super::lab::{Lab, agrees, as_floats, bind_apart, bytes, floats, results, scattered};
 use super::product_tests::{cards, weight, yarn};
-use super::testing::{Quiet, devices, publish};
+use super::testing::{Quiet, kinds};
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::ggml_unary_op::{self, *};
@@ -20,22 +20,6 @@ use crate::tensor::ops::rope::{Rope, rope};
 use crate::tensor::ops::softmax::soft_max;
 use crate::tensor::ops::unary::Plain;
 use crate::tensor::ops::{Place, copy, glu, matmul, reduce, rows, sort, unary, view};
-use ash::vk;
-use std::sync::{Arc, OnceLock};
-
-/// The device as it is, as a card, and as a card without subgroup arithmetic. Empty without a driver.
-fn kinds() -> &'static [(&'static str, DeviceRef)] {
-    static KINDS: OnceLock<Vec<(&str, DeviceRef)>> = OnceLock::new();
-    KINDS.get_or_init(|| {
-        let Some([device, _]) = devices() else { return Vec::new() };
-        let mut card = (**author(device).unwrap().info()).clone();
-        card.software = false;
-        let mut plain = card.clone();
-        plain.features.subgroup = vk::SubgroupFeatureFlags::BASIC;
-        let reg = publish([card, plain].map(|i| Card { info: Arc::new(i), direct: true }).to_vec());
-        vec![("software", device), ("card", reg.device(0).unwrap()), ("plain card", reg.device(1).unwrap())]
-    })
-}
 
 /// The chains of a graph: name, number of nodes.
 fn chains(graph: GraphRef, device: DeviceRef) -> Vec<(&'static str, usize)> {

@@ -1,13 +1,11 @@
 //! Operations, family by family, compared with the CPU: sizes that do not fill a workgroup, permuted and batched sources, all types. Each case runs
 //! with the division of work for software drivers, with that for GPUs, and with that for GPUs without subgroup arithmetic.
 
-use super::device::{Card, author};
 use super::lab::{Lab, agrees, bytes, scattered};
-use super::testing::{Quiet, devices, publish};
+use super::testing::{Quiet, kinds};
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_PARAM;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::{ggml_op, ggml_op_pool, ggml_scale_flag, ggml_scale_mode, ggml_status, ggml_tri_type};
-use crate::backend::DeviceRef;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::conv::Window;
 use crate::tensor::ops::pool::Planes;
@@ -15,30 +13,13 @@ use crate::tensor::ops::{
     Place, attention, conv, copy, generate, hyper, image, loss, matmul, matrix, norm, optimizer, pool, recurrent,
     reduce, rows, softmax, unary, view, window,
 };
-use std::sync::{Arc, OnceLock};
-
-/// The device for tests with the three ways to divide work. `None` if there is no driver.
-fn ways() -> Option<&'static [(&'static str, DeviceRef)]> {
-    static WAYS: OnceLock<Vec<(&str, DeviceRef)>> = OnceLock::new();
-    let software = devices()?[0];
-    Some(WAYS.get_or_init(|| {
-        let mut card = (**author(software).unwrap().info()).clone();
-        card.software = false;
-        let mut plain = card.clone();
-        plain.features.subgroup = Default::default();
-        let cards = [card, plain].map(|info| Card { info: Arc::new(info), direct: true });
-        let reg = publish(cards.to_vec());
-        vec![("software", software), ("card", reg.device(0).unwrap()), ("plain", reg.device(1).unwrap())]
-    }))
-}
 
 /// Fails unless all devices support the node that `make` returns, compute what the CPU does, and leave the memory around it as it was.
 /// `error`: the mean square error relative to the mean square.
 #[track_caller]
 fn same(what: &str, error: f64, make: impl Fn(&mut Lab) -> TensorRef) {
-    let Some(ways) = ways() else { return };
     let _quiet = Quiet::new();
-    for (way, device) in ways {
+    for (way, device) in kinds() {
         let guarded = |l: &mut Lab| {
             let before = l.guard();
             let t = make(l);
@@ -55,8 +36,7 @@ fn same(what: &str, error: f64, make: impl Fn(&mut Lab) -> TensorRef) {
 /// Fails unless the device refuses the node.
 #[track_caller]
 fn refused(what: &str, make: impl Fn(&mut Lab) -> TensorRef) {
-    let Some(ways) = ways() else { return };
-    for (way, device) in ways {
+    for (way, device) in kinds() {
         assert!(!device.supports_op(make(&mut Lab::new())), "{what} ({way}) is not refused");
     }
 }
@@ -312,9 +292,8 @@ fn cumulative_sums_and_counts() {
             reduce::cumsum(&mut l.ctx, a).unwrap()
         });
     }
-    let Some(ways) = ways() else { return };
     let _quiet = Quiet::new();
-    for (way, device) in ways {
+    for (way, device) in kinds() {
         for ne in [[1, 1], [1000, 1], [70, 300], [3, 5000]] {
             let mut l = Lab::new();
             let n = (ne[0] * ne[1]) as i32;

@@ -201,4 +201,14 @@ impl Info {
             u8::from(f.integer_dot && f.fast_integer_dot),
         )
     }
+
+    /// The device with the division of work that it has, with that for cards, and with that for cards without subgroup arithmetic: a software driver runs
+    /// them all.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn divisions(&self) -> [(&'static str, Self); 3] {
+        let card = Self { software: false, ..self.clone() };
+        let mut plain = card.clone();
+        plain.features.subgroup = vk::SubgroupFeatureFlags::BASIC;
+        [("software", self.clone()), ("card", card), ("plain card", plain)]
+    }
 }

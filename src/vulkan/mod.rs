@@ -50,6 +50,8 @@ mod format_tests;
 pub mod fusion;
 #[cfg(test)]
 mod fusion_tests;
+#[cfg(any(test, fuzzing))]
+pub mod hostile;
 #[cfg(test)]
 mod hostile_tests;
 pub mod gpu;

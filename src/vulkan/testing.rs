@@ -7,7 +7,7 @@ use super::instance::{instance, validation_messages};
 use crate::backend::{BackendBox, BufferBox, DeviceRef, RegRef};
 use crate::tensor::{Context, TensorRef};
 use ash::vk;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// The devices. If there is no driver, prints a line and returns `None`, or fails if GGML_TEST_VULKAN is set.
 pub(crate) fn devices() -> Option<[DeviceRef; 2]> {
@@ -25,6 +25,17 @@ pub(crate) fn devices() -> Option<[DeviceRef; 2]> {
         crate::log::to_stderr(c"skipped: no Vulkan driver\n");
     }
     found
+}
+
+/// The device with the three ways to divide work: [`Info::divisions`]. Empty if there is no driver.
+pub(super) fn kinds() -> &'static [(&'static str, DeviceRef)] {
+    static KINDS: OnceLock<Vec<(&str, DeviceRef)>> = OnceLock::new();
+    KINDS.get_or_init(|| {
+        let Some([device, _]) = devices() else { return Vec::new() };
+        let divisions = super::device::author(device).unwrap().info().divisions();
+        let reg = publish(divisions.clone().map(|(_, info)| Card { info: Arc::new(info), direct: true }).to_vec());
+        (0..divisions.len()).map(|i| (divisions[i].0, reg.device(i).unwrap())).collect()
+    })
 }
 
 /// Publishes a registry with these devices, and the CPU's check.

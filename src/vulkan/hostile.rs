@@ -1,0 +1,109 @@
+//! The CPU's damaged nodes (`cpu::hostile`) on a software driver: it answers whether it computes a node, and computes it, or fails. Their memory is that of
+//! the host, imported, and ends at guard pages, so that an access of
+//! a shader behind the padding of a buffer faults.
+
+use super::device::{Card, VkDevice, publish_cards};
+use super::info::Info;
+use super::instance::instance;
+use crate::abi::ggml::ggml_op::GGML_OP_NONE;
+use crate::abi::ggml::ggml_type;
+use crate::backend::author::device_author;
+use crate::backend::{BackendBox, BackendRef, DeviceRef};
+use crate::cpu::hostile::{Choices, Outcome, Trial, work};
+use crate::error::{Error, Result};
+use crate::graph::build;
+use crate::tensor::{Context, TensorRef};
+use ash::vk;
+use std::sync::Arc;
+
+/// The most work of a node that is computed: [`work`].
+const MOST_WORK: i64 = 1 << 22;
+
+/// Damaged nodes for one device.
+pub struct Damaged {
+    device: DeviceRef,
+    // Dropped before the memory.
+    stream: BackendBox,
+    trial: Trial,
+}
+
+impl Damaged {
+    /// In memory of the host that the device imports. `None` if it cannot, or if it is no software driver: on a card a fault would not be seen.
+    ///
+    /// # Errors
+    /// No memory, or the device cannot be opened.
+    pub(super) fn on(device: DeviceRef) -> Result<Option<Self>> {
+        let info = device_author::<VkDevice>(device).expect("a device of this backend").info().clone();
+        if !info.features.external_host || !is_software(&info) {
+            return Ok(None);
+        }
+        let import = |start: *mut u8, len| {
+            // SAFETY: the memory exists as long as the trial, which owns the buffer.
+            let buffer = unsafe { device.buffer_from_host_ptr(start.cast(), len, len) };
+            buffer.ok_or_else(|| Error::Backend("no import".into()))
+        };
+        // Shaders load vectors: `buffer::TENSOR_ALIGNMENT`.
+        let trial = Trial::in_buffers(64, import)?;
+        let stream = device.init(None).ok_or_else(|| Error::Backend("no stream".into()))?;
+        Ok(Some(Self { device, stream, trial }))
+    }
+
+    /// The first software driver that is used, as it is, with the division of work for cards, and with that for cards without subgroup arithmetic. Empty if there is none.
+    ///
+    /// # Errors
+    /// As [`Self::on`].
+    pub fn ways() -> Result<Vec<Self>> {
+        let Some(instance) = instance() else { return Ok(Vec::new()) };
+        let Some(software) = instance.cards.iter().find(|i| is_software(i)) else { return Ok(Vec::new()) };
+        let cards = software.divisions().map(|(_, info)| Card { info: Arc::new(info), direct: true });
+        let reg = publish_cards(instance, cards.to_vec(), crate::cpu::check::accepts);
+        let mut all = Vec::new();
+        for device in (0..cards.len()).filter_map(|i| reg.device(i)) {
+            all.extend(Self::on(device)?);
+        }
+        Ok(all)
+    }
+
+    /// The samples.
+    pub fn trial(&self) -> &Trial {
+        &self.trial
+    }
+
+    /// Damages a sample according to the choices, and computes it if the device supports it.
+    ///
+    /// # Errors
+    /// A panic, or a defect of the backend that it has found itself.
+    pub fn round(&mut self, sample: usize, choices: Choices<'_>) -> Result<Outcome> {
+        let (device, stream) = (self.device, self.stream.handle());
+        self.trial.round_by(sample, choices, |_, node, all, _| compute(device, stream, node, all))
+    }
+}
+
+/// Whether the device is a software driver, however its work is divided.
+fn is_software(info: &Info) -> bool {
+    info.identity.kind == vk::PhysicalDeviceType::CPU
+}
+
+fn compute(device: DeviceRef, stream: BackendRef, node: TensorRef, all: &[TensorRef]) -> Result<Outcome> {
+    // Of tensors without a format nothing can be asked: hosts cannot make them. A node without an operation cannot be the last one of a graph.
+    let known = |t: &TensorRef| ggml_type::from_raw(t.dtype_raw()).is_some_and(|d| d.blck_size() > 0);
+    if node.op_raw() == GGML_OP_NONE as i32 || !all.iter().all(known) {
+        return Ok(Outcome::Refused);
+    }
+    crate::log::clear_last_error();
+    let outcome = match device.supports_op(node) {
+        false => Outcome::Refused,
+        true if work(all) > MOST_WORK => Outcome::TooLarge,
+        true => Outcome::Ran,
+    };
+    if outcome == Outcome::Ran {
+        // SAFETY: the graph is used here only.
+        let mut ctx = unsafe { Context::owned(1 << 16, true) }?;
+        let graph = build::new(&mut ctx, 64, false)?;
+        graph.expand(node, true);
+        stream.graph_compute(graph);
+    }
+    // SAFETY: the text stays until the thread's next error.
+    let said = unsafe { std::ffi::CStr::from_ptr(crate::log::last_error_ptr()) }.to_string_lossy().into_owned();
+    if said.contains("panic") || said.contains("defect") { Err(Error::Backend(said)) } else { Ok(outcome) }
+}
