@@ -92,6 +92,7 @@ const INTERNAL: &[&str] = &[
     "FAKE_PIP_CALLS",
     "FAKE_REJECT",
     "FAKE_SLOW",
+    "GALLIVM_PERF",
     "GGML_LOUD",
     "HOME",
     "LD_LIBRARY_PATH",

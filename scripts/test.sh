@@ -105,6 +105,9 @@ suite_clippy() { # a newer Rust has lints that nobody has looked at yet: its war
     once clippy lints
 }
 suite_unit() { # the documentation's examples need the library once more: with the profile of the tools, which other suites use, too
+    # Mesa's software driver compiles a thousand pipelines here, each for a moment's work: without optimising them it takes half the time, if its cache is
+    # empty. The suite vulkan has them optimised.
+    local -x GALLIVM_PERF=${GALLIVM_PERF-nopt}
     { cargo test --quiet --features internals --lib --bin ggml-info && cargo test --quiet --features internals --doc --profile tools; } 2>&1 |
         tee "$logs/unit.log" | grep -E '^(test result|error|failures:|---- |    [a-z_:]+$|thread|assertion)' | head -n 60
     local status=${PIPESTATUS[0]}
