@@ -15,7 +15,9 @@ layout(constant_id = 5) const uint CM = 16;
 layout(constant_id = 6) const uint CN = 16;
 layout(constant_id = 7) const uint CK = 16;
 
-shared float results[TILE * (TILE + 4)]; // columns of d
+const uint SUBGROUPS = 4;
+const uint ONE = CM * CN;
+shared float results[SUBGROUPS * ONE]; // a matrix of each subgroup, on its way to d
 
 void main() {
     const uint row0 = gl_WorkGroupID.x * TILE;
@@ -34,27 +36,27 @@ void main() {
         load_step(w, row0, k0);
         barrier();
         [[unroll]] for (uint l = 0; l < BK; l += CK) {
+            coopmat<float16_t, gl_ScopeSubgroup, CK, CN, gl_MatrixUseB> mb[NS];
+            [[unroll]] for (uint j = 0; j < NS; ++j) {
+                coopMatLoad(mb[j], bs, (warp_column + j * CN) * PITCH + l, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+            }
             [[unroll]] for (uint i = 0; i < MS; ++i) {
                 coopmat<float16_t, gl_ScopeSubgroup, CM, CK, gl_MatrixUseA> ma;
                 coopMatLoad(ma, as, (warp_row + i * CM) * PITCH + l, PITCH, gl_CooperativeMatrixLayoutRowMajor);
-                [[unroll]] for (uint j = 0; j < NS; ++j) {
-                    coopmat<float16_t, gl_ScopeSubgroup, CK, CN, gl_MatrixUseB> mb;
-                    coopMatLoad(mb, bs, (warp_column + j * CN) * PITCH + l, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
-                    sum[i * NS + j] = coopMatMulAdd(ma, mb, sum[i * NS + j]);
-                }
+                [[unroll]] for (uint j = 0; j < NS; ++j) { sum[i * NS + j] = coopMatMulAdd(ma, mb[j], sum[i * NS + j]); }
             }
         }
     }
     [[unroll]] for (uint i = 0; i < MS; ++i) {
         [[unroll]] for (uint j = 0; j < NS; ++j) {
-            const uint to = (warp_column + j * CN) * (TILE + 4) + warp_row + i * CM;
-            coopMatStore(sum[i * NS + j], results, to, TILE + 4, gl_CooperativeMatrixLayoutColumnMajor);
+            subgroupBarrier(); // the last matrix has been written
+            coopMatStore(sum[i * NS + j], results, gl_SubgroupID * ONE, CM, gl_CooperativeMatrixLayoutColumnMajor);
+            subgroupBarrier();
+            for (uint e = gl_SubgroupInvocationID; e < ONE; e += gl_SubgroupSize) {
+                const uint row = row0 + warp_row + i * CM + e % CM;
+                const uint column = w.first + warp_column + j * CN + e / CM;
+                if (row < p.m && column < w.end) { d_column(w, column).v[row] = results[gl_SubgroupID * ONE + e]; }
+            }
         }
-    }
-    barrier();
-    for (uint i = gl_LocalInvocationIndex; i < TILE * TILE; i += gl_WorkGroupSize.x) {
-        const uint row = row0 + i % TILE;
-        const uint column = w.first + i / TILE;
-        if (row < p.m && column < w.end) { d_column(w, column).v[row] = results[(i / TILE) * (TILE + 4) + i % TILE]; }
     }
 }

@@ -1,61 +1,145 @@
 #version 460
-// A matrix product in tiles of 64 rows by 64 columns through shared memory, for GPUs. A workgroup has 256 invocations, and each computes 4 by
-// 4 results. Both operands are converted to F32 in steps of 32 values.
+// A matrix product in tiles through shared memory, for GPUs (tile.glsl). Both operands are converted to F32, in steps of BK values. The values of the
+// next step are on their way from memory while those of this step are multiplied.
 #include "common.glsl"
 #include "quant.glsl"
 #include "matmul/product.glsl"
+#include "matmul/tile.glsl"
 
-const uint TILE = 64;
-const uint BK = 32;
-// Padded to avoid bank conflicts.
-shared float as[BK * (TILE + 1)];
-shared float bs[BK * (TILE + 1)];
+// Rows of a and columns of b begin at multiples of 16 bytes.
+layout(constant_id = 7) const bool ALIGNED = false;
+
+// In each step, an invocation brings eight values of a row of a.
+const uint BK = 2048 / TM;
+const uint OCTETS = BK / 8;
+// Words between the eights of values: neighbouring invocations write to different banks.
+const uint GAP = 32 / OCTETS;
+// The values at one k of all rows, and of all columns, are side by side.
+shared vec4 as[BK * TM / 4 + 8];
+shared vec4 bs[BK * TN / 4 + 8];
+
+// Eight values as they are in memory, so that nothing waits for them before they are written to shared memory: 16 bytes, or a word for each value.
+uint word(uint type, uint64_t base, uint i) {
+    if (type == F16 || type == BF16) { return uint(U16s(base).v[i]); }
+    if (type == F8) { return uint(U8s(base).v[i]); }
+    return floatBitsToUint(F32s(base).v[i]);
+}
+bool is_half(uint type) { return type == F16 || type == BF16; }
+
+void words8(uint type, uint64_t base, uint first, out uint w[8]) {
+    const uint64_t from = at(base, first, type_size(type));
+    if (ALIGNED && (is_half(type) || type == F32)) {
+        const uvec4 low = floatBitsToUint(F32x4s(from).v[0]);
+        [[unroll]] for (uint l = 0; l < 4; ++l) { w[l] = low[l]; }
+        if (type == F32) {
+            const uvec4 high = floatBitsToUint(F32x4s(from).v[1]);
+            [[unroll]] for (uint l = 0; l < 4; ++l) { w[4 + l] = high[l]; }
+        }
+    } else {
+        [[unroll]] for (uint l = 0; l < 8; ++l) { w[l] = word(type, from, l); }
+    }
+}
+
+// Value l of the eight.
+float of_words(uint type, uint w[8], uint l) {
+    if (is_half(type)) {
+        const uint bits = ALIGNED ? (w[l / 2] >> (16 * (l & 1u))) & 0xffffu : w[l];
+        return type == F16 ? unpackHalf2x16(bits).x : bf16_to_f32(bits);
+    }
+    return type == F8 ? f8_to_f32(w[l]) : uintBitsToFloat(w[l]);
+}
+
+#if FMT == FMT_F16
+const uint A = F16;
+#elif FMT == FMT_BF16
+const uint A = BF16;
+#elif FMT == FMT_F8_E4M3
+const uint A = F8;
+#else
+const uint A = F32; // blocks are decoded when they are read
+#endif
+
+// Values `first` to `first` + 7 of a row of a and of a column of b. Those after the last are 0.
+void fetch(uint64_t a, uint64_t b, bool brings_b, uint first, out uint y[8], out uint x[8]) {
+    if (first + 8 <= p.k) {
+#if BLOCK == 1
+        words8(A, a, first, y);
+#else
+        float decoded[8];
+        dequant8(a, first / 8, decoded);
+        [[unroll]] for (uint l = 0; l < 8; ++l) { y[l] = floatBitsToUint(decoded[l]); }
+#endif
+        if (brings_b) { words8(B, b, first, x); }
+        return;
+    }
+    [[unroll]] for (uint l = 0; l < 8; ++l) {
+        y[l] = 0;
+        x[l] = 0;
+    }
+#if BLOCK == 1
+    [[unroll]] for (uint l = 0; l < 8; ++l) {
+        if (first + l < p.k) {
+            const uint to = ALIGNED && is_half(A) ? l / 2 : l;
+            const uint shift = ALIGNED && is_half(A) ? 16 * (l & 1u) : 0;
+            y[to] |= word(A, a, first + l) << shift;
+            const uint to_b = ALIGNED && is_half(B) ? l / 2 : l;
+            const uint shift_b = ALIGNED && is_half(B) ? 16 * (l & 1u) : 0;
+            x[to_b] |= word(B, b, first + l) << shift_b;
+        }
+    }
+#endif
+}
 
 void main() {
     const uint t = gl_LocalInvocationID.x;
-    const uint row0 = gl_WorkGroupID.x * TILE;
-    const Work w = work(TILE);
+    const uint row0 = gl_WorkGroupID.x * TM;
+    const Work w = work(TN);
     if (w.first >= w.end) { return; } // uniform
-    // This invocation loads eight values of a row of a, and of a column of b.
-    const uint line = t / 4;
-    const uint eighth = t % 4;
+    const uint line = t / OCTETS;
+    const uint octet = t % OCTETS;
+    const bool brings_b = TN == TM || line < TN;
     const uint64_t a = a_row(w, min(row0 + line, p.m - 1));
     const uint64_t b = b_column(w, w.first + line);
     const uint tx = t % 16;
     const uint ty = t / 16;
-    float sum[4][4];
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
-        [[unroll]] for (uint j = 0; j < 4; ++j) { sum[i][j] = 0.0; }
-    }
+    float sum[MAX_ROWS * MAX_WIDTH];
+    clear(sum);
+    uint y[8];
+    uint x[8];
+    fetch(a, b, brings_b, octet * 8, y, x);
     for (uint k0 = 0; k0 < p.k; k0 += BK) {
-        float y[8];
-        float x[8];
-        operands8(a, b, k0 + eighth * 8, y, x);
         barrier(); // the last step has been read
         [[unroll]] for (uint l = 0; l < 8; ++l) {
-            as[(eighth * 8 + l) * (TILE + 1) + line] = y[l];
-            bs[(eighth * 8 + l) * (TILE + 1) + line] = x[l];
+            const uint at_a = (octet * 8 + l) * TM + octet * GAP + line;
+            as[at_a / 4][at_a % 4] = of_words(A, y, l);
+            if (brings_b) {
+                const uint at_b = (octet * 8 + l) * TN + octet * GAP + line;
+                bs[at_b / 4][at_b % 4] = of_words(B, x, l);
+            }
         }
         barrier();
-        for (uint l = 0; l < BK; ++l) {
-            float av[4];
-            float bv[4];
-            [[unroll]] for (uint i = 0; i < 4; ++i) {
-                av[i] = as[l * (TILE + 1) + tx + 16 * i];
-                bv[i] = bs[l * (TILE + 1) + ty + 16 * i];
-            }
-            [[unroll]] for (uint i = 0; i < 4; ++i) {
-                [[unroll]] for (uint j = 0; j < 4; ++j) { sum[i][j] += av[i] * bv[j]; }
+        if (k0 + BK < p.k) { fetch(a, b, brings_b, k0 + BK + octet * 8, y, x); }
+        // Four or eight k at once: with more, compilers keep more values in registers than pays.
+        [[dont_unroll]] for (uint l0 = 0; l0 < BK; l0 += ROWS) {
+            const uint gap = l0 / 8 * GAP;
+            [[unroll]] for (uint l = 0; l < ROWS; ++l) {
+                vec4 av[MAX_ROWS / 4];
+                vec4 bv[MAX_WIDTH / 4];
+                [[unroll]] for (uint i = 0; i < ROWS / 4; ++i) { av[i] = as[((l0 + l) * TM + gap) / 4 + tx + 16 * i]; }
+                [[unroll]] for (uint j = 0; j < WIDTH / 4; ++j) { bv[j] = bs[((l0 + l) * TN + gap) / 4 + ty + 16 * j]; }
+                [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
+                    [[unroll]] for (uint i = 0; i < ROWS; ++i) { sum[j * ROWS + i] += av[i / 4][i % 4] * bv[j / 4][j % 4]; }
+                }
             }
         }
     }
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-        const uint column = w.first + ty + 16 * j;
+    [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
+        const uint column = w.first + 4 * ty + 64 * (j / 4) + j % 4;
         if (column < w.end) {
             F32s d = d_column(w, column);
-            [[unroll]] for (uint i = 0; i < 4; ++i) {
-                const uint row = row0 + tx + 16 * i;
-                if (row < p.m) { d.v[row] = sum[i][j]; }
+            [[unroll]] for (uint i = 0; i < ROWS; ++i) {
+                const uint row = row0 + 4 * tx + 64 * (i / 4) + i % 4;
+                if (row < p.m) { d.v[row] = sum[j * ROWS + i]; }
             }
         }
     }

@@ -1031,10 +1031,15 @@ interface! {
         MulMatTile of "mul_mat_tile" pushed Product {
             3 b: u32,
             4 columns: u32,
+            5 rows: u32,
+            6 width: u32,
+            7 aligned: bool,
         }
         MulMatTileInts of "mul_mat_tile_ints" pushed Product {
             3 b: u32,
             4 columns: u32,
+            5 rows: u32,
+            6 width: u32,
         }
         MulMatVec of "mul_mat_vec" pushed Product {
             3 one_subgroup: bool,
