@@ -142,9 +142,11 @@ impl Architecture {
             Pascal | Volta => (ALL, WIDE, true, false),
             Turing | Ampere => (ALL, WIDE, true, true),
             // Intel's drivers select the size of subgroups by the registers that a shader needs, and spill registers if it is too large.
-            IntelGen9 | XeLp => (ONLY_SMALL, ONLY_SMALL, false, false),
+            // 32 sums of floats are too many for these registers.
+            IntelGen9 => (ONLY_SMALL, ONLY_SMALL, false, false),
+            XeLp => (ONLY_SMALL, WIDE, false, false),
             // Mesa's compiler spills registers in products with matrices, and the original found its own slower than none on an Arc A770.
-            XeHpg | Xe2 => (ONLY_SMALL, ONLY_SMALL, false, false),
+            XeHpg | Xe2 => (ONLY_SMALL, WIDE, false, false),
             Adreno | Mali => (ONLY_SMALL, ONLY_SMALL, true, false),
             Apple => (ONLY_SMALL, ONLY_SMALL, true, false),
             Other => (ONLY_SMALL, ONLY_SMALL, true, false),

@@ -119,14 +119,15 @@ void main() {
         }
         barrier();
         if (k0 + BK < p.k) { fetch(a, b, brings_b, k0 + BK + octet * 8, y, x); }
-        // Four or eight k at once: with more, compilers keep more values in registers than pays.
-        [[dont_unroll]] for (uint l0 = 0; l0 < BK; l0 += ROWS) {
-            const uint gap = l0 / 8 * GAP;
-            [[unroll]] for (uint l = 0; l < ROWS; ++l) {
+        // Eight k at once: with more, compilers keep more values in registers than pays.
+        [[dont_unroll]] for (uint o = 0; o < OCTETS; ++o) {
+            const uint from_a = o * ((8 * TM + GAP) / 4) + tx;
+            const uint from_b = o * ((8 * TN + GAP) / 4) + ty;
+            [[unroll]] for (uint l = 0; l < 8; ++l) {
                 vec4 av[MAX_ROWS / 4];
                 vec4 bv[MAX_WIDTH / 4];
-                [[unroll]] for (uint i = 0; i < ROWS / 4; ++i) { av[i] = as[((l0 + l) * TM + gap) / 4 + tx + 16 * i]; }
-                [[unroll]] for (uint j = 0; j < WIDTH / 4; ++j) { bv[j] = bs[((l0 + l) * TN + gap) / 4 + ty + 16 * j]; }
+                [[unroll]] for (uint i = 0; i < ROWS / 4; ++i) { av[i] = as[from_a + l * (TM / 4) + 16 * i]; }
+                [[unroll]] for (uint j = 0; j < WIDTH / 4; ++j) { bv[j] = bs[from_b + l * (TN / 4) + 16 * j]; }
                 [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
                     [[unroll]] for (uint i = 0; i < ROWS; ++i) { sum[j * ROWS + i] += av[i / 4][i % 4] * bv[j / 4][j % 4]; }
                 }

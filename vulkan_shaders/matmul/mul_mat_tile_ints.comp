@@ -69,15 +69,17 @@ void main() {
         if (brings_b) { fetch_b(b, next, half_, bq, b_s); }
         // Not unrolled: twice the values would be in registers.
         [[dont_unroll]] for (uint h = 0; h < 2; ++h) {
+            const uint from_a = h * PITCH_A + tx;
+            const uint from_b = h * PITCH_B + ty;
             ivec4 bv[MAX_WIDTH];
             vec2 y[MAX_WIDTH];
             [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
-                bv[j] = bs[h * PITCH_B + ty + 16 * j];
-                y[j] = b_scales[h * PITCH_B + ty + 16 * j];
+                bv[j] = bs[from_b + 16 * j];
+                y[j] = b_scales[from_b + 16 * j];
             }
             [[unroll]] for (uint i = 0; i < ROWS; ++i) {
-                const ivec4 av = as[h * PITCH_A + tx + 16 * i];
-                const vec2 x = a_scales[h * PITCH_A + tx + 16 * i];
+                const ivec4 av = as[from_a + 16 * i];
+                const vec2 x = a_scales[from_a + 16 * i];
                 [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
                     int dot = 0;
                     [[unroll]] for (uint l = 0; l < 4; ++l) { dot += dotPacked4x8EXT(av[l], bv[j][l]); }
