@@ -7,8 +7,7 @@ shared float16_t as[TILE * PITCH]; // rows of a
 shared float16_t bs[TILE * PITCH]; // columns of b
 
 void load_step(Work w, uint row0, uint k0) {
-    // Not unrolled: each turn has code that decodes.
-    [[dont_unroll]] for (uint i = gl_LocalInvocationIndex; i < TILE * 4; i += gl_WorkGroupSize.x) {
+    for (uint i = gl_LocalInvocationIndex; i < TILE * 4; i += gl_WorkGroupSize.x) {
         const uint line = i / 4;
         float y[8];
         float x[8];

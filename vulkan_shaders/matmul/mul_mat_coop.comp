@@ -14,6 +14,12 @@
 layout(constant_id = 5) const uint CM = 16;
 layout(constant_id = 6) const uint CN = 16;
 layout(constant_id = 7) const uint CK = 16;
+// Rows of a and columns of b begin at multiples of 16 bytes.
+layout(constant_id = 8) const bool ALIGNED = false;
+#include "matmul/ahead.glsl"
+
+// Eights of a row and of a column that an invocation brings in each step.
+const uint EIGHTS = TILE * 4 / gl_WorkGroupSize.x;
 
 const uint SUBGROUPS = 4;
 const uint ONE = CM * CN;
@@ -31,10 +37,32 @@ void main() {
     [[unroll]] for (uint i = 0; i < MS * NS; ++i) {
         sum[i] = coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>(0.0);
     }
+    // The values of the next step are on their way from memory while those of this step are multiplied.
+    uint64_t a[EIGHTS];
+    uint64_t b[EIGHTS];
+    uint y[EIGHTS][8];
+    uint x[EIGHTS][8];
+    [[unroll]] for (uint e = 0; e < EIGHTS; ++e) {
+        const uint line = (gl_LocalInvocationIndex + e * gl_WorkGroupSize.x) / 4;
+        a[e] = a_row(w, min(row0 + line, p.m - 1));
+        b[e] = b_column(w, w.first + line);
+    }
+    // Workgroups have a multiple of four invocations, so these are the same values of each line.
+    const uint eighth = gl_LocalInvocationIndex % 4 * 8;
+    [[unroll]] for (uint e = 0; e < EIGHTS; ++e) { fetch(a[e], b[e], true, eighth, y[e], x[e]); }
     for (uint k0 = 0; k0 < p.k; k0 += BK) {
         barrier(); // the last step has been read
-        load_step(w, row0, k0);
+        [[unroll]] for (uint e = 0; e < EIGHTS; ++e) {
+            const uint to = (gl_LocalInvocationIndex + e * gl_WorkGroupSize.x) / 4 * PITCH + eighth;
+            [[unroll]] for (uint l = 0; l < 8; ++l) {
+                as[to + l] = float16_t(of_words(A, y[e], l));
+                bs[to + l] = float16_t(of_words(B, x[e], l));
+            }
+        }
         barrier();
+        if (k0 + BK < p.k) {
+            [[unroll]] for (uint e = 0; e < EIGHTS; ++e) { fetch(a[e], b[e], true, k0 + BK + eighth, y[e], x[e]); }
+        }
         [[unroll]] for (uint l = 0; l < BK; l += CK) {
             coopmat<float16_t, gl_ScopeSubgroup, CK, CN, gl_MatrixUseB> mb[NS];
             [[unroll]] for (uint j = 0; j < NS; ++j) {

@@ -961,6 +961,7 @@ interface! {
             5 cm: u32,
             6 cn: u32,
             7 ck: u32,
+            8 aligned: bool,
         }
         MulMatCoop2 of "mul_mat_coop2" pushed Product {
             3 b: u32,

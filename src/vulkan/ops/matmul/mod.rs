@@ -113,6 +113,8 @@ fn form(
     let (all, n) = (columns == Columns::All, shape[1]);
     let (format, columns) = (format_name(a.dtype), columns as u32);
     let tile = |kernel| Form { kernel, rows: TILE, width: TILE };
+    // Blocks are not read in such pieces.
+    let aligned = (a.dtype.blck_size() > 1 || aligned(a)) && aligned(b_view);
     // Of a size that need not be required if the device has no other.
     let whole = |kernel: KernelFor<_>| match info.features.subgroup_size_control {
         true => kernel.with_subgroup(info.limits.subgroup_size),
@@ -143,7 +145,6 @@ fn form(
         Product::Tile => {
             let t = tune::tile(false, shape, info);
             let (rows, width) = of_tile(t);
-            let aligned = (a.dtype.blck_size() > 1 || aligned(a)) && aligned(b_view);
             let constants = constants::MulMatTile { b, columns, rows, width, aligned };
             Form { kernel: KernelFor::new(&format, [256, 1, 1], &constants)?, rows: t.rows, width: t.columns }
         }
@@ -156,7 +157,7 @@ fn form(
         Product::Matrices(size) => {
             let subgroup = info.limits.subgroup_size;
             let [cm, cn, ck] = size;
-            let constants = constants::MulMatCoop { b, columns, cm, cn, ck };
+            let constants = constants::MulMatCoop { b, columns, cm, cn, ck, aligned };
             tile(whole(KernelFor::new(&format, [SUBGROUPS * subgroup, 1, 1], &constants)?))
         }
         Product::Matrices2(owner) => {
