@@ -138,7 +138,7 @@ fn coop_size(info: &Info) -> Option<[u32; 3]> {
     };
     // Each invocation brings whole eights of a row, of which there are 256 in a step.
     let threads = SUBGROUPS * info.limits.subgroup_size;
-    let enough = threads <= info.limits.group_invocations && threads > 0 && 4 * TILE % threads == 0;
+    let enough = threads <= info.limits.group_invocations && (4 * TILE).is_multiple_of(threads);
     let sizes = info.features.coopmat.iter().filter(|_| enough).filter(usable);
     // Of several with the same number, the first.
     sizes.rev().max_by_key(|c| c.m * c.n * c.k).map(|c| [c.m, c.n, c.k])
