@@ -35,8 +35,26 @@ void main() {
     clear(sum);
     uint y[8];
     uint x[8];
-    fetch(a, b, brings_b, octet * 8, y, x);
-    for (uint k0 = 0; k0 < p.k; k0 += BK) {
+    // In each turn, a step is read and the one before it is multiplied: the code that decodes is here once.
+    for (uint k0 = 0;; k0 += BK) {
+        if (k0 < p.k) { fetch(a, b, brings_b, k0 + octet * 8, y, x); }
+        if (k0 > 0) {
+            // Eight k at once: with more, compilers keep more values in registers than pays.
+            [[dont_unroll]] for (uint o = 0; o < OCTETS; ++o) {
+                const uint from_a = o * ((8 * TM + GAP) / 4) + tx;
+                const uint from_b = o * ((8 * TN + GAP) / 4) + ty;
+                [[unroll]] for (uint l = 0; l < 8; ++l) {
+                    vec4 av[MAX_ROWS / 4];
+                    vec4 bv[MAX_WIDTH / 4];
+                    [[unroll]] for (uint i = 0; i < ROWS / 4; ++i) { av[i] = as[from_a + l * (TM / 4) + 16 * i]; }
+                    [[unroll]] for (uint j = 0; j < WIDTH / 4; ++j) { bv[j] = bs[from_b + l * (TN / 4) + 16 * j]; }
+                    [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
+                        [[unroll]] for (uint i = 0; i < ROWS; ++i) { sum[j * ROWS + i] += av[i / 4][i % 4] * bv[j / 4][j % 4]; }
+                    }
+                }
+            }
+        }
+        if (k0 >= p.k) { break; } // uniform
         barrier(); // the last step has been read
         [[unroll]] for (uint l = 0; l < 8; ++l) {
             const uint at_a = (octet * 8 + l) * TM + octet * GAP + line;
@@ -47,21 +65,6 @@ void main() {
             }
         }
         barrier();
-        if (k0 + BK < p.k) { fetch(a, b, brings_b, k0 + BK + octet * 8, y, x); }
-        // Eight k at once: with more, compilers keep more values in registers than pays.
-        [[dont_unroll]] for (uint o = 0; o < OCTETS; ++o) {
-            const uint from_a = o * ((8 * TM + GAP) / 4) + tx;
-            const uint from_b = o * ((8 * TN + GAP) / 4) + ty;
-            [[unroll]] for (uint l = 0; l < 8; ++l) {
-                vec4 av[MAX_ROWS / 4];
-                vec4 bv[MAX_WIDTH / 4];
-                [[unroll]] for (uint i = 0; i < ROWS / 4; ++i) { av[i] = as[from_a + l * (TM / 4) + 16 * i]; }
-                [[unroll]] for (uint j = 0; j < WIDTH / 4; ++j) { bv[j] = bs[from_b + l * (TN / 4) + 16 * j]; }
-                [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
-                    [[unroll]] for (uint i = 0; i < ROWS; ++i) { sum[j * ROWS + i] += av[i / 4][i % 4] * bv[j / 4][j % 4]; }
-                }
-            }
-        }
     }
     [[unroll]] for (uint j = 0; j < WIDTH; ++j) {
         const uint column = w.first + 4 * ty + 64 * (j / 4) + j % 4;
