@@ -269,6 +269,58 @@ fn parameters_that_lead_outside_are_an_error() {
     }
 }
 
+/// What several tensors determine together may be beyond 64 bits, although no tensor is. The first product wraps to zero, which any state has.
+#[test]
+fn sizes_beyond_64_bits_are_refused() {
+    fn widen(t: TensorRef, dim: usize, n: i64) {
+        let mut ne = t.ne();
+        ne[dim] = n;
+        t.set_ne(ne);
+    }
+    type Change = fn(TensorRef, &[TensorRef]);
+    let changes: [(&str, Change); 8] = [
+        ("gated_delta_net", |node, s| {
+            s[..3].iter().for_each(|&t| widen(t, 0, 1 << 32));
+            widen(s[3], 0, 1);
+            let nb =
+                s[3].ne().iter().scan(4, |nb, &n| Some(std::mem::replace(nb, *nb * n as usize))).collect::<Vec<_>>();
+            s[3].set_nb(nb.try_into().unwrap());
+            node.set_ne(s[2].ne());
+        }),
+        ("gated_linear_attn", |node, s| widen(node, 0, s[1].ne()[1] << 32)),
+        ("rwkv_wkv7", |node, s| widen(node, 0, s[1].ne()[1] << 32)),
+        ("ssm_scan", |node, s| {
+            [s[0], s[4], s[5]].iter().for_each(|&t| widen(t, 0, 1 << 40));
+            widen(s[3], 0, 1);
+            node.set_op_param_i32(0, i32::MAX);
+        }),
+        ("im2col_back", |node, s| {
+            widen(node, 2, 1 << 40);
+            widen(s[1], 0, 1 << 40);
+        }),
+        ("im2col_3d", |node, s| {
+            widen(s[1], 3, i32::MAX.into());
+            widen(s[0], 0, 1 << 40);
+            node.set_op_param_i32(9, i32::MAX);
+        }),
+        ("im2col", |_, s| {
+            widen(s[0], 0, 1 << 40);
+            widen(s[1], 2, 1 << 40);
+        }),
+        ("add_rel_pos", |_, s| s[1..].iter().for_each(|&t| widen(t, 0, 1 << 32))),
+    ];
+    for s in specimens::all() {
+        let Some((_, change)) = changes.iter().find(|(name, _)| s.name.starts_with(name)) else { continue };
+        let (_maker, node) = specimen(&s);
+        let sources: Vec<_> = node.srcs().map(|(_, s)| s).collect();
+        super::check::supported(node).unwrap_or_else(|e| panic!("{}: {e}", s.name));
+        change(node, &sources);
+        assert!(super::check::supported(node).is_err(), "{}", s.name);
+    }
+    let tried = |name| specimens::all().iter().any(|s| s.name.starts_with(name));
+    assert!(changes.iter().all(|(name, _)| tried(name)));
+}
+
 #[test]
 fn elements_that_lie_on_each_other_are_an_error() {
     let mut c = ctx();

@@ -2,9 +2,8 @@
 //! the host, imported, and ends at guard pages, so that an access of
 //! a shader behind the padding of a buffer faults.
 
-use super::device::{Card, VkDevice, publish_cards};
+use super::device::VkDevice;
 use super::info::Info;
-use super::instance::instance;
 use crate::abi::ggml::ggml_op::GGML_OP_NONE;
 use crate::abi::ggml::ggml_type;
 use crate::backend::author::device_author;
@@ -14,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::graph::build;
 use crate::tensor::{Context, TensorRef};
 use ash::vk;
-use std::sync::Arc;
 
 /// The most work of a node that is computed: [`work`].
 const MOST_WORK: i64 = 1 << 22;
@@ -52,10 +50,13 @@ impl Damaged {
     ///
     /// # Errors
     /// As [`Self::on`].
+    #[cfg(fuzzing)]
     pub fn ways() -> Result<Vec<Self>> {
+        use super::device::{Card, publish_cards};
+        use super::instance::instance;
         let Some(instance) = instance() else { return Ok(Vec::new()) };
         let Some(software) = instance.cards.iter().find(|i| is_software(i)) else { return Ok(Vec::new()) };
-        let cards = software.divisions().map(|(_, info)| Card { info: Arc::new(info), direct: true });
+        let cards = software.divisions().map(|(_, info)| Card { info: std::sync::Arc::new(info), direct: true });
         let reg = publish_cards(instance, cards.to_vec(), crate::cpu::check::accepts);
         let mut all = Vec::new();
         for device in (0..cards.len()).filter_map(|i| reg.device(i)) {

@@ -2,7 +2,7 @@
 
 use super::hostile::Damaged;
 use super::lab::{Lab, bytes};
-use super::testing::{Quiet, devices, noise};
+use super::testing::{Quiet, devices, kinds, noise};
 use crate::abi::ggml::{ggml_status, ggml_type};
 use crate::backend::tensor_io;
 use crate::cpu::hostile::{Choices, Outcome};
@@ -38,14 +38,13 @@ fn products_into_another_shape_are_refused() {
     }
 }
 
-/// `None`, with a line, if there is no driver or a fault would not be seen.
-fn damaged() -> Option<Damaged> {
-    let [device, _] = devices()?;
-    let damaged = Damaged::on(device).unwrap();
-    if damaged.is_none() {
+/// The device with each division of work. Empty, with a line, if there is no driver or a fault would not be seen.
+fn ways() -> Vec<Damaged> {
+    let all: Vec<_> = kinds().iter().filter_map(|(_, device)| Damaged::on(*device).unwrap()).collect();
+    if all.is_empty() {
         crate::log::to_stderr(c"skipped: the driver cannot import host memory, or a fault would not be seen\n");
     }
-    damaged
+    all
 }
 
 /// The host need not have asked whether the device supports a node.
@@ -81,7 +80,7 @@ fn a_result_of_another_shape_is_not_written() {
 /// Each operation, with one row, column or matrix more or less in one tensor, or in all tensors that have as many.
 #[test]
 fn other_shapes_are_refused_or_computed_in_bounds() {
-    let Some(mut damaged) = damaged() else { return };
+    let Some(mut damaged) = ways().into_iter().next() else { return };
     let _quiet = Quiet::new();
     let (mut ran, mut refused, mut panics) = (0, 0, Vec::new());
     for sample in 0..damaged.trial().samples() {
@@ -106,22 +105,26 @@ fn other_shapes_are_refused_or_computed_in_bounds() {
 /// HOSTILE_SECONDS: for how long.
 #[test]
 fn damaged_nodes_end_with_a_result_or_an_error() {
-    let Some(mut damaged) = damaged() else { return };
+    let mut ways = ways();
+    if ways.is_empty() {
+        return;
+    }
     let _quiet = Quiet::new();
     let (mut ran, mut refused, mut panics) = (0, 0, Vec::new());
     // Software drivers compile for a part of a second: as many as there is time for, each time others of the samples first.
     let end = Instant::now() + Duration::from_secs(crate::environment::HOSTILE_SECONDS.number().unwrap_or(10));
     'all: for seed in 0..1000 {
-        for sample in 0..damaged.trial().samples() {
+        for sample in 0..ways[0].trial().samples() {
             if Instant::now() > end {
                 break 'all;
             }
             let random = noise(48, (sample * 1000 + seed) as u64);
-            let name = damaged.trial().name(sample).to_string();
-            match damaged.round(sample, Choices(&random)) {
+            let way = (sample + seed) % ways.len();
+            let name = ways[way].trial().name(sample).to_string();
+            match ways[way].round(sample, Choices(&random)) {
                 Ok(Outcome::Ran) => ran += 1,
                 Ok(_) => refused += 1,
-                Err(e) => panics.push(format!("{name} (seed {seed}): {e}")),
+                Err(e) => panics.push(format!("{name} (seed {seed}, {}): {e}", kinds()[way].0)),
             }
         }
     }

@@ -86,6 +86,11 @@ fn well_formed(t: TensorRef) -> Result<()> {
     Ok(())
 }
 
+/// Product of dimensions that may be of several tensors. `i64::MAX`, which is more than any tensor has, if it does not fit.
+pub fn product(ne: &[i64]) -> i64 {
+    ne.iter().fold(1, |all, &n| i64::saturating_mul(all, n))
+}
+
 /// Whether an operation has a result for an empty source `i`, such as an empty sum.
 fn takes_empty(op: ggml_op, i: usize) -> bool {
     match op {

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::access::{Apart, Dest, Reader, Writer, rows};
-use super::super::check::{CheckedNode, ensure, src};
+use super::super::check::{CheckedNode, ensure, product, src};
 use super::{check_map_f32, check_type};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::Worker;
@@ -115,7 +115,7 @@ pub fn check_add_rel_pos(node: TensorRef) -> Result<()> {
     check_type(a, GGML_TYPE_F32)?;
     check_type(b, GGML_TYPE_F32)?;
     let (x, n) = (a.ne(), node.ne());
-    ensure!(a.same_shape(b) && n[0] == x[0] * x[0] && node.nrows() == x[1] * x[2] * x[3], "{n:?} with {x:?}");
+    ensure!(a.same_shape(b) && n[0] == product(&[x[0], x[0]]) && node.nrows() == product(&x[1..]), "{n:?} with {x:?}");
     ensure!(node.is_contiguous(), "not dense");
     Ok(())
 }

@@ -4,7 +4,7 @@
 use super::{Axis, axes, sensible};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, Layout, Plain, Reader, RowIndex, Writer, rows};
-use crate::cpu::check::{CheckedNode, ensure, src};
+use crate::cpu::check::{CheckedNode, ensure, product, src};
 use crate::cpu::ops::check_type;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
@@ -238,9 +238,9 @@ pub fn check_im2col(node: TensorRef) -> Result<()> {
     let c = columns(node)?;
     let n = Layout::of(node).ne;
     let batches = Layout::of(x).ne[if c.flat { 2 } else { 3 }];
-    let per_row = c.channels * c.kernel[0] * c.kernel[1];
+    let per_row = product(&[c.channels, c.kernel[0], c.kernel[1]].map(|n| n as i64));
     let rest = if c.flat { n[2] == batches && n[3] == 1 } else { n[3] == batches };
-    ensure!(n[0] == per_row && rest, "{:?} into {n:?}", x.ne());
+    ensure!(node.ne()[0] == per_row && rest, "{:?} into {n:?}", x.ne());
     Ok(())
 }
 
@@ -316,7 +316,11 @@ pub fn check_im2col_back(node: TensorRef) -> Result<()> {
     let (g, k, n) = (grad.ne(), k.ne(), node.ne());
     let p = |i| node.op_param_i32(i);
     ensure!(p(0) > 0 && p(4) > 0 && (p(6) != 1 || (p(1) > 0 && p(5) > 0)), "strides or dilations");
-    let fits = if p(6) == 1 { g[0] == n[2] * k[0] * k[1] && g[3] == n[3] } else { g[0] == n[1] * k[0] && g[2] == n[2] };
+    let fits = if p(6) == 1 {
+        g[0] == product(&[n[2], k[0], k[1]]) && g[3] == n[3]
+    } else {
+        g[0] == product(&[n[1], k[0]]) && g[2] == n[2]
+    };
     ensure!(fits && (p(6) == 1 || n[3] == 1), "{g:?} by {k:?} into {n:?}");
     Ok(())
 }
@@ -346,7 +350,10 @@ pub fn check_im2col_3d(node: TensorRef) -> Result<()> {
     let (k, x, n) = (src(node, 0)?.ne(), x.ne(), node.ne());
     let channels = i64::from(node.op_param_i32(9));
     ensure!(channels > 0 && x[3] > 0 && x[3] % channels == 0, "{channels} channels in {x:?}");
-    ensure!(n[0] == channels * k[0] * k[1] * k[2] && n[3] % (x[3] / channels) == 0, "{k:?} over {x:?} into {n:?}");
+    ensure!(
+        n[0] == product(&[channels, k[0], k[1], k[2]]) && n[3] % (x[3] / channels) == 0,
+        "{k:?} over {x:?} into {n:?}"
+    );
     Ok(())
 }
 

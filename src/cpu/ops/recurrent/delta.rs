@@ -1,7 +1,7 @@
 //! The gated delta rule.
 #![forbid(unsafe_code)]
 
-use super::{Block, Kept, check_dense, check_inputs, ensure, slices, src};
+use super::{Block, Kept, check_dense, check_inputs, ensure, product, slices, src};
 use crate::cpu::access::Dest;
 use crate::cpu::check::CheckedNode;
 use crate::cpu::simd::kernels;
@@ -71,10 +71,11 @@ pub fn check_gated_delta_net(node: TensorRef) -> Result<()> {
     }
     ensure!((gate[0] == 1 || gate[0] == v[0]) && gate[1..] == v[1..], "gate {gate:?} for {v:?}");
     ensure!(beta[0] == 1 && beta[1..] == v[1..], "beta {beta:?} for {v:?}");
-    let states = v[0] * v[0] * v[1] * v[3];
-    ensure!(s0.iter().product::<i64>() >= states && s0[3] == v[3], "states {s0:?} for {v:?}");
-    ensure!(s0[0] * s0[1] * s0[2] >= v[0] * v[0] * v[1], "states {s0:?} for {v:?}");
-    ensure!(node.nelements() >= v.iter().product::<i64>() + states * kept, "a result of {}", node.nelements());
+    let state = product(&[v[0], v[0], v[1]]);
+    ensure!(product(&s0) >= product(&[state, v[3]]) && s0[3] == v[3], "states {s0:?} for {v:?}");
+    ensure!(product(&s0[..3]) >= state, "states {s0:?} for {v:?}");
+    let all = product(&v).saturating_add(product(&[state, v[3], kept]));
+    ensure!(node.nelements() >= all, "a result of {}", node.nelements());
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Recurrences with a square matrix as the state of each head: RWKV and gated linear attention.
 #![forbid(unsafe_code)]
 
-use super::{Block, Kept, check_dense, check_inputs, ensure, src};
+use super::{Block, Kept, check_dense, check_inputs, ensure, product, src};
 use crate::cpu::Worker;
 use crate::cpu::access::{Apart, Dest};
 use crate::cpu::check::CheckedNode;
@@ -66,10 +66,11 @@ fn check_matrices(node: TensorRef, inputs: &[usize], states: usize) -> Result<()
     let (heads, tokens, sequences) = (shape[1], shape[2], states.ne()[1]);
     ensure!(heads > 0 && n[0] % heads == 0 && sequences > 0 && tokens % sequences == 0, "{shape:?} into {n:?}");
     let size = n[0] / heads;
-    ensure!(states.nelements() == size * size * heads * sequences, "{} numbers of state", states.nelements());
-    ensure!(node.nelements() == n[0] * tokens + states.nelements(), "a result of {}", node.nelements());
+    let outputs = product(&[n[0], tokens]);
+    ensure!(states.nelements() == product(&[size, size, heads, sequences]), "{} numbers of state", states.nelements());
+    ensure!(node.nelements() == outputs.saturating_add(states.nelements()), "a result of {}", node.nelements());
     for &i in inputs {
-        ensure!(src(node, i)?.nelements() == n[0] * tokens, "source {i} has {:?}", src(node, i)?.ne());
+        ensure!(src(node, i)?.nelements() == outputs, "source {i} has {:?}", src(node, i)?.ne());
     }
     Ok(())
 }

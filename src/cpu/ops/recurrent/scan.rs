@@ -1,7 +1,7 @@
 //! Selective scans of state-space models (Mamba and Mamba-2).
 #![forbid(unsafe_code)]
 
-use super::{Block, Kept, PART, check_inputs, check_type, ensure, slices, src};
+use super::{Block, Kept, PART, check_inputs, check_type, ensure, product, slices, src};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Apart, Dest};
 use crate::cpu::check::CheckedNode;
@@ -179,8 +179,8 @@ pub fn check_ssm_scan(node: TensorRef) -> Result<()> {
     ensure!(dt[0] == x[1] && dt[1] == x[2] && dt[2] == x[3], "steps {dt:?} for {x:?}");
     ensure!((a[0] == 1 || a[0] == s0[0]) && a[1] == x[1], "decays {a:?} for {x:?}");
     ensure!(b == c && b[0] == s0[0] && b[1] > 0 && x[1] % b[1] == 0 && b[2..] == x[2..], "{b:?} and {c:?} for {x:?}");
-    let states = s0[0] * s0[1] * s0[2] * x[3] * kept;
-    ensure!(node.nelements() == x.iter().product::<i64>() + states, "a result of {} elements", node.nelements());
+    let all = product(&x).saturating_add(product(&[s0[0], s0[1], s0[2], x[3], kept]));
+    ensure!(node.nelements() == all, "a result of {} elements", node.nelements());
     Ok(())
 }
 
