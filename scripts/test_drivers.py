@@ -172,6 +172,13 @@ class Driver:
     def formats(self, full):
         """A summary of every pipeline of products, copies, rows and attention in every format."""
         pipelines, _ = self.start("all")
+        if any(shader.startswith("mul_mat_coop") for shader, _ in pipelines.values()):
+            # What such a card does without its matrices.
+            self.environment["GGML_VK_DISABLE_COOPMAT"] = "1"
+            others, _ = self.start("all")
+            del self.environment["GGML_VK_DISABLE_COOPMAT"]
+            tiles = [p for p in others.values() if p[0].startswith("mul_mat_tile")]
+            pipelines = dict(enumerate([p for p in pipelines.values() if not p[0].startswith("mul_mat_tile")] + tiles))
         relative(pipelines, full)
         bad = {}
         for shader, figures in pipelines.values():

@@ -288,7 +288,7 @@ static void compute_one(struct ggml_context * ctx, tensor t) {
 
 /* The operations whose shaders depend on a format. */
 static void every_format(enum ggml_type type) {
-    enum { N = 1024, OPS = 17 };
+    enum { N = 1024, OPS = 18 };
     for (int op = 0; op < OPS; op++) {
         struct ggml_context * ctx  = new_context(256);
         tensor                w    = ggml_new_tensor_2d(ctx, type, N, N);
@@ -334,8 +334,15 @@ static void every_format(enum ggml_type type) {
                 ggml_free(inner);
             }
             break;
+        case 14: /* so many rows that tiles are wide, and wider */
+            for (int rows = 4 * N; rows <= 16 * N; rows *= 4) {
+                struct ggml_context * inner = new_context(64);
+                compute_one(inner, ggml_mul_mat(inner, ggml_new_tensor_2d(inner, type, N, rows), ggml_new_tensor_2d(inner, GGML_TYPE_F32, N, PROMPT)));
+                ggml_free(inner);
+            }
+            break;
         default: { /* heads of 64, 128 and 256 values: a token, then many */
-            const int head = 64 << (op - 14);
+            const int head = 64 << (op - 15);
             for (int n = 1; n <= PROMPT; n += PROMPT - 1) {
                 struct ggml_context * inner = new_context(64);
                 tensor q = ggml_new_tensor_3d(inner, GGML_TYPE_F32, head, n, 8), kv = ggml_new_tensor_3d(inner, type, head, N, 2);

@@ -107,7 +107,7 @@ variables! {
     VK_PRODUCT = "GGML_VK_PRODUCT", Vulkan, since "0.26.0", original NO, Anyone, values "`matrices2`, `matrices`, `ints`, `vector`, `tile`, `rows`", default "by device and shape",
         "Selects how matrix products are computed, where the device can do it.";
     VK_TRY_COOPMAT = "GGML_VK_TRY_COOPMAT", Vulkan, since "0.26.0", original NO, Anyone, values "set or not", default "not set",
-        "Uses matrix units where no measurement has shown yet that they pay.";
+        "Uses matrix units also on architectures whose row in the table (RDNA 3 and 4, NVIDIA from Turing on) does not say so.";
     VK_TUNE = "GGML_VK_TUNE", Vulkan, since "0.26.0", original NO, Anyone, values "`card`, `plain`", default "by device",
         "Divides work as for a card (`plain`: one without subgroup arithmetic) on a software driver, for tests.";
     VK_VALIDATE = "GGML_VK_VALIDATE", Vulkan, since "0.26.0", original NO, Anyone, values "0, 1, `abort`", default "0",

@@ -3,19 +3,20 @@
 //!
 //! | method | needs | used for |
 //! |---|---|---|
-//! | `matrices2` | VK_NV_cooperative_matrix2; values of src0 that fit into F16 | many columns, and GGML_VK_TRY_COOPMAT is set |
+//! | `matrices2` | VK_NV_cooperative_matrix2; values of src0 that fit into F16 | many columns, on architectures whose row says so, or with GGML_VK_TRY_COOPMAT |
 //! | `matrices` | VK_KHR_cooperative_matrix, F16 into F32; the same values | the same |
 //! | `ints` | dot products of 8-bit integers; a format of scaled integers | devices with such instructions |
 //! | `vector` | subgroup arithmetic | few columns, not in software |
 //! | `tile` | 17 KiB of shared memory, workgroups of 256 | many columns, not in software |
 //! | `rows` | nothing | everything else |
 //!
-//! Cooperative matrices have not been tested on a GPU yet, so they are used only on request. For tests, `GGML_VK_PRODUCT=NAME` uses a method
-//! for every product that it can compute.
+//! Which architectures use cooperative matrices without a request is in `architecture.rs`. They have not been tested on a GPU yet; GGML_VK_DISABLE_COOPMAT
+//! is the way back. For tests, `GGML_VK_PRODUCT=NAME` uses a method for every product that it can compute.
 
 #![forbid(unsafe_code)]
 
 use super::Info;
+use super::architecture::Architecture;
 use super::coopmat2::Owner;
 use super::interface::formats;
 use super::tune::subgroup_arithmetic;
@@ -78,12 +79,12 @@ const METHODS: &[Method] = &[
             let fits = |o: &Owner| rounds(w) && o.threads(i.limits.subgroup_size) <= i.limits.group_invocations;
             i.features.coopmat2.filter(fits).map(Product::Matrices2)
         },
-        pays: |_, w, requested| requested && w.columns > VECTOR_COLUMNS,
+        pays: matrices_pay,
     },
     Method {
         name: "matrices",
         can: |i, w| coop_size(i).filter(|_| rounds(w)).map(Product::Matrices),
-        pays: |_, w, requested| requested && w.columns > VECTOR_COLUMNS,
+        pays: matrices_pay,
     },
     Method { name: "ints", can: ints, pays: |i, _, _| i.features.fast_integer_dot && !i.software },
     Method {
@@ -104,6 +105,10 @@ fn rounds(w: &Request) -> bool {
     !w.exact && (w.format == GGML_TYPE_F16 || w.format.blck_size() > 1)
 }
 
+fn matrices_pay(info: &Info, w: &Request, requested: bool) -> bool {
+    w.columns > VECTOR_COLUMNS && (requested || Architecture::of(info).traits().matrices)
+}
+
 fn tile_fits(info: &Info) -> bool {
     info.limits.shared_memory >= 17 << 10 && info.limits.group_invocations >= 256
 }
@@ -116,16 +121,27 @@ fn ints(info: &Info, w: &Request) -> Option<Product> {
     if vector { Some(Product::VectorInts) } else { tile_fits(info).then_some(Product::TileInts) }
 }
 
-/// A size of cooperative matrices that `mul_mat_coop` can use: F16 into F32, and each dimension a divisor of 32.
+/// The size of cooperative matrices with the most multiplications that `mul_mat_coop` can use: F16 into F32, and each dimension a divisor of 32.
 fn coop_size(info: &Info) -> Option<[u32; 3]> {
+    /// Bytes of shared memory of `coop.glsl`: 64 rows and 64 columns of 40 values.
+    const OPERANDS: u32 = 2 * TILE * 40 * 2;
     let half = vk::ComponentTypeKHR::FLOAT16;
-    let enough =
-        info.limits.shared_memory >= 28 << 10 && info.limits.group_invocations >= SUBGROUPS * info.limits.subgroup_size;
     let fits = |n: u32| n > 0 && 32 % n == 0;
     let usable = |c: &&super::info::Coopmat| {
-        c.ab == half && c.c == vk::ComponentTypeKHR::FLOAT32 && fits(c.m) && fits(c.n) && fits(c.k)
+        c.ab == half
+            && c.c == vk::ComponentTypeKHR::FLOAT32
+            && fits(c.m)
+            && fits(c.n)
+            && fits(c.k)
+            // Each subgroup also has room for a matrix of results.
+            && info.limits.shared_memory >= OPERANDS + SUBGROUPS * c.m * c.n * 4
     };
-    info.features.coopmat.iter().filter(|_| enough).find(usable).map(|c| [c.m, c.n, c.k])
+    // Each invocation brings whole eights of a row, of which there are 256 in a step.
+    let threads = SUBGROUPS * info.limits.subgroup_size;
+    let enough = threads <= info.limits.group_invocations && (4 * TILE).is_multiple_of(threads);
+    let sizes = info.features.coopmat.iter().filter(|_| enough).filter(usable);
+    // Of several with the same number, the first.
+    sizes.rev().max_by_key(|c| c.m * c.n * c.k).map(|c| [c.m, c.n, c.k])
 }
 
 /// GGML_VK_PRODUCT and GGML_VK_TRY_COOPMAT, read once per process.
@@ -180,6 +196,8 @@ mod tests {
                 Coopmat { m: 64, n: 8, k: 16, ab: f16, c: f32 },
                 Coopmat { m: 16, n: 8, k: 16, ab: f16, c: f16 },
                 Coopmat { m: 16, n: 8, k: 8, ab: f16, c: f32 },
+                Coopmat { m: 16, n: 16, k: 16, ab: f16, c: f32 },
+                Coopmat { m: 32, n: 8, k: 16, ab: f16, c: f32 },
             ],
             coopmat2: Some(Owner::Workgroup(256)),
             subgroup: vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::ARITHMETIC,
@@ -200,7 +218,7 @@ mod tests {
         let slow_dot = gpu(Features { fast_integer_dot: false, ..no_matrices.features.clone() });
         let plain = gpu(Features { subgroup: vk::SubgroupFeatureFlags::BASIC, ..Features::default() });
         let mut tiny = gpu(everything());
-        tiny.limits = Limits { shared_memory: 16 << 10, group_invocations: 128, ..tiny.limits };
+        tiny.limits = Limits { shared_memory: 8 << 10, group_invocations: 128, ..tiny.limits };
         let software = device(vk::PhysicalDeviceType::CPU, everything());
         use Product::*;
         // Device, format, columns, whether matrices are requested, result.
@@ -212,7 +230,7 @@ mod tests {
             (&all, GGML_TYPE_BF16, 512, true, Tile),
             (&all, GGML_TYPE_Q4_0, 512, false, TileInts),
             (&all, GGML_TYPE_F16, 512, false, Tile),
-            (&no_nv, GGML_TYPE_Q4_0, 512, true, Matrices([16, 8, 8])),
+            (&no_nv, GGML_TYPE_Q4_0, 512, true, Matrices([16, 16, 16])),
             (&no_nv, GGML_TYPE_Q4_0, 1, true, VectorInts),
             (&no_matrices, GGML_TYPE_Q6_K, 512, true, TileInts),
             (&no_matrices, GGML_TYPE_Q6_K, 8, true, VectorInts),
@@ -229,6 +247,37 @@ mod tests {
         ];
         for (i, &(info, format, columns, matrices, want)) in rows.iter().enumerate() {
             assert_eq!(choose(info, &request(format, columns), None, matrices), want, "row {i}");
+        }
+    }
+
+    #[test]
+    fn matrices_need_no_request_where_the_table_says_so() {
+        let amd = |mixed_sign_dot| {
+            let mut info = device(
+                vk::PhysicalDeviceType::DISCRETE_GPU,
+                Features { coopmat2: None, mixed_sign_dot, ..everything() },
+            );
+            (info.identity.vendor, info.limits.subgroup_range) = (0x1002, [32, 64]);
+            info
+        };
+        let (rdna2, rdna3) = (amd(false), amd(true));
+        let many = request(GGML_TYPE_Q4_0, 512);
+        assert_eq!(choose(&rdna3, &many, None, false), Product::Matrices([16, 16, 16]));
+        assert_eq!(choose(&rdna2, &many, None, false), Product::TileInts);
+        assert_eq!(choose(&rdna2, &many, None, true), Product::Matrices([16, 16, 16]));
+        assert_eq!(choose(&rdna3, &request(GGML_TYPE_Q4_0, 8), None, false), Product::VectorInts);
+        assert_eq!(choose(&rdna3, &request(GGML_TYPE_F32, 512), None, false), Product::Tile);
+    }
+
+    #[test]
+    fn matrices_fit_into_shared_memory() {
+        let mut info = device(vk::PhysicalDeviceType::DISCRETE_GPU, Features { coopmat2: None, ..everything() });
+        // 10,240 bytes of operands, and 4 x 4 bytes for each of 16 x 16 or 16 x 8 results.
+        for (bytes, want) in
+            [(14336, Some([16, 16, 16])), (14335, Some([16, 8, 8])), (12288, Some([16, 8, 8])), (12287, None)]
+        {
+            info.limits.shared_memory = bytes;
+            assert_eq!(coop_size(&info), want, "{bytes} bytes");
         }
     }
 

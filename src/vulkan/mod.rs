@@ -13,7 +13,7 @@
 //! - `shaders`: the SPIR-V modules, made by `make shaders`; `interface`: their push blocks and constants as structs;
 //!   `pipeline`: pipelines and their cache on disk
 //! - `plan`: the dispatches of an op, as data; `ops`: the operations, one file per family; `tune`: how work is divided for a device;
-//!   `ladder`: the methods to compute a matrix product; `coopmat2`: an extension that `ash` does not know
+//!   `architecture`: a table of what depends on the architecture; `ladder`: the methods to compute a matrix product; `coopmat2`: an extension that `ash` does not know
 //! - `graph`: nodes become dispatches; `fusion`: chains of nodes that one dispatch computes; `converted`: columns that several products read as integers
 //! - `abort`: the host's callback that cancels computations
 //! - `kept`: the commands of graphs that come again
@@ -31,6 +31,7 @@
 //! wrote, or writes what an earlier one reads.
 
 mod abort;
+pub mod architecture;
 pub mod buffer;
 #[cfg(test)]
 mod column_tests;
@@ -85,6 +86,8 @@ pub mod stream;
 mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tile_tests;
 pub mod timeline;
 pub mod transfer;
 pub mod tune;

@@ -199,7 +199,10 @@ fn features(
     let memory_model = v12.vulkan_memory_model == vk::TRUE;
     let float16 = v12.shader_float16 == vk::TRUE && !environment::VK_DISABLE_F16.is_set();
     let maintenance4 = has.maintenance4 && offered.maintenance4.maintenance4 == vk::TRUE;
-    let usable = float16 && memory_model && subgroup_size_control;
+    // Subgroups of one size need not be required (NVK).
+    let size = &reported.size_control;
+    let one_size = has.size_control && size.min_subgroup_size > 0 && size.min_subgroup_size == size.max_subgroup_size;
+    let usable = float16 && memory_model && (subgroup_size_control || one_size);
     let coopmat = if usable { coopmat_sizes(entry, device, offered) } else { Vec::new() };
     // SPIR-V 1.6 gives the workgroup's size by LocalSizeId, which maintenance4 allows.
     let coopmat2 = if maintenance4 && !coopmat.is_empty() {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::Info;
+use super::architecture::{Architecture, SMALL, Tile, amounts};
 use super::interface::{Constants, constants, formats, push};
 use super::ladder::VECTOR_COLUMNS;
 use super::plan::KernelFor;
@@ -57,8 +58,7 @@ pub fn reduction_threads(columns: u32, info: &Info) -> u32 {
 /// Whether a product of one column with `bytes` of weights should convert its column to integers in a step of its own. The step and the barrier after it
 /// take some microseconds, in which a card reads some MiB. A product with integers must save that time.
 pub fn converts_alone(bytes: u64, info: &Info) -> bool {
-    let least = if info.identity.kind == vk::PhysicalDeviceType::INTEGRATED_GPU { 4 << 20 } else { 64 << 20 };
-    bytes >= least
+    bytes >= amounts(info).converted_bytes
 }
 
 /// Like [`reduction`], with `threads` invocations, for a variant of the shader. The workgroup is one subgroup only if subgroups can have this
@@ -87,14 +87,13 @@ fn reduction_set<C: Constants>(
 }
 
 /// Whether a workgroup of a GPU is one subgroup because the pipeline requires subgroups of its size. Sums then need neither shared memory nor
-/// barriers. Intel's drivers select the size by the registers that a shader needs, and spill registers if it is too large.
+/// barriers.
 fn whole_subgroup(info: &Info, threads: u32) -> bool {
-    const INTEL: u32 = 0x8086;
     let [least, most] = info.limits.subgroup_range;
     !info.software
         && subgroup_arithmetic(info)
         && info.features.subgroup_size_control
-        && info.identity.vendor != INTEL
+        && Architecture::of(info).traits().subgroup_sizes
         && threads.is_power_of_two()
         && (least..=most).contains(&threads)
 }
@@ -124,7 +123,7 @@ pub fn vector_threads(info: &Info) -> u32 {
 
 /// Operations that take a device as long as a byte of memory. A low guess, so that a piece of work is rather too short than too long.
 pub fn flops_per_byte(info: &Info) -> u64 {
-    if info.identity.kind == vk::PhysicalDeviceType::DISCRETE_GPU { 40 } else { 10 }
+    amounts(info).flops_per_byte
 }
 
 /// The variant of `mul_mat_rows`, invocations of its groups, and rows for each of them.
@@ -147,10 +146,22 @@ pub fn vector_rows(format: ggml_type, columns: u32, groups: u64, info: &Info) ->
     if info.software || formats::LONG.contains(&format) {
         return 1;
     }
-    let enough = if info.identity.kind == vk::PhysicalDeviceType::DISCRETE_GPU { 2048 } else { 512 };
+    let enough = amounts(info).vector_groups;
     // Sixteen sums at most: with more, Intel's compiler spills the integers of the rows, and others lose half of their occupancy (docs/DRIVERS.md).
     let most = if (2..=4).contains(&columns) { 4 } else { 2 };
     [4, 2].into_iter().find(|&rows| rows <= most && groups / u64::from(rows) >= enough).unwrap_or(1)
+}
+
+/// The tile of `mul_mat_tile`, or of `mul_mat_tile_ints`, for products of `rows` by `columns` with a number of matrices: the largest with which there are
+/// workgroups enough for all units of a card, and which computes few more rows and columns that do not exist than small tiles do.
+pub fn tile(with_ints: bool, [rows, columns, matrices]: [u32; 3], info: &Info) -> Tile {
+    let traits = Architecture::of(info).traits();
+    let tiles = if with_ints { traits.integer_tiles } else { traits.tiles };
+    let groups =
+        |t: &Tile| u64::from(rows.div_ceil(t.rows)) * u64::from(columns.div_ceil(t.columns)) * u64::from(matrices);
+    let results = |t: &Tile| groups(t) * u64::from(t.rows * t.columns);
+    let pays = |t: &&Tile| groups(t) >= amounts(info).tile_groups && results(t) <= results(&SMALL) / 8 * 9;
+    tiles.iter().find(pays).copied().unwrap_or(SMALL)
 }
 
 /// Columns for each invocation of `mul_mat_rows` with experts, at most 8. Few different numbers, because they are a matter of chance.
@@ -188,5 +199,30 @@ mod tests {
         assert_eq!(sizes(&card(gpu, 0x10de, [32, 32], false)), [false; 5]);
         assert_eq!(sizes(&card(gpu, 0x8086, [8, 32], true)), [false; 5]);
         assert_eq!(sizes(&card(vk::PhysicalDeviceType::CPU, 0x10005, [32, 32], true)), [false; 5]);
+    }
+
+    #[test]
+    fn tiles_are_as_large_as_a_card_has_work_for() {
+        let discrete = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x1002, [32, 64], true);
+        let integrated = card(vk::PhysicalDeviceType::INTEGRATED_GPU, 0x1002, [32, 64], true);
+        let unknown = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x10005, [8, 8], true);
+        let of = |info: &Info, with_ints, shape| {
+            let t = tile(with_ints, shape, info);
+            [t.rows, t.columns]
+        };
+        // An 8B llama's matrices with prompts of 512: 448 tiles of 128 x 128; 128 of them, or 256 of 128 x 64.
+        assert_eq!(of(&discrete, false, [14336, 512, 1]), [128, 128]);
+        assert_eq!(of(&discrete, false, [4096, 512, 1]), [128, 64]);
+        assert_eq!(of(&discrete, true, [14336, 512, 1]), [128, 64]);
+        assert_eq!(of(&discrete, false, [1024, 512, 1]), [64, 64]);
+        assert_eq!(of(&integrated, false, [1024, 512, 1]), [128, 128]);
+        // Matrices count.
+        assert_eq!(of(&discrete, false, [512, 512, 32]), [128, 128]);
+        // Not for columns that do not exist: 65 of 128, and 130 of 256, but 500 of 512.
+        assert_eq!(of(&discrete, false, [65536, 64, 1]), [128, 64]);
+        assert_eq!(of(&discrete, false, [65536, 130, 1]), [128, 64]);
+        assert_eq!(of(&discrete, false, [65536, 500, 1]), [128, 128]);
+        assert_eq!(of(&discrete, false, [64, 64, 100_000]), [64, 64]);
+        assert_eq!(of(&unknown, false, [65536, 512, 1]), [64, 64]);
     }
 }

@@ -27,12 +27,6 @@ const TABLE: &[Workaround] = &[
         change: |i| i.features.coopmat.clear(),
     },
     Workaround {
-        why: "on Intel cards before Xe2 cooperative matrices are slower than none",
-        // Xe2 has no subgroups of 8.
-        applies: |i| i.identity.vendor == INTEL && i.limits.subgroup_range[0] < 16,
-        change: |i| i.features.coopmat.clear(),
-    },
-    Workaround {
         why: "on AMD cards under MoltenVK subgroup arithmetic and shuffles give wrong results",
         applies: |i| i.identity.vendor == AMD && i.identity.driver == vk::DriverId::MOLTENVK,
         change: |i| {
@@ -113,6 +107,6 @@ mod tests {
         assert_eq!(after(card(AMD, vk::DriverId::AMD_PROPRIETARY, "R", 32, true)), (1, true, true, 0));
         assert_eq!(after(card(AMD, vk::DriverId::MOLTENVK, "R", 32, true)), (1, false, true, 1));
         assert_eq!(after(card(INTEL, vk::DriverId::INTEL_OPEN_SOURCE_MESA, "B580", 16, true)), (1, true, true, 0));
-        assert_eq!(after(card(INTEL, vk::DriverId::INTEL_OPEN_SOURCE_MESA, "Xe (DG1)", 8, true)), (0, true, false, 2));
+        assert_eq!(after(card(INTEL, vk::DriverId::INTEL_OPEN_SOURCE_MESA, "Xe (DG1)", 8, true)), (1, true, false, 1));
     }
 }

@@ -14,8 +14,16 @@
 layout(constant_id = 5) const uint CM = 16;
 layout(constant_id = 6) const uint CN = 16;
 layout(constant_id = 7) const uint CK = 16;
+// Rows of a and columns of b begin at multiples of 16 bytes.
+layout(constant_id = 8) const bool ALIGNED = false;
+#include "matmul/ahead.glsl"
 
-shared float results[TILE * (TILE + 4)]; // columns of d
+// Eights of a row and of a column that an invocation brings in each step.
+const uint EIGHTS = TILE * 4 / gl_WorkGroupSize.x;
+
+const uint SUBGROUPS = 4;
+const uint ONE = CM * CN;
+shared float results[SUBGROUPS * ONE]; // a matrix of each subgroup, on its way to d
 
 void main() {
     const uint row0 = gl_WorkGroupID.x * TILE;
@@ -29,32 +37,54 @@ void main() {
     [[unroll]] for (uint i = 0; i < MS * NS; ++i) {
         sum[i] = coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>(0.0);
     }
+    // The values of the next step are on their way from memory while those of this step are multiplied.
+    uint64_t a[EIGHTS];
+    uint64_t b[EIGHTS];
+    uint y[EIGHTS][8];
+    uint x[EIGHTS][8];
+    [[unroll]] for (uint e = 0; e < EIGHTS; ++e) {
+        const uint line = (gl_LocalInvocationIndex + e * gl_WorkGroupSize.x) / 4;
+        a[e] = a_row(w, min(row0 + line, p.m - 1));
+        b[e] = b_column(w, w.first + line);
+    }
+    // Workgroups have a multiple of four invocations, so these are the same values of each line.
+    const uint eighth = gl_LocalInvocationIndex % 4 * 8;
+    [[unroll]] for (uint e = 0; e < EIGHTS; ++e) { fetch(a[e], b[e], true, eighth, y[e], x[e]); }
     for (uint k0 = 0; k0 < p.k; k0 += BK) {
         barrier(); // the last step has been read
-        load_step(w, row0, k0);
+        [[unroll]] for (uint e = 0; e < EIGHTS; ++e) {
+            const uint to = (gl_LocalInvocationIndex + e * gl_WorkGroupSize.x) / 4 * PITCH + eighth;
+            [[unroll]] for (uint l = 0; l < 8; ++l) {
+                as[to + l] = float16_t(of_words(A, y[e], l));
+                bs[to + l] = float16_t(of_words(B, x[e], l));
+            }
+        }
         barrier();
+        if (k0 + BK < p.k) {
+            [[unroll]] for (uint e = 0; e < EIGHTS; ++e) { fetch(a[e], b[e], true, k0 + BK + eighth, y[e], x[e]); }
+        }
         [[unroll]] for (uint l = 0; l < BK; l += CK) {
+            coopmat<float16_t, gl_ScopeSubgroup, CK, CN, gl_MatrixUseB> mb[NS];
+            [[unroll]] for (uint j = 0; j < NS; ++j) {
+                coopMatLoad(mb[j], bs, (warp_column + j * CN) * PITCH + l, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+            }
             [[unroll]] for (uint i = 0; i < MS; ++i) {
                 coopmat<float16_t, gl_ScopeSubgroup, CM, CK, gl_MatrixUseA> ma;
                 coopMatLoad(ma, as, (warp_row + i * CM) * PITCH + l, PITCH, gl_CooperativeMatrixLayoutRowMajor);
-                [[unroll]] for (uint j = 0; j < NS; ++j) {
-                    coopmat<float16_t, gl_ScopeSubgroup, CK, CN, gl_MatrixUseB> mb;
-                    coopMatLoad(mb, bs, (warp_column + j * CN) * PITCH + l, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
-                    sum[i * NS + j] = coopMatMulAdd(ma, mb, sum[i * NS + j]);
-                }
+                [[unroll]] for (uint j = 0; j < NS; ++j) { sum[i * NS + j] = coopMatMulAdd(ma, mb[j], sum[i * NS + j]); }
             }
         }
     }
     [[unroll]] for (uint i = 0; i < MS; ++i) {
         [[unroll]] for (uint j = 0; j < NS; ++j) {
-            const uint to = (warp_column + j * CN) * (TILE + 4) + warp_row + i * CM;
-            coopMatStore(sum[i * NS + j], results, to, TILE + 4, gl_CooperativeMatrixLayoutColumnMajor);
+            subgroupBarrier(); // the last matrix has been written
+            coopMatStore(sum[i * NS + j], results, gl_SubgroupID * ONE, CM, gl_CooperativeMatrixLayoutColumnMajor);
+            subgroupBarrier();
+            for (uint e = gl_SubgroupInvocationID; e < ONE; e += gl_SubgroupSize) {
+                const uint row = row0 + warp_row + i * CM + e % CM;
+                const uint column = w.first + warp_column + j * CN + e / CM;
+                if (row < p.m && column < w.end) { d_column(w, column).v[row] = results[gl_SubgroupID * ONE + e]; }
+            }
         }
-    }
-    barrier();
-    for (uint i = gl_LocalInvocationIndex; i < TILE * TILE; i += gl_WorkGroupSize.x) {
-        const uint row = row0 + i % TILE;
-        const uint column = w.first + i / TILE;
-        if (row < p.m && column < w.end) { d_column(w, column).v[row] = results[(i / TILE) * (TILE + 4) + i % TILE]; }
     }
 }

@@ -961,6 +961,7 @@ interface! {
             5 cm: u32,
             6 cn: u32,
             7 ck: u32,
+            8 aligned: bool,
         }
         MulMatCoop2 of "mul_mat_coop2" pushed Product {
             3 b: u32,
@@ -1031,10 +1032,15 @@ interface! {
         MulMatTile of "mul_mat_tile" pushed Product {
             3 b: u32,
             4 columns: u32,
+            5 rows: u32,
+            6 width: u32,
+            7 aligned: bool,
         }
         MulMatTileInts of "mul_mat_tile_ints" pushed Product {
             3 b: u32,
             4 columns: u32,
+            5 rows: u32,
+            6 width: u32,
         }
         MulMatVec of "mul_mat_vec" pushed Product {
             3 one_subgroup: bool,

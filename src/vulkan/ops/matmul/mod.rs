@@ -13,6 +13,7 @@ use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
+use crate::vulkan::architecture::Tile;
 use crate::vulkan::coopmat2::Owner;
 use crate::vulkan::fusion::products::{Joined, Part};
 use crate::vulkan::interface::{constants, formats, listed, push};
@@ -92,11 +93,35 @@ fn words(a: &View) -> bool {
     a.ne[0].is_multiple_of(64) && whole(a.at) && a.nb[1..].iter().all(|&n| whole(u64::from(n) * block))
 }
 
-/// The kernel of a method. `n`: number of columns. `b`: type of src1. `groups`: workgroups, if each computes one row; 0 if each has to.
-fn form(method: Product, a: &View, b: u32, columns: Columns, n: u32, groups: u64, info: &Info) -> Result<Form> {
-    let all = columns == Columns::All;
+/// Whether rows begin at multiples of 16 bytes.
+fn aligned(v: &View) -> bool {
+    let size = v.dtype.type_size() as u64;
+    v.at.is_multiple_of(16) && v.nb[1..].iter().all(|&n| (u64::from(n) * size).is_multiple_of(16))
+}
+
+/// The kernel of a method. `b`: src1, with its type. `shape`: rows, columns and matrices of the result. `groups`: workgroups, if each computes one
+/// row; 0 if each has to.
+fn form(
+    method: Product,
+    a: &View,
+    (b_view, b): (&View, u32),
+    columns: Columns,
+    shape: [u32; 3],
+    groups: u64,
+    info: &Info,
+) -> Result<Form> {
+    let (all, n) = (columns == Columns::All, shape[1]);
     let (format, columns) = (format_name(a.dtype), columns as u32);
     let tile = |kernel| Form { kernel, rows: TILE, width: TILE };
+    // Blocks are not read in such pieces.
+    let aligned = (a.dtype.blck_size() > 1 || aligned(a)) && aligned(b_view);
+    // Of a size that need not be required if the device has no other.
+    let whole = |kernel: KernelFor<_>| match info.features.subgroup_size_control {
+        true => kernel.with_subgroup(info.limits.subgroup_size),
+        false => kernel,
+    };
+    // Rows and columns of an invocation, of which a tile has 16 by 16.
+    let of_tile = |t: Tile| (t.rows / 16, t.columns / 16);
     Ok(match method {
         Product::Rows => {
             let width = if all { tune::columns(n) } else { tune::row_columns(n) };
@@ -117,14 +142,23 @@ fn form(method: Product, a: &View, b: u32, columns: Columns, n: u32, groups: u64
             };
             Form { kernel, rows, width }
         }
-        Product::Tile => tile(KernelFor::new(&format, [256, 1, 1], &constants::MulMatTile { b, columns })?),
-        Product::TileInts => tile(KernelFor::new(&format, [256, 1, 1], &constants::MulMatTileInts { b, columns })?),
+        Product::Tile => {
+            let t = tune::tile(false, shape, info);
+            let (rows, width) = of_tile(t);
+            let constants = constants::MulMatTile { b, columns, rows, width, aligned };
+            Form { kernel: KernelFor::new(&format, [256, 1, 1], &constants)?, rows: t.rows, width: t.columns }
+        }
+        Product::TileInts => {
+            let t = tune::tile(true, shape, info);
+            let (rows, width) = of_tile(t);
+            let constants = constants::MulMatTileInts { b, columns, rows, width };
+            Form { kernel: KernelFor::new(&format, [256, 1, 1], &constants)?, rows: t.rows, width: t.columns }
+        }
         Product::Matrices(size) => {
             let subgroup = info.limits.subgroup_size;
             let [cm, cn, ck] = size;
-            let constants = constants::MulMatCoop { b, columns, cm, cn, ck };
-            let kernel = KernelFor::new(&format, [SUBGROUPS * subgroup, 1, 1], &constants)?;
-            tile(kernel.with_subgroup(subgroup))
+            let constants = constants::MulMatCoop { b, columns, cm, cn, ck, aligned };
+            tile(whole(KernelFor::new(&format, [SUBGROUPS * subgroup, 1, 1], &constants)?))
         }
         Product::Matrices2(owner) => {
             let subgroup = info.limits.subgroup_size;
@@ -133,7 +167,7 @@ fn form(method: Product, a: &View, b: u32, columns: Columns, n: u32, groups: u64
             let kernel = KernelFor::new(&format, [owner.threads(subgroup), 1, 1], &constants)?;
             tile(match owner {
                 Owner::Workgroup(_) => kernel,
-                Owner::Subgroup => kernel.with_subgroup(subgroup),
+                Owner::Subgroup => whole(kernel),
             })
         }
     })
@@ -257,7 +291,8 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         true => columns::Layout::shared(&o.a, &mut o.b, &mut o.d, plan.info),
         false => columns::Layout::of(&o.a, &o.b),
     };
-    let form = form(method, &o.a, b_type, Columns::All, n, u64::from(m) * u64::from(matrices), plan.info)?;
+    let groups = u64::from(m) * u64::from(matrices);
+    let form = form(method, &o.a, (&o.b, b_type), Columns::All, [m, n, matrices], groups, plan.info)?;
     // Some methods need a workgroup for each row, and the output of a model may have more rows than the device allows groups.
     let most = plan.info.limits.groups[0].saturating_mul(form.rows).max(1);
     let a_row = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64;
@@ -411,10 +446,11 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let mut method = ladder::product(info, &o.request(node, tokens));
     let share = (pairs / experts.max(1)).max(1); // average number of pairs of an expert
     // Full tiles, and at most one partial tile for each expert.
-    let width = if method == Product::Rows { tune::row_columns(share) } else { TILE };
-    let n_tiles = pairs.div_ceil(width) + experts.min(pairs);
+    let tiles_of = |width: u32| pairs.div_ceil(width) + experts.min(pairs);
+    // The narrowest tiles that the method may have.
+    let most = tiles_of(if method == Product::Rows { tune::row_columns(share) } else { TILE });
     let lists = experts <= MAX_EXPERTS
-        && n_tiles <= info.limits.groups[1]
+        && most <= info.limits.groups[1]
         && match method {
             Product::Vector | Product::VectorInts => false,
             Product::Rows => share > 1,
@@ -445,7 +481,9 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let as_blocks = blocks > 0 || ready.is_some();
     let (b_type, columns) =
         (if as_blocks { BLOCKS } else { o.b.ty() }, if lists { Columns::List } else { Columns::Pair });
-    let form = form(method, &o.a, b_type, columns, if lists { share } else { 1 }, 0, info)?;
+    let shape = if lists { [o.d.ne[0], share, experts] } else { [o.d.ne[0], 1, 1] };
+    let form = form(method, &o.a, (&o.b, b_type), columns, shape, 0, info)?;
+    let n_tiles = tiles_of(form.width);
 
     let list_bytes = if lists { [u64::from(n_tiles) * 12, u64::from(pairs) * 4] } else { [0; 2] };
     let [block_room, tile_room, pair_room] = plan.scratch_parts([blocks, list_bytes[0], list_bytes[1]])?;

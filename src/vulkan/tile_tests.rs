@@ -1,0 +1,129 @@
+//! Products of many columns in tiles of each size: a result has the same bits in all of them.
+
+use super::architecture::Tile;
+use super::device::{Card, author};
+use super::lab::{Lab, agrees, results};
+use super::product_tests::{cards, weight};
+use super::testing::{Quiet, publish};
+use super::tune::tile;
+use crate::abi::ggml::ggml_type::{self, *};
+use crate::backend::DeviceRef;
+use crate::tensor::TensorRef;
+use crate::tensor::ops::{matmul, view};
+use std::sync::{Arc, OnceLock};
+
+/// The cards of the tests of products, with small tiles, and as a card whose architecture has all sizes.
+fn pairs() -> &'static [(&'static str, DeviceRef, DeviceRef)] {
+    static PAIRS: OnceLock<Vec<(&str, DeviceRef, DeviceRef)>> = OnceLock::new();
+    PAIRS.get_or_init(|| {
+        let wide = |&(way, small): &(&'static str, DeviceRef)| {
+            let mut info = (**author(small).unwrap().info()).clone();
+            // An RTX 4090, but without its matrices.
+            (info.identity.vendor, info.device_id) = (0x10de, 0x2684);
+            info.features.coopmat.clear();
+            info.features.coopmat2 = None;
+            let reg = publish(vec![Card { info: Arc::new(info), direct: true }]);
+            (way, small, reg.device(0).unwrap())
+        };
+        cards().iter().map(wide).collect()
+    })
+}
+
+/// Fails unless both give the same bytes, which agree with the CPU's if `most` says how well.
+fn check(small: DeviceRef, wide: DeviceRef, what: &str, most: Option<f64>, make: &dyn Fn(&mut Lab) -> Vec<TensorRef>) {
+    assert!(most.is_none_or(|most| agrees(wide, what, most, make)));
+    assert!(results(small, make) == results(wide, make), "{what}: the tile changes the results");
+}
+
+/// With integers both operands are rounded, on the CPU by other blocks.
+fn bound(format: ggml_type) -> f64 {
+    if format.blck_size() > 1 { 2e-4 } else { 1e-6 }
+}
+
+/// Rows, columns and matrices that do not fill the last tiles, and the tile they get with floats and with integers.
+const SHAPES: [([u32; 3], [u32; 2], [u32; 2]); 3] =
+    [([500, 250, 4], [128, 128], [128, 64]), ([490, 130, 4], [128, 64], [128, 64]), ([70, 9, 1], [64, 64], [64, 64])];
+
+#[test]
+fn tiles_give_the_same_bits() {
+    let _quiet = Quiet::new();
+    for &(way, small, wide) in pairs() {
+        for (shape, floats, ints) in SHAPES {
+            for format in [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K] {
+                let with_ints = way == "integers" && format.blck_size() > 1;
+                let [rows, columns] = if with_ints { ints } else { floats };
+                assert_eq!(tile(with_ints, shape, author(wide).unwrap().info()), Tile { rows, columns });
+                assert_eq!(tile(with_ints, shape, author(small).unwrap().info()), Tile { rows: 64, columns: 64 });
+                // One step and a part, three steps and a part, or whole blocks.
+                let lengths: &[i64] = match format {
+                    GGML_TYPE_Q8_0 => &[32, 96],
+                    GGML_TYPE_Q4_K => &[256],
+                    _ => &[37, 104],
+                };
+                for &k in lengths {
+                    let [m, n, matrices] = shape.map(i64::from);
+                    let make = |l: &mut Lab| {
+                        let a = weight(l, format, &[k, m, matrices], 1);
+                        let b = l.noise(&[k, n, matrices], 2);
+                        vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
+                    };
+                    // Other tests compare the formats with the CPU, in small tiles.
+                    let most = matches!(format, GGML_TYPE_F32 | GGML_TYPE_Q8_0).then(|| bound(format));
+                    check(small, wide, &format!("{way}, {format:?}, {k} by {shape:?}"), most, &make);
+                }
+            }
+        }
+    }
+}
+
+/// Rows and columns that begin at multiples of 16 bytes, or do not, and end within such a piece.
+#[test]
+fn rows_with_space_between() {
+    let _quiet = Quiet::new();
+    for &(way, small, wide) in pairs() {
+        for [format, columns] in
+            [[GGML_TYPE_F16, GGML_TYPE_F16], [GGML_TYPE_F16, GGML_TYPE_F32], [GGML_TYPE_F32, GGML_TYPE_F16]]
+        {
+            for pitch in [48, 45] {
+                for k in [43, 40, 3] {
+                    let make = |l: &mut Lab| {
+                        let (a, b) = (weight(l, format, &[pitch, 500], 1), weight(l, columns, &[pitch, 70], 2));
+                        let [a, b] =
+                            [a, b].map(|t| view::view(&mut l.ctx, t, &[k, t.ne()[1]], &[t.nb()[1]], 0).unwrap());
+                        vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
+                    };
+                    check(
+                        small,
+                        wide,
+                        &format!("{way}, {format:?} and {columns:?}, {k} of {pitch}"),
+                        Some(1e-6),
+                        &make,
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Tiles of the columns of an expert.
+#[test]
+fn experts_in_tiles() {
+    let _quiet = Quiet::new();
+    for &(way, small, wide) in pairs() {
+        for format in [GGML_TYPE_F16, GGML_TYPE_Q8_0] {
+            // About 100 columns for each of 16 experts, and one with many more.
+            let (experts, slots, tokens) = (16, 2, 800);
+            let ids: Vec<i32> = (0..slots * tokens).map(|i| if i % 7 == 0 { 3 } else { i * 5 % experts }).collect();
+            let make = |l: &mut Lab| {
+                let a = weight(l, format, &[64, 250, i64::from(experts)], 1);
+                let b = l.noise(&[64, 1, i64::from(tokens)], 2);
+                let ids = l.i32s(&[i64::from(slots), i64::from(tokens)], &ids);
+                vec![matmul::mul_mat_id(&mut l.ctx, a, b, ids).unwrap()]
+            };
+            let with_ints = way == "integers" && format == GGML_TYPE_Q8_0;
+            let used = tile(with_ints, [250, 100, experts as u32], author(wide).unwrap().info());
+            assert_eq!([used.rows, used.columns], if with_ints { [128, 64] } else { [128, 128] });
+            check(small, wide, &format!("{way}, {format:?}"), Some(bound(format)), &make);
+        }
+    }
+}
