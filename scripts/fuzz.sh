@@ -53,13 +53,13 @@ one() { # TARGET SECONDS
     [ -z "$together" ] || patience=900
     # A server's threads end beside the next input, and what a thread that is ending owns looks like a leak then: those targets are
     # examined once, at the end of the process.
-    case $target in rpc_client | rpc_server) leaks=0 ;; esac
-    # A driver keeps what it has compiled, and compiles for seconds.
+    # A driver keeps what it has compiled, which is no leak, and compiles for seconds.
     local minimum=100 at_end=1
-    if [ "$target" = vulkan_node ]; then
-        leaks=0 at_end=0 minimum=10 patience=900
-    fi
-    if [ $leaks$at_end = 01 ] && { FUZZ_LEAK=1 ASAN_OPTIONS=detect_leaks=1 "$program" "$root/fuzz/seeds/$target" -runs=1 -detect_leaks=0 -artifact_prefix="$work/" > "$log.leak" 2>&1 ||
+    case $target in
+        rpc_client | rpc_server) leaks=0 ;;
+        vulkan_node) leaks=0 at_end=0 minimum=10 patience=900 ;;
+    esac
+    if [ $leaks = 0 ] && [ $at_end = 1 ] && { FUZZ_LEAK=1 ASAN_OPTIONS=detect_leaks=1 "$program" "$root/fuzz/seeds/$target" -runs=1 -detect_leaks=0 -artifact_prefix="$work/" > "$log.leak" 2>&1 ||
         ! grep -q 'ERROR: LeakSanitizer' "$log.leak"; }; then
         echo "FAIL fuzz $target: a leak is not found at the end of the process, see $log.leak"
         return

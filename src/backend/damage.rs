@@ -7,8 +7,8 @@
 
 use super::observe::{self, Operation};
 use super::{BackendRef, BufferRef, op_is_empty};
+use crate::abi::ggml::ggml_op;
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE;
-use crate::abi::ggml::{ggml_op, ggml_type};
 use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::invalid;
@@ -29,7 +29,7 @@ struct Extent {
 impl Extent {
     /// `size` bytes of a tensor from `offset` on, as far as it has them. `None` if there are none, or if it has no memory.
     fn of(tensor: TensorRef, offset: usize, size: usize) -> Option<Self> {
-        ggml_type::from_raw(tensor.dtype_raw()).filter(|d| d.blck_size() > 0)?;
+        tensor.known_dtype()?;
         let (buffer, base) = (tensor.data_buffer()?, tensor.data().addr());
         let whole = tensor.nbytes_checked()?;
         let (start, end) =
@@ -231,6 +231,7 @@ impl Queued {
 mod tests {
     use super::*;
     use crate::abi::ggml::ggml_status;
+    use crate::abi::ggml::ggml_type;
     use crate::backend::testing::{Fake, Spec};
     use crate::backend::{tensor_io, view};
     use crate::graph::build;

@@ -281,8 +281,8 @@ impl Trial {
         }
         for (i, t) in handles.iter().enumerate() {
             let zone = &self.zones[moved[i].map_or(i, |(zone, _)| zone)].0;
-            let known = ggml_type::from_raw(t.dtype_raw()).is_some_and(|d| d.blck_size() > 0);
-            let size = if known { t.nbytes_checked().unwrap_or(0).min(ROOM - self.slack) } else { 0 };
+            let size =
+                if t.known_dtype().is_some() { t.nbytes_checked().unwrap_or(0).min(ROOM - self.slack) } else { 0 };
             let data = &sample.data[i];
             // SAFETY: the writes are inside the zone: `from` and `size` are at most `ROOM`, and start as far before its end.
             unsafe {
@@ -425,7 +425,7 @@ fn damage(
 
 /// Sets dense strides for the shape; they may overflow.
 fn dense(t: TensorRef) {
-    let Some(dtype) = ggml_type::from_raw(t.dtype_raw()).filter(|d| d.blck_size() > 0) else { return };
+    let Some(dtype) = t.known_dtype() else { return };
     let (ne, mut nb) = (t.ne(), t.nb());
     nb[0] = dtype.type_size();
     nb[1] = nb[0].wrapping_mul((ne[0] / dtype.blck_size()) as usize);

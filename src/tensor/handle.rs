@@ -78,6 +78,12 @@ impl TensorRef {
         field!(self.r#type)
     }
 
+    /// The number format. `None` if it is no format of tensors, which a damaged tensor may have.
+    #[inline]
+    pub fn known_dtype(self) -> Option<ggml_type> {
+        ggml_type::from_raw(self.dtype_raw()).filter(|d| d.blck_size() > 0)
+    }
+
     /// Sets the number format (strides stay as they are).
     #[inline]
     pub fn set_dtype(self, t: ggml_type) {

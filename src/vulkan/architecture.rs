@@ -147,9 +147,7 @@ impl Architecture {
             XeLp => (ONLY_SMALL, WIDE, false, false),
             // Mesa's compiler spills registers in products with matrices, and the original found its own slower than none on an Arc A770.
             XeHpg | Xe2 => (ONLY_SMALL, WIDE, false, false),
-            Adreno | Mali => (ONLY_SMALL, ONLY_SMALL, true, false),
-            Apple => (ONLY_SMALL, ONLY_SMALL, true, false),
-            Other => (ONLY_SMALL, ONLY_SMALL, true, false),
+            Adreno | Mali | Apple | Other => (ONLY_SMALL, ONLY_SMALL, true, false),
         };
         Traits { tiles, integer_tiles, subgroup_sizes, matrices }
     }

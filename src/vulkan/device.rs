@@ -203,6 +203,15 @@ pub(super) fn publish_cards(instance: &'static Instance, cards: Vec<Card>, shape
     publish(VkReg { instance, cards, shapes })
 }
 
+/// The device with each division of work ([`Info::divisions`]), with its name.
+#[cfg(any(test, fuzzing))]
+pub(super) fn publish_divisions(instance: &'static Instance, info: &Info) -> Vec<(&'static str, DeviceRef)> {
+    let (names, cards): (Vec<_>, Vec<_>) =
+        info.divisions().map(|(name, info)| (name, Card { info: Arc::new(info), direct: true })).into_iter().unzip();
+    let reg = publish_cards(instance, cards, crate::cpu::check::accepts);
+    names.into_iter().enumerate().filter_map(|(i, name)| Some((name, reg.device(i)?))).collect()
+}
+
 /// The registry of the backend, which computes only nodes that `shapes` accepts; the first call decides. `None` if the system has no Vulkan.
 pub fn reg(shapes: Shapes) -> Option<RegRef> {
     static REG: OnceLock<Option<RegRef>> = OnceLock::new();

@@ -5,7 +5,6 @@
 use super::device::VkDevice;
 use super::info::Info;
 use crate::abi::ggml::ggml_op::GGML_OP_NONE;
-use crate::abi::ggml::ggml_type;
 use crate::backend::author::device_author;
 use crate::backend::{BackendBox, BackendRef, DeviceRef};
 use crate::cpu::hostile::{Choices, Outcome, Trial, work};
@@ -52,17 +51,10 @@ impl Damaged {
     /// As [`Self::on`].
     #[cfg(fuzzing)]
     pub fn ways() -> Result<Vec<Self>> {
-        use super::device::{Card, publish_cards};
-        use super::instance::instance;
-        let Some(instance) = instance() else { return Ok(Vec::new()) };
+        let Some(instance) = super::instance::instance() else { return Ok(Vec::new()) };
         let Some(software) = instance.cards.iter().find(|i| is_software(i)) else { return Ok(Vec::new()) };
-        let cards = software.divisions().map(|(_, info)| Card { info: std::sync::Arc::new(info), direct: true });
-        let reg = publish_cards(instance, cards.to_vec(), crate::cpu::check::accepts);
-        let mut all = Vec::new();
-        for device in (0..cards.len()).filter_map(|i| reg.device(i)) {
-            all.extend(Self::on(device)?);
-        }
-        Ok(all)
+        let all = super::device::publish_divisions(instance, software).into_iter();
+        all.filter_map(|(_, device)| Self::on(device).transpose()).collect()
     }
 
     /// The samples.
@@ -87,8 +79,7 @@ fn is_software(info: &Info) -> bool {
 
 fn compute(device: DeviceRef, stream: BackendRef, node: TensorRef, all: &[TensorRef]) -> Result<Outcome> {
     // Of tensors without a format nothing can be asked: hosts cannot make them. A node without an operation cannot be the last one of a graph.
-    let known = |t: &TensorRef| ggml_type::from_raw(t.dtype_raw()).is_some_and(|d| d.blck_size() > 0);
-    if node.op_raw() == GGML_OP_NONE as i32 || !all.iter().all(known) {
+    if node.op_raw() == GGML_OP_NONE as i32 || all.iter().any(|t| t.known_dtype().is_none()) {
         return Ok(Outcome::Refused);
     }
     crate::log::clear_last_error();

@@ -11,7 +11,7 @@
 //! | `rows` | nothing | everything else |
 //!
 //! Which architectures use cooperative matrices without a request is in `architecture.rs`. They have not been tested on a GPU yet; GGML_VK_DISABLE_COOPMAT
-//! is the way back. For tests, `GGML_VK_PRODUCT=NAME` uses a method for every product that it can compute.
+//! disables them. For tests, `GGML_VK_PRODUCT=NAME` uses a method for every product that it can compute.
 
 #![forbid(unsafe_code)]
 
@@ -136,7 +136,7 @@ fn coop_size(info: &Info) -> Option<[u32; 3]> {
             // Each subgroup also has room for a matrix of results.
             && info.limits.shared_memory >= OPERANDS + SUBGROUPS * c.m * c.n * 4
     };
-    // Each invocation brings whole eights of a row, of which there are 256 in a step.
+    // Each invocation loads whole groups of eight values of a row, of which there are 256 in a step.
     let threads = SUBGROUPS * info.limits.subgroup_size;
     let enough = threads <= info.limits.group_invocations && (4 * TILE).is_multiple_of(threads);
     let sizes = info.features.coopmat.iter().filter(|_| enough).filter(usable);

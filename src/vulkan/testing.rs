@@ -1,13 +1,13 @@
 //! Devices for tests: the device of the first software driver, or else the first device. It is published twice, with direct access to mapped
 //! memory and without, to test both ways of copying on one machine.
 
-use super::device::Card;
+use super::device::{Card, author, publish_divisions};
 use super::info::{Features, Identity, Info, Limits};
 use super::instance::{instance, validation_messages};
 use crate::backend::{BackendBox, BufferBox, DeviceRef, RegRef};
 use crate::tensor::{Context, TensorRef};
 use ash::vk;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 /// The devices. If there is no driver, prints a line and returns `None`, or fails if GGML_TEST_VULKAN is set.
 pub(crate) fn devices() -> Option<[DeviceRef; 2]> {
@@ -32,9 +32,7 @@ pub(super) fn kinds() -> &'static [(&'static str, DeviceRef)] {
     static KINDS: OnceLock<Vec<(&str, DeviceRef)>> = OnceLock::new();
     KINDS.get_or_init(|| {
         let Some([device, _]) = devices() else { return Vec::new() };
-        let divisions = super::device::author(device).unwrap().info().divisions();
-        let reg = publish(divisions.clone().map(|(_, info)| Card { info: Arc::new(info), direct: true }).to_vec());
-        (0..divisions.len()).map(|i| (divisions[i].0, reg.device(i).unwrap())).collect()
+        publish_divisions(instance().unwrap(), author(device).unwrap().info())
     })
 }
 

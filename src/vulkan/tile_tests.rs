@@ -127,3 +127,29 @@ fn experts_in_tiles() {
         }
     }
 }
+
+/// Rows without values: nothing is read, and each result is an empty sum.
+#[test]
+fn products_of_rows_without_values_are_zero() {
+    let _quiet = Quiet::new();
+    for &(way, small, wide) in pairs() {
+        for format in [GGML_TYPE_F16, GGML_TYPE_Q8_0] {
+            let make = |l: &mut Lab| {
+                let none = |l: &mut Lab, t: TensorRef| {
+                    let (ne, nb) = (t.ne(), t.nb());
+                    view::view(&mut l.ctx, t, &[0, ne[1], ne[2]], &[nb[1], nb[2]], 0).unwrap()
+                };
+                let (a, b, x) =
+                    (weight(l, format, &[64, 130, 4], 1), l.noise(&[64, 70, 4], 2), l.noise(&[64, 1, 70], 3));
+                let [a, b, x] = [a, b, x].map(|t| none(l, t));
+                let ids = l.i32s(&[2, 70], &[1; 140]);
+                let dense = matmul::mul_mat(&mut l.ctx, a, b).unwrap();
+                vec![dense, matmul::mul_mat_id(&mut l.ctx, a, x, ids).unwrap()]
+            };
+            for device in [small, wide] {
+                let found = results(device, &make).unwrap();
+                assert!(found.iter().all(|r| !r.is_empty() && r.iter().all(|b| *b == 0)), "{way}, {format:?}");
+            }
+        }
+    }
+}

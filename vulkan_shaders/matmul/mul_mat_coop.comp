@@ -18,12 +18,12 @@ layout(constant_id = 7) const uint CK = 16;
 layout(constant_id = 8) const bool ALIGNED = false;
 #include "matmul/ahead.glsl"
 
-// Eights of a row and of a column that an invocation brings in each step.
+// Groups of eight values of a row, and of a column, that an invocation loads in each step.
 const uint EIGHTS = TILE * 4 / gl_WorkGroupSize.x;
 
 const uint SUBGROUPS = 4;
 const uint ONE = CM * CN;
-shared float results[SUBGROUPS * ONE]; // a matrix of each subgroup, on its way to d
+shared float results[SUBGROUPS * ONE]; // a matrix of each subgroup, before it is written to d
 
 void main() {
     const uint row0 = gl_WorkGroupID.x * TILE;
@@ -37,7 +37,7 @@ void main() {
     [[unroll]] for (uint i = 0; i < MS * NS; ++i) {
         sum[i] = coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>(0.0);
     }
-    // The values of the next step are on their way from memory while those of this step are multiplied.
+    // The values of the next step are loaded while those of this step are multiplied.
     uint64_t a[EIGHTS];
     uint64_t b[EIGHTS];
     uint y[EIGHTS][8];

@@ -12,6 +12,39 @@
 #include "matmul/product.glsl"
 #include "matmul/coop.glsl"
 
+// Eight values of a row of a and of a column of b, from index `first` on. Values after the last are 0.
+void operands8(uint64_t a, uint64_t b, uint first, out float y[8], out float x[8]) {
+    if (first + 8 <= p.k) {
+        dequant8(a, first / 8, y);
+        const uint64_t from = at(b, first, type_size(B));
+        [[unroll]] for (uint l = 0; l < 8; ++l) { x[l] = load(B, from, l); }
+        return;
+    }
+    [[unroll]] for (uint l = 0; l < 8; ++l) {
+        y[l] = 0.0;
+        x[l] = 0.0;
+#if BLOCK == 1
+        if (first + l < p.k) {
+            y[l] = value(a, first + l);
+            x[l] = load(B, b, first + l);
+        }
+#endif
+    }
+}
+
+void load_step(Work w, uint row0, uint k0) {
+    for (uint i = gl_LocalInvocationIndex; i < TILE * 4; i += gl_WorkGroupSize.x) {
+        const uint line = i / 4;
+        float y[8];
+        float x[8];
+        operands8(a_row(w, min(row0 + line, p.m - 1)), b_column(w, w.first + line), k0 + (i % 4) * 8, y, x);
+        [[unroll]] for (uint l = 0; l < 8; ++l) {
+            as[line * PITCH + (i % 4) * 8 + l] = float16_t(y[l]);
+            bs[line * PITCH + (i % 4) * 8 + l] = float16_t(x[l]);
+        }
+    }
+}
+
 layout(constant_id = 5) const uint SCOPE = gl_ScopeWorkgroup;
 layout(constant_id = 6) const uint SIDE = TILE; // rows and columns of a matrix of results
 

@@ -1,6 +1,6 @@
 #version 460
 // A matrix product in tiles through shared memory, for GPUs (tile.glsl). Both operands are converted to F32, in steps of BK values. The values of the
-// next step are on their way from memory while those of this step are multiplied.
+// next step are loaded while those of this step are multiplied.
 #include "common.glsl"
 #include "quant.glsl"
 #include "matmul/product.glsl"
@@ -10,10 +10,10 @@
 layout(constant_id = 7) const bool ALIGNED = false;
 #include "matmul/ahead.glsl"
 
-// In each step, an invocation brings eight values of a row of a.
+// In each step, an invocation loads eight values of a row of a.
 const uint BK = 2048 / TM;
 const uint OCTETS = BK / 8;
-// Words between the eights of values: neighbouring invocations write to different banks.
+// Words between groups of eight values: neighbouring invocations write to different banks.
 const uint GAP = 32 / OCTETS;
 // The values at one k of all rows, and of all columns, are side by side.
 shared vec4 as[BK * TM / 4 + 8];
@@ -35,7 +35,7 @@ void main() {
     clear(sum);
     uint y[8];
     uint x[8];
-    // In each turn, a step is read and the one before it is multiplied: the code that decodes is here once.
+    // In each iteration, a step is read and the one before it is multiplied: the code that decodes is here once.
     for (uint k0 = 0;; k0 += BK) {
         if (k0 < p.k) { fetch(a, b, brings_b, k0 + octet * 8, y, x); }
         if (k0 > 0) {

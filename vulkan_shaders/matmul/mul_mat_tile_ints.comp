@@ -16,7 +16,7 @@ shared ivec4 bs[2 * PITCH_B];
 shared vec2 a_scales[2 * PITCH_A]; // scale and offset of 16 values
 shared vec2 b_scales[2 * PITCH_B]; // scale, and sum of 16 integers
 
-// With 64 rows, half of the invocations bring 16 values of a row of a in each step, and half of a column of b. With 128 rows, each brings a row, and
+// With 64 rows, half of the invocations load 16 values of a row of a in each step, and half of a column of b. With 128 rows, each loads a row, and
 // then a column if there are enough.
 const bool APART = TM == 64;
 

@@ -92,23 +92,3 @@ F32s d_column(Work w, uint c) {
 void no_expert(Work w, uint row) {
     if (COLUMNS == PAIR && row < p.m) { F32s(w.d).v[row] = 0.0; }
 }
-
-// Eight values of a row of a and of a column of b, from index `first` on. Values after the last are 0.
-void operands8(uint64_t a, uint64_t b, uint first, out float y[8], out float x[8]) {
-    if (first + 8 <= p.k) {
-        dequant8(a, first / 8, y);
-        const uint64_t from = at(b, first, type_size(B));
-        [[unroll]] for (uint l = 0; l < 8; ++l) { x[l] = load(B, from, l); }
-        return;
-    }
-    [[unroll]] for (uint l = 0; l < 8; ++l) {
-        y[l] = 0.0;
-        x[l] = 0.0;
-#if BLOCK == 1
-        if (first + l < p.k) {
-            y[l] = value(a, first + l);
-            x[l] = load(B, b, first + l);
-        }
-#endif
-    }
-}

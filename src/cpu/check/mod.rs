@@ -75,8 +75,7 @@ pub fn supported(node: TensorRef) -> Result<&'static Row> {
 
 /// Checks that the type exists, the shape is valid, and the number of elements is below the limit.
 fn well_formed(t: TensorRef) -> Result<()> {
-    let dtype = ggml_type::from_raw(t.dtype_raw()).filter(|d| d.blck_size() > 0);
-    let (Some(dtype), ne) = (dtype, t.ne()) else {
+    let (Some(dtype), ne) = (t.known_dtype(), t.ne()) else {
         return Err(Error::Unsupported(format!("'{}' has type {}", t.name(), t.dtype_raw())));
     };
     ensure!(ne.iter().all(|&n| n >= 0), "'{}' has shape {ne:?}", t.name());

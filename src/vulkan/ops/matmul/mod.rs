@@ -182,10 +182,11 @@ fn without_ints(method: Product) -> Product {
     }
 }
 
-/// Bytes of rows as blocks of integers. `None` if there are too many blocks for their indices, or for scratch memory.
+/// Bytes of rows as blocks of integers. `None` if there are none, which products of integers would read ahead, or too many for their indices or for
+/// scratch memory.
 pub(super) fn block_bytes(b: &View) -> Option<u64> {
     let blocks = u64::from(b.n_rows()) * u64::from(b.ne[0] / 32);
-    (blocks < 1 << 31 && blocks * BLOCK_BYTES <= 1 << 30).then_some(blocks * BLOCK_BYTES)
+    (blocks > 0 && blocks < 1 << 31 && blocks * BLOCK_BYTES <= 1 << 30).then_some(blocks * BLOCK_BYTES)
 }
 
 /// Adds a dispatch that converts src1 to blocks of integers at `to`. Returns their view.
@@ -207,7 +208,7 @@ fn block_view(b: &View, at: Range) -> View {
     View { at: at.address, nb: [1, n, n * b.ne[1], n * b.ne[1] * b.ne[2]], range: at, ..*b }
 }
 
-/// src1 as blocks: those that an earlier step wrote, or new ones. `None` if there are too many.
+/// src1 as blocks: those that an earlier step wrote, or new ones. `None` as for [`block_bytes`].
 fn in_blocks(b: &View, plan: &mut DispatchList<'_>) -> Result<Option<View>> {
     if let Some(at) = plan.converted(b) {
         return Ok(Some(block_view(b, at)));
