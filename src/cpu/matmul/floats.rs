@@ -12,6 +12,11 @@ use std::ops::Range;
 
 /// Rows that are converted at a time.
 const CONVERTED: usize = 32;
+/// Rows of a piece of work, if there are enough of them.
+pub const PIECE: usize = 256;
+/// From this number of columns on, all rows of a piece are multiplied by one step of the columns before the next step: all steps of more columns have
+/// more pages than the processor knows the addresses of.
+const BY_STEP_FROM: usize = 128;
 
 /// Number of floats of a thread's memory for rows of `k` values.
 pub fn own_floats(k: usize) -> usize {
@@ -40,7 +45,7 @@ impl Step {
     /// # Safety
     /// The rows are readable for `k` numbers of the format of the kernel. The columns have `k` numbers, and their results are writable for a float of
     /// each row (readable, too, if there were steps before).
-    unsafe fn multiply(&self, kernel: Product, columns: usize, at: &Addresses<MAX_COLS>) {
+    unsafe fn multiply(&self, kernel: Product, columns: usize, ahead: usize, at: &Addresses<MAX_COLS>) {
         // The last row stands for rows that are missing.
         let mut rows = [std::ptr::null(); CONVERTED];
         for (r, at) in rows[..self.rows.next_multiple_of(ROWS)].iter_mut().enumerate() {
@@ -48,7 +53,7 @@ impl Step {
         }
         let whole = self.rows - self.rows % ROWS;
         // SAFETY: forwarded to the caller: this is the contract of `Product`.
-        unsafe { kernel(self.k, whole, rows.as_ptr(), self.ahead, at.acts.as_ptr(), at.dsts.as_ptr(), self.add) };
+        unsafe { kernel(self.k, whole, rows.as_ptr(), ahead, at.acts.as_ptr(), at.dsts.as_ptr(), self.add) };
         let n = self.rows - whole;
         if n == 0 {
             return;
@@ -61,7 +66,7 @@ impl Step {
             for c in 0..if self.add { columns } else { 0 } {
                 room[c].cast::<u8>().copy_from_nonoverlapping(to[c].cast(), n * size_of::<f32>());
             }
-            kernel(self.k, ROWS, rows[whole..].as_ptr(), self.ahead, at.acts.as_ptr(), room.as_ptr(), self.add);
+            kernel(self.k, ROWS, rows[whole..].as_ptr(), ahead, at.acts.as_ptr(), room.as_ptr(), self.add);
             for c in 0..columns {
                 to[c].cast::<u8>().copy_from_nonoverlapping(room[c].cast(), n * size_of::<f32>());
             }
@@ -86,23 +91,29 @@ impl<C: Columns> Job<'_, C> {
         let height = if columns > MAX_COLS { CONVERTED } else { ROWS };
         // The addresses of a column take some divisions.
         let few: Option<Addresses<MAX_COLS>> = (columns <= MAX_COLS).then(|| self.addresses(dest, self.cols.clone()));
-        for first in self.rows.clone().step_by(height) {
-            let rows = first..self.rows.end.min(first + height);
-            for k0 in (0..self.plan.k).step_by(STEP) {
+        let by_step = columns >= BY_STEP_FROM;
+        let (blocks, steps) = (self.rows.len().div_ceil(height), self.plan.k.div_ceil(STEP));
+        let (outer, inner) = if by_step { (steps, blocks) } else { (blocks, steps) };
+        for i in 0..outer {
+            for j in 0..inner {
                 // With many columns this is a millisecond of work.
                 if few.is_none() && w.is_stopped() {
                     return;
                 }
-                let step = self.step(rows.clone(), k0, convert.then_some(&mut *own));
+                let (block, step) = if by_step { (j, i) } else { (i, j) };
+                let (first, k0) = (self.rows.start + block * height, step * STEP);
+                let step = self.step(first..self.rows.end.min(first + height), k0, convert.then_some(&mut *own));
                 for (c, width, kernel) in cover(kernels, columns) {
                     let at = match &few {
                         Some(all) => all.from(c),
                         None => self.addresses(dest, self.cols.start + c..self.cols.start + c + width),
                     };
                     let at = at.moved(k0 * act_size, first - self.rows.start);
+                    // After the first columns, what follows is in the cache: to ask again takes time.
+                    let ahead = if c == 0 { step.ahead } else { 0 };
                     // SAFETY: the rows are inside the matrix by the assertions in `new`, or converted, with `step.k` values. The columns have as many
                     // from `k0`, and their results have the rows of the piece (`addresses`).
-                    unsafe { step.multiply(kernel, width, &at) };
+                    unsafe { step.multiply(kernel, width, ahead, &at) };
                 }
             }
         }

@@ -165,7 +165,7 @@ impl<'a, C: Columns> Job<'a, C> {
     /// A few columns at a time, in strips. `packed` has room to interleave the rows; `None` if they are interleaved.
     fn columns(&self, dest: &mut Dest<'_>, strips: &Interleaved, mut packed: Option<Panels<'_>>) {
         let (stride, lanes) = (self.stride(), strips.lanes);
-        let (values, bytes) = (strips.shape.values, strips.shape.bytes);
+        let (values, bytes, in_memory) = (strips.shape.values, strips.shape.bytes, packed.is_none());
         // A strip stays in the L1 cache for all columns.
         let step = if packed.is_none() { self.plan.k } else { self.strip_step(strips) };
         for some in self.cols.clone().step_by(MAX_FEW) {
@@ -197,10 +197,20 @@ impl<'a, C: Columns> Job<'a, C> {
                                 .for_each(|(to, from)| *to = from.wrapping_add(bytes));
                         }
                         for (c, _, kernel) in parts.iter().map_while(|part| *part) {
+                            // Once is enough, and what is packed is in the cache.
+                            let ahead = c == 0 && some == self.cols.start && in_memory;
                             // SAFETY: the contract of `Columns`: the strip has `step` values of each row, by the assertions in `new` if it is in the matrix.
                             // The columns have `step` values from `k0`, and the results have these rows (`addresses`).
                             unsafe {
-                                kernel(step, strip, here.acts[c..].as_ptr(), here.dsts[c..].as_ptr(), rows, k0 > 0)
+                                kernel(
+                                    step,
+                                    strip,
+                                    ahead,
+                                    here.acts[c..].as_ptr(),
+                                    here.dsts[c..].as_ptr(),
+                                    rows,
+                                    k0 > 0,
+                                )
                             };
                         }
                     }

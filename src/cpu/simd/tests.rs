@@ -692,9 +692,17 @@ fn interleaved_rows_compute_in_the_order_of_a_tile() {
                     let in_two: Vec<*mut f32> = twice.iter_mut().map(|d| d.as_mut_ptr()).collect();
                     // SAFETY: the contract of `Columns`: there are `width` columns of `n` values, and room for `lanes` results of each.
                     unsafe {
-                        kernel(n, strip.as_ptr(), acts.as_ptr(), to.as_ptr(), lanes, false);
-                        kernel(step, strip.as_ptr(), acts.as_ptr(), in_two.as_ptr(), lanes - 1, false);
-                        kernel(n - step, strip[strip_at..].as_ptr(), rest.as_ptr(), in_two.as_ptr(), lanes - 1, true);
+                        kernel(n, strip.as_ptr(), true, acts.as_ptr(), to.as_ptr(), lanes, false);
+                        kernel(step, strip.as_ptr(), false, acts.as_ptr(), in_two.as_ptr(), lanes - 1, false);
+                        kernel(
+                            n - step,
+                            strip[strip_at..].as_ptr(),
+                            true,
+                            rest.as_ptr(),
+                            in_two.as_ptr(),
+                            lanes - 1,
+                            true,
+                        );
                     }
                     for (c, act) in columns[..width].iter().enumerate() {
                         for (r, row) in x.chunks(stride).enumerate() {

@@ -148,6 +148,7 @@ unsafe fn dot_group<D: Dots, const N: usize>(start: D, w: [D; N], a: *const u8, 
 pub unsafe fn columns<D: Words, F: Format, const C: usize>(
     k: usize,
     strip: *const u8,
+    ahead: bool,
     acts: *const *const u8,
     dst: *const *mut f32,
     rows: usize,
@@ -171,7 +172,8 @@ pub unsafe fn columns<D: Words, F: Format, const C: usize>(
             macro_rules! group {
                 ($($t:literal)*) => {$(
                     if $t < per {
-                        if F::SHAPE.bytes >= F::SHAPE.values {
+                        if !ahead {
+                        } else if F::SHAPE.bytes >= F::SHAPE.values {
                             prefetch_near(b.at.wrapping_add(NEAR_AHEAD + $t * part), part);
                         } else {
                             prefetch(b.at.wrapping_add(AHEAD + $t * part), part);
@@ -368,13 +370,21 @@ impl<D: Words> Block<D> {
 pub type Interleave = unsafe fn(k: usize, rows: *const *const u8, strip: *mut u8);
 
 /// Adds the products of a strip and the number of columns of the kernel to the results of the first `rows` rows of the strip. `add` is false for
-/// the first step of `k`: the results are not read then.
+/// the first step of `k`: the results are not read then. If `ahead`, what comes after the strip will be needed next: the kernel begins to load it into
+/// the cache.
 ///
 /// # Safety
 /// `strip` has `k` values of each row in interleaved blocks. `acts` and `dst` have as many pointers as the kernel has columns: each in `acts` is
 /// readable for `k / 32` blocks of [`Act`] in the form of the format, and each in `dst` is writable for `rows` floats (readable, too, if `add`).
-pub type Columns =
-    unsafe fn(k: usize, strip: *const u8, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool);
+pub type Columns = unsafe fn(
+    k: usize,
+    strip: *const u8,
+    ahead: bool,
+    acts: *const *const u8,
+    dst: *const *mut f32,
+    rows: usize,
+    add: bool,
+);
 
 /// Unpacks a strip; see [`unpack`].
 ///
@@ -424,10 +434,10 @@ macro_rules! instantiate {
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn columns<F: Format, const C: usize>(
-                k: usize, strip: *const u8, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool,
+                k: usize, strip: *const u8, ahead: bool, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool,
             ) {
                 // SAFETY: this function enables the features, and the contract of `Columns` covers the rest.
-                unsafe { interleave::columns::<$words, F, C>(k, strip, acts, dst, rows, add) }
+                unsafe { interleave::columns::<$words, F, C>(k, strip, ahead, acts, dst, rows, add) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn unpack<F: Format>(k: usize, strip: *const u8, to: interleave::Unpacked, height: usize) {
