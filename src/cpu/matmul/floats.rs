@@ -12,11 +12,11 @@ use std::ops::Range;
 
 /// Rows that are converted at a time.
 const CONVERTED: usize = 32;
-/// Rows of a piece of work, if there are enough of them.
+/// From this number of columns on, all rows of a piece are multiplied by one step of the columns before the next step: all steps of so many columns take
+/// more pages than the TLB holds.
+pub const BY_STEP_FROM: usize = 128;
+/// Rows of a piece of work with as many columns, if there are enough rows.
 pub const PIECE: usize = 256;
-/// From this number of columns on, all rows of a piece are multiplied by one step of the columns before the next step: all steps of more columns have
-/// more pages than the processor knows the addresses of.
-const BY_STEP_FROM: usize = 128;
 
 /// Number of floats of a thread's memory for rows of `k` values.
 pub fn own_floats(k: usize) -> usize {

@@ -272,10 +272,10 @@ impl ProductPlan {
             }
             Method::Tiles => {
                 let mut cut = Cut { rows, columns, row_step: PANELS * self.panels.height, col_step: 1024 };
-                if self.panels.form.is_none() {
+                // More rows need the columns less often from a cache far away, but each thread needs some pieces.
+                if self.panels.form.is_none() && columns >= floats::BY_STEP_FROM {
                     cut.row_step = cut.row_step.max(floats::PIECE);
                 }
-                // More rows need the columns less often from a cache far away, but each thread needs some pieces.
                 while cut.chunks() * times < wanted && cut.row_step > PANELS * self.panels.height {
                     cut.row_step /= 2;
                 }
