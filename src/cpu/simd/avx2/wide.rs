@@ -15,7 +15,8 @@ use std::arch::x86_64::*;
 const FORM: Form = Form { group: 32, offsets: false, bits: 16 };
 
 /// The kernels with their number of columns.
-const TILES: &[(usize, ByteTile)] = &[(4, tile::<4>), (3, tile::<3>), (2, tile::<2>), (1, tile::<1>)];
+const TILES: &[(usize, ByteTile)] =
+    &[(6, tile::<6>), (5, tile::<5>), (4, tile::<4>), (3, tile::<3>), (2, tile::<2>), (1, tile::<1>)];
 
 /// Sets the kernels for interleaved formats of signed bytes in a table that has those for bytes.
 pub fn fill(k: &mut Kernels) {
