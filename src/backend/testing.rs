@@ -5,7 +5,7 @@
 
 use super::author::{Buffer, BufferType, Device, Event, HostSource, HostTarget, NoPlan, Reg, Stream};
 use super::author::{leak_buffer_type, publish, stream_author};
-use super::{BackendBox, BackendRef, BufferRef, BufferTypeRef, DeviceRef};
+use super::{BackendBox, BackendRef, BufferRef, BufferTypeRef, DeviceRef, RegRef};
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
 use crate::abi::ggml::{ggml_guid, ggml_op};
 use crate::error::{Error, Result};
@@ -407,7 +407,11 @@ impl Fake {
     fn make<const ASYNC: bool>(spec: Spec) -> Self {
         let state = Arc::new(State::default());
         let device = FakeDevice::<ASYNC>(spec, state.clone(), OnceLock::new());
-        let device = publish(Family(Mutex::new(Some(device)))).device(0).unwrap();
+        let family = publish(Family(Mutex::new(Some(device))));
+        // It lives until the process ends: LeakSanitizer must find it somewhere.
+        static PUBLISHED: Mutex<Vec<RegRef>> = Mutex::new(Vec::new());
+        PUBLISHED.lock().unwrap().push(family);
+        let device = family.device(0).unwrap();
         Self { backend: device.init(None).unwrap(), buft: device.buffer_type().unwrap(), state }
     }
 
