@@ -54,15 +54,16 @@ pub struct Results<'a> {
     pub stride: usize,
 }
 
-/// Calls `run(kernel, whether it is the first, rows of the matrix, results)` for all rows in `which`, of which `len` elements are used, in kernels with
-/// as many columns as possible.
+/// Calls `run(kernel, ahead, rows of the matrix, results)` for all rows in `which`, of which `len` elements are used, in kernels with as many columns as
+/// possible. `ahead` is 0 after the first: what follows is in the cache then.
 fn for_all<T: Copy>(
     kernels: List<T>,
     rows: Matrix<'_>,
     len: usize,
     which: &[usize],
     out: Results<'_>,
-    run: impl Fn(T, bool, &[*const f32; MAX_COLS], &[*mut f32; MAX_COLS]),
+    ahead: usize,
+    run: impl Fn(T, usize, &[*const f32; MAX_COLS], &[*mut f32; MAX_COLS]),
 ) {
     let base = out.data.as_mut_ptr();
     assert!(which.iter().all(|&i| i * rows.stride + len <= rows.data.len() && (i + 1) * out.stride <= out.data.len()));
@@ -73,7 +74,7 @@ fn for_all<T: Copy>(
             from[c] = rows.data[i * rows.stride..].as_ptr();
             to[c] = base.wrapping_add(i * out.stride);
         }
-        run(kernel, first == 0, &from, &to);
+        run(kernel, if first == 0 { ahead } else { 0 }, &from, &to);
     }
 }
 
@@ -95,9 +96,7 @@ pub fn products<T: Number>(keys: &[&[T]], rows: Matrix<'_>, which: &[usize], out
         *at = key.as_ptr().cast();
     }
     let ahead = ahead::<T>(&all[..n]);
-    for_all(T::products(&kernels().products), rows, k, which, out, |kernel, first, rows, to| {
-        // After the first kernel, what follows is in the cache.
-        let ahead = if first { ahead } else { 0 };
+    for_all(T::products(&kernels().products), rows, k, which, out, ahead, |kernel, ahead, rows, to| {
         for k0 in (0..k.max(1)).step_by(STEP) {
             let later;
             let at = if k0 == 0 {
@@ -123,8 +122,7 @@ pub fn add_weighted<T: Number>(values: &[&[T]], weights: Matrix<'_>, which: &[us
         *at = value.as_ptr().cast();
     }
     let ahead = ahead::<T>(&at[..values.len()]);
-    for_all(T::sums(&kernels().products), weights, values.len(), which, out, |kernel, first, weights, to| {
-        let ahead = if first { ahead } else { 0 };
+    for_all(T::sums(&kernels().products), weights, values.len(), which, out, ahead, |kernel, ahead, weights, to| {
         // SAFETY: the contract of `WeightedSum`: by the assertions, and those in `for_all`, values have `k` numbers and a weight each, and there is
         // room for the results in different rows of `out`, which is a `&mut`.
         unsafe { kernel(k, values.len(), at.as_ptr(), ahead, weights.as_ptr(), to.as_ptr()) };

@@ -45,7 +45,7 @@ impl Step {
     /// # Safety
     /// The rows are readable for `k` numbers of the format of the kernel. The columns have `k` numbers, and their results are writable for a float of
     /// each row (readable, too, if there were steps before).
-    unsafe fn multiply(&self, kernel: Product, columns: usize, ahead: usize, at: &Addresses<MAX_COLS>) {
+    unsafe fn multiply(&self, kernel: Product, columns: usize, at: &Addresses<MAX_COLS>) {
         // The last row stands for rows that are missing.
         let mut rows = [std::ptr::null(); CONVERTED];
         for (r, at) in rows[..self.rows.next_multiple_of(ROWS)].iter_mut().enumerate() {
@@ -53,7 +53,7 @@ impl Step {
         }
         let whole = self.rows - self.rows % ROWS;
         // SAFETY: forwarded to the caller: this is the contract of `Product`.
-        unsafe { kernel(self.k, whole, rows.as_ptr(), ahead, at.acts.as_ptr(), at.dsts.as_ptr(), self.add) };
+        unsafe { kernel(self.k, whole, rows.as_ptr(), self.ahead, at.acts.as_ptr(), at.dsts.as_ptr(), self.add) };
         let n = self.rows - whole;
         if n == 0 {
             return;
@@ -66,7 +66,7 @@ impl Step {
             for c in 0..if self.add { columns } else { 0 } {
                 room[c].cast::<u8>().copy_from_nonoverlapping(to[c].cast(), n * size_of::<f32>());
             }
-            kernel(self.k, ROWS, rows[whole..].as_ptr(), ahead, at.acts.as_ptr(), room.as_ptr(), self.add);
+            kernel(self.k, ROWS, rows[whole..].as_ptr(), self.ahead, at.acts.as_ptr(), room.as_ptr(), self.add);
             for c in 0..columns {
                 to[c].cast::<u8>().copy_from_nonoverlapping(room[c].cast(), n * size_of::<f32>());
             }
@@ -102,18 +102,18 @@ impl<C: Columns> Job<'_, C> {
                 }
                 let (block, step) = if by_step { (j, i) } else { (i, j) };
                 let (first, k0) = (self.rows.start + block * height, step * STEP);
-                let step = self.step(first..self.rows.end.min(first + height), k0, convert.then_some(&mut *own));
+                let mut step = self.step(first..self.rows.end.min(first + height), k0, convert.then_some(&mut *own));
                 for (c, width, kernel) in cover(kernels, columns) {
                     let at = match &few {
                         Some(all) => all.from(c),
                         None => self.addresses(dest, self.cols.start + c..self.cols.start + c + width),
                     };
                     let at = at.moved(k0 * act_size, first - self.rows.start);
-                    // After the first columns, what follows is in the cache: to ask again takes time.
-                    let ahead = if c == 0 { step.ahead } else { 0 };
                     // SAFETY: the rows are inside the matrix by the assertions in `new`, or converted, with `step.k` values. The columns have as many
                     // from `k0`, and their results have the rows of the piece (`addresses`).
-                    unsafe { step.multiply(kernel, width, ahead, &at) };
+                    unsafe { step.multiply(kernel, width, &at) };
+                    // What follows is in the cache now: to ask again takes time.
+                    step.ahead = 0;
                 }
             }
         }

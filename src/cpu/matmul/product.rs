@@ -167,7 +167,7 @@ impl<'a, C: Columns> Job<'a, C> {
         let (stride, lanes) = (self.stride(), strips.lanes);
         let (values, bytes, in_memory) = (strips.shape.values, strips.shape.bytes, packed.is_none());
         // A strip stays in the L1 cache for all columns.
-        let step = if packed.is_none() { self.plan.k } else { self.strip_step(strips) };
+        let step = if in_memory { self.plan.k } else { self.strip_step(strips) };
         for some in self.cols.clone().step_by(MAX_FEW) {
             let n = MAX_FEW.min(self.cols.end - some);
             let at: Addresses<MAX_FEW> = self.addresses(dest, some..some + n);

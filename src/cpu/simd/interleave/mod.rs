@@ -172,11 +172,12 @@ pub unsafe fn columns<D: Words, F: Format, const C: usize>(
             macro_rules! group {
                 ($($t:literal)*) => {$(
                     if $t < per {
-                        if !ahead {
-                        } else if F::SHAPE.bytes >= F::SHAPE.values {
-                            prefetch_near(b.at.wrapping_add(NEAR_AHEAD + $t * part), part);
-                        } else {
-                            prefetch(b.at.wrapping_add(AHEAD + $t * part), part);
+                        if ahead {
+                            if F::SHAPE.bytes >= F::SHAPE.values {
+                                prefetch_near(b.at.wrapping_add(NEAR_AHEAD + $t * part), part);
+                            } else {
+                                prefetch(b.at.wrapping_add(AHEAD + $t * part), part);
+                            }
                         }
                         let at = (i * per + $t) * act_bytes;
                         let codes = F::codes(b, $t);
