@@ -41,9 +41,9 @@ x86! {
     "AVX neural network instructions." avx_vnni: "avxvnni";
 }
 
-/// AMX for 8-bit integers. Always false: no kernel uses it.
+/// AMX for 8-bit integers, if the process may use it.
 pub fn amx_int8() -> bool {
-    false
+    crate::sys::tiles::tiles().bytes
 }
 
 macro_rules! aarch64 {

@@ -89,7 +89,7 @@ pub unsafe extern "C" fn ggml_cpu_has_avx512_bf16() -> c_int {
     features::avx512_bf16().into()
 }
 
-/// 1 when AMX byte products are used; no kernel here does.
+/// 1 when the processor has AMX byte products, and the process may use them.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_has_amx_int8() -> c_int {

@@ -2,11 +2,12 @@
 
 use super::plan::{ActForm, spaced};
 use super::product::{Addresses, Columns, Job};
-use crate::abi::ggml::ggml_type::*;
+use super::registers;
+use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::Worker;
 use crate::cpu::access::Dest;
-use crate::cpu::simd::cover;
 use crate::cpu::simd::products::{BY_ROW_BYTES, MAX_COLS, Product, ROWS, RowProduct, STEP};
+use crate::cpu::simd::{Kernels, cover};
 use crate::sys::memory::prefetch;
 use std::ops::Range;
 
@@ -18,9 +19,12 @@ pub const BY_STEP_FROM: usize = 128;
 /// Rows of a piece of work with as many columns, if there are enough rows.
 pub const PIECE: usize = 256;
 
-/// Number of floats of a thread's memory for rows of `k` values.
-pub fn own_floats(k: usize) -> usize {
-    CONVERTED * spaced(k.min(STEP))
+/// Number of floats of a thread's memory for at most `rows` rows of `k` values by `columns` columns.
+pub fn own_floats(kernels: &Kernels, weights: ggml_type, k: usize, rows: usize, columns: usize) -> usize {
+    match kernels.products.matrix(weights) {
+        Some(matrix) => registers::own_floats(matrix, k, rows, columns),
+        None => CONVERTED * spaced(k.min(STEP)),
+    }
 }
 
 /// Some rows of weights, as they are or converted, for a step of `k`.
@@ -78,6 +82,9 @@ impl<C: Columns> Job<'_, C> {
     /// Computes the piece in steps of [`STEP`] values. `own` has [`own_floats`].
     pub(super) fn floats(&self, w: &Worker<'_>, dest: &mut Dest<'_>, own: &mut [f32]) {
         let (products, weights, columns) = (&self.kernels.products, self.plan.weights, self.cols.len());
+        if let Some(matrix) = products.matrix(weights) {
+            return self.by_registers(matrix, w, dest, own);
+        }
         let bfloat16s = matches!(self.plan.act, ActForm::Bfloat16s);
         let act_size = if bfloat16s { size_of::<u16>() } else { size_of::<f32>() };
         if let ([(_, kernel)], 1) = (products.by_row.of(weights), columns)

@@ -112,6 +112,10 @@ pub struct ProductPlan {
     pub activations: ggml_type,
     /// Values in a row.
     pub k: usize,
+    /// Rows of a matrix of weights.
+    pub rows: usize,
+    /// Columns for all matrices together.
+    pub columns: usize,
     /// The form to which the activations are converted.
     pub act: ActForm,
     /// Bytes of a converted row of activations, with padding.
@@ -204,9 +208,12 @@ impl ProductPlan {
             ActForm::Wide => gemv::Layout::Wide.act_bytes(k),
         });
         let panels = PanelLayout::new(kernels, s.src0.dtype, k, strips.map(|f| f.form));
+        let (rows, columns) = (s.src0.ne[1], s.dst.nrows());
         let mut own_bytes = match method {
             Method::Dots => 0,
-            Method::Tiles if floats => line_up(size_of::<f32>() * floats::own_floats(k)),
+            Method::Tiles if floats => {
+                line_up(size_of::<f32>() * floats::own_floats(kernels, s.src0.dtype, k, rows, columns))
+            }
             Method::Tiles => panels.total() * size_of::<f32>(),
         };
         if !Shapes::has_plain_rows(&s.src1) && !matches!(act, ActForm::AsIs | ActForm::Floats) {
@@ -223,6 +230,8 @@ impl ProductPlan {
             weights,
             activations,
             k,
+            rows,
+            columns,
             act,
             act_bytes,
             act_rows,

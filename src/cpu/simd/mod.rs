@@ -2,11 +2,11 @@
 //!
 //! Generic code for all instruction sets: `lanes` (vector traits), `float` (rows of floats), `blocks` and `unpack` (weights in blocks),
 //! `act` (activations in bytes), `convert` (floats to blocks and back), `order` (sorting short rows), `gemv` (matrix times column), `products`
-//! (rows of plain numbers times columns), `recurrent` (recurrences over tokens), `tile` (panels times columns). Folders of instruction sets: `scalar`
-//! (every processor), `avx2`, `avx512` (with and without VNNI).
+//! (rows of plain numbers times columns), `matrix` (the same by matrix registers), `recurrent` (recurrences over tokens), `tile` (panels times columns). Folders of instruction sets: `scalar`
+//! (every processor), `avx2`, `avx512` (with and without VNNI), `amx`.
 //!
 //! The table is filled level by level; each level replaces the kernels for which it has faster ones. `GGML_RS_CPU_LEVEL` (`scalar`,
-//! `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`) selects a lower level, so that one machine can test all levels that it supports.
+//! `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `amx`) selects a lower level, so that one machine can test all levels that it supports.
 
 mod act;
 mod blocks;
@@ -19,6 +19,9 @@ pub mod gemv;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_macros, unused_imports))]
 pub mod interleave;
 pub mod lanes;
+// Only x86-64 has matrix registers.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+pub mod matrix;
 // Only x86-64 has kernels that sort.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_macros, unused_imports))]
 pub mod order;
@@ -31,6 +34,8 @@ mod unpack;
 mod words;
 
 #[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -40,6 +45,8 @@ pub(in crate::cpu) mod tests;
 
 use crate::abi::ggml::ggml_type;
 use crate::quant;
+#[cfg(target_arch = "x86_64")]
+use crate::sys::tiles::{Tiles, tiles};
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
@@ -104,12 +111,14 @@ pub enum Level {
     Avx512Vnni,
     /// The same with BF16.
     Avx512Bf16,
+    /// The same with AMX for bytes and bfloat16s, if the system lets the process use its registers.
+    Amx,
 }
 
 impl Level {
     /// All levels, in ascending order.
-    pub const ALL: [Self; 6] =
-        [Self::Scalar, Self::Avx2, Self::AvxVnni, Self::Avx512, Self::Avx512Vnni, Self::Avx512Bf16];
+    pub const ALL: [Self; 7] =
+        [Self::Scalar, Self::Avx2, Self::AvxVnni, Self::Avx512, Self::Avx512Vnni, Self::Avx512Bf16, Self::Amx];
 
     /// Name in `GGML_RS_CPU_LEVEL` and in the feature list.
     pub const fn name(self) -> &'static CStr {
@@ -120,6 +129,7 @@ impl Level {
             Self::Avx512 => c"avx512",
             Self::Avx512Vnni => c"avx512_vnni",
             Self::Avx512Bf16 => c"avx512_bf16",
+            Self::Amx => c"amx",
         }
     }
 }
@@ -263,6 +273,11 @@ impl Kernels {
                             // SAFETY: the features that `fill_bf16` requires have been detected.
                             unsafe { avx512::fill_bf16(&mut k) };
                             k.level = Level::Avx512Bf16;
+                            if level >= Level::Amx && tiles() == (Tiles { bytes: true, bfloat16s: true }) {
+                                // SAFETY: the features that `fill` requires have been detected, and the process may use the registers.
+                                unsafe { amx::fill(&mut k) };
+                                k.level = Level::Amx;
+                            }
                         }
                     }
                 }

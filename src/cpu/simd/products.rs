@@ -7,6 +7,7 @@
 //! columns are computed together.
 
 use super::lanes::Lanes;
+use super::matrix::MatrixProducts;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::sys::memory::prefetch;
 
@@ -127,6 +128,8 @@ pub struct Products {
     pub together: ByFormat<Product>,
     /// Products of one row after the other, where that is faster (docs/PERFORMANCE.md).
     pub by_row: ByFormat<RowProduct>,
+    /// Kernels for matrix registers, which are used instead, for halves and bfloat16s.
+    pub matrix: Option<[MatrixProducts; 2]>,
     /// When rows are converted to floats.
     pub convert_from: ConvertFrom,
     /// Format of the columns of bfloat16s: floats, or bfloat16s if the processor multiplies these.
@@ -135,6 +138,18 @@ pub struct Products {
     pub sums_f32: List<WeightedSum>,
     /// Sums of halves.
     pub sums_f16: List<WeightedSum>,
+}
+
+impl Products {
+    /// The kernels for matrix registers for a format of rows.
+    pub fn matrix(&self, t: ggml_type) -> Option<&MatrixProducts> {
+        let [halves, bfloat16s] = self.matrix.as_ref()?;
+        match t {
+            GGML_TYPE_F16 => Some(halves),
+            GGML_TYPE_BF16 => Some(bfloat16s),
+            _ => None,
+        }
+    }
 }
 
 /// A format of plain numbers.
@@ -484,6 +499,7 @@ macro_rules! instantiate {
                     bf16: &[$(($one, by_row::<products::Bfloat16>))?],
                     f8: &[$(($one, by_row::<products::Float8>))?],
                 },
+                matrix: None,
                 convert_from: products::ConvertFrom::SLOW,
                 bf16_columns: $crate::abi::ggml::ggml_type::GGML_TYPE_F32,
                 sums_f32: &[$(($cols, weighted_sum::<products::Float, $cols> as WeightedSum)),*],

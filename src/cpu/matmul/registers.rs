@@ -1,0 +1,242 @@
+//! Computes a piece of a product of plain numbers by matrix registers ([`matrix`](crate::cpu::simd::matrix)).
+
+use super::product::{Addresses, Columns, Job};
+use crate::cpu::Worker;
+use crate::cpu::access::Dest;
+use crate::cpu::simd::matrix::{CHUNK, CHUNK_BYTES, MatrixProducts, Multiply, Packed, Planes, Rows, SIDE, Sums};
+use std::ops::Range;
+
+/// Values of `k` in a pass over few columns, those of at most two registers, and in a pass over many.
+const FEW_STEP: usize = 4096;
+const STEP: usize = 512;
+/// Values of rows that are packed at a time for few columns: those of four registers stay in the L1 cache.
+const ROWS_STEP: usize = 128;
+/// Rows and columns whose results are kept at a time.
+const MOST_ROWS: usize = super::floats::PIECE;
+const MOST_COLS: usize = 512;
+/// Registers of results that are computed together.
+const SUMS: usize = 4;
+
+/// Bytes from one packed row of `k` values to the next: with another line, so that rows do not compete for the same sets of a cache.
+fn row_stride(k: usize) -> usize {
+    2 * k.next_multiple_of(CHUNK) + 64
+}
+
+/// Bytes of a chunk of a register of columns.
+fn packed_bytes(m: &MatrixProducts, alone: bool) -> usize {
+    CHUNK_BYTES * if alone { m.planes } else { SIDE }
+}
+
+/// The parts of a thread's memory, in floats.
+#[derive(Clone, Copy)]
+struct Parts {
+    sums: usize,
+    rows: usize,
+    columns: usize,
+}
+
+impl Parts {
+    /// Parts for products of at most `rows` rows of `k` values by `columns` columns.
+    fn new(m: &MatrixProducts, k: usize, rows: usize, columns: usize) -> Self {
+        // Rows in place are packed only at the end of the matrix and of a row.
+        let few = SUMS * SIDE * row_stride(k.min(ROWS_STEP));
+        let all = rows.min(MOST_ROWS).next_multiple_of(SIDE) * row_stride(k.min(STEP));
+        let packed_rows = m.planes * if m.in_place || columns <= 2 * m.columns() { few } else { few.max(all) };
+        let packed_columns = 2 * k.min(FEW_STEP).div_ceil(CHUNK) * packed_bytes(m, columns == 1);
+        let blocks = rows.min(MOST_ROWS).div_ceil(2 * SIDE) * columns.min(MOST_COLS).div_ceil(2 * m.columns());
+        Self {
+            sums: SUMS * blocks * SIDE * SIDE,
+            rows: packed_rows / size_of::<f32>(),
+            columns: packed_columns / size_of::<f32>(),
+        }
+    }
+
+    fn total(self) -> usize {
+        self.sums + self.rows + self.columns
+    }
+}
+
+/// Number of floats of a thread's memory for products of at most `rows` rows of `k` values by `columns` columns.
+pub fn own_floats(m: &MatrixProducts, k: usize, rows: usize, columns: usize) -> usize {
+    Parts::new(m, k, rows, columns).total()
+}
+
+/// A thread's memory.
+struct Memory<'m> {
+    sums: &'m mut [Sums],
+    rows: &'m mut [f32],
+    columns: &'m mut [f32],
+}
+
+impl<'m> Memory<'m> {
+    fn new(parts: Parts, own: &'m mut [f32]) -> Self {
+        let (sums, rest) = own.split_at_mut(parts.sums);
+        let (rows, rest) = rest.split_at_mut(parts.rows);
+        // SAFETY: any bits are floats.
+        let (before, sums, after) = unsafe { sums.align_to_mut::<Sums>() };
+        assert!(before.is_empty() && after.is_empty(), "memory of a thread begins at a cache line");
+        Self { sums, rows, columns: &mut rest[..parts.columns] }
+    }
+
+    /// Multiplies. `sums` is the index of the results.
+    ///
+    /// # Safety
+    /// Rows and columns are readable for `chunks` chunks in the form of the kernel.
+    unsafe fn multiply(
+        &mut self,
+        kernel: Multiply,
+        chunks: usize,
+        rows: Rows,
+        columns: Packed,
+        sums: usize,
+        add: bool,
+    ) {
+        let sums = &mut self.sums[sums..][..rows.registers * columns.registers];
+        // SAFETY: the contract of `Multiply`: the caller promises rows and columns, and there are as many results.
+        unsafe { kernel(chunks, rows, columns, sums.as_mut_ptr(), add) }
+    }
+}
+
+/// `k` values from `k0` on.
+#[derive(Clone, Copy)]
+struct Values {
+    k0: usize,
+    k: usize,
+}
+
+impl<C: Columns> Job<'_, C> {
+    /// Computes the piece. `own` has [`own_floats`].
+    pub(super) fn by_registers(&self, m: &MatrixProducts, w: &Worker<'_>, dest: &mut Dest<'_>, own: &mut [f32]) {
+        let mut memory = Memory::new(Parts::new(m, self.plan.k, self.plan.rows, self.plan.columns), own);
+        for first in self.rows.clone().step_by(MOST_ROWS) {
+            let rows = first..self.rows.end.min(first + MOST_ROWS);
+            for c in self.cols.clone().step_by(MOST_COLS) {
+                if w.is_stopped() {
+                    return;
+                }
+                self.results(m, dest, &mut memory, rows.clone(), c..self.cols.end.min(c + MOST_COLS));
+            }
+        }
+    }
+
+    /// Computes the results of at most [`MOST_ROWS`] rows and [`MOST_COLS`] columns.
+    fn results(
+        &self,
+        m: &MatrixProducts,
+        dest: &mut Dest<'_>,
+        memory: &mut Memory<'_>,
+        rows: Range<usize>,
+        cols: Range<usize>,
+    ) {
+        let (one, two) = (m.columns(), 2 * m.columns());
+        let few = cols.len() <= two;
+        let height = SIDE * if cols.len() <= one { m.few } else { 2 };
+        let blocks = rows.len().div_ceil(height);
+        for k0 in (0..self.plan.k).step_by(if few { FEW_STEP } else { STEP }) {
+            let k = if few { FEW_STEP } else { STEP }.min(self.plan.k - k0);
+            let values = Values { k0, k };
+            // With many columns, rows that are not multiplied in place are packed once for all of them.
+            let packed = (!few && !m.in_place).then(|| self.pack_rows(m, memory, rows.clone(), values));
+            for (j, c) in cols.clone().step_by(two).enumerate() {
+                let columns = self.pack_columns(m, dest, memory, c..cols.end.min(c + two), cols.len() == 1, values);
+                for (i, first) in rows.clone().step_by(height).enumerate() {
+                    let some = first..rows.end.min(first + height);
+                    let sums = SUMS * (j * blocks + i);
+                    let Some(packed) = packed else {
+                        self.multiply_rows(m, memory, columns, some, sums, values);
+                        continue;
+                    };
+                    let from = packed.first.wrapping_add((first - rows.start) * packed.stride);
+                    let these = Rows { first: from, registers: some.len().div_ceil(SIDE), ..packed };
+                    // SAFETY: rows and columns are packed.
+                    unsafe { memory.multiply(m.multiply, k.div_ceil(CHUNK), these, columns, sums, k0 > 0) };
+                }
+            }
+        }
+        for (j, c) in cols.clone().step_by(one).enumerate() {
+            let some = c..cols.end.min(c + one);
+            let (n, alone) = (some.len(), cols.len() == 1);
+            let at: Addresses<SIDE> = self.addresses(dest, some);
+            // The registers of columns that were multiplied together.
+            let registers = (cols.end - (c - j % 2 * one)).min(two).div_ceil(one);
+            for (i, first) in rows.clone().step_by(SIDE).enumerate() {
+                let (block, register) = (i * SIDE / height, i * SIDE % height / SIDE);
+                let sums = &memory.sums[SUMS * (j / 2 * blocks + block) + register * registers + j % 2];
+                let dsts = at.moved(0, first - self.rows.start).dsts;
+                // SAFETY: the contract of `Finish`: the results have the rows of the piece (`addresses`).
+                unsafe { (m.finish)(sums, SIDE.min(rows.end - first), n, alone, dsts.as_ptr()) };
+            }
+        }
+    }
+
+    /// Packs values of rows.
+    fn pack_rows(
+        &self,
+        m: &MatrixProducts,
+        memory: &mut Memory<'_>,
+        rows: Range<usize>,
+        Values { k0, k }: Values,
+    ) -> Rows {
+        let (stride, height) = (row_stride(k), rows.len().next_multiple_of(SIDE));
+        let apart = height * stride;
+        assert!(m.planes * apart <= size_of_val(memory.rows));
+        let to = Planes { first: memory.rows.as_mut_ptr().cast(), apart };
+        let from = self.row(rows.start).wrapping_add(2 * k0);
+        // SAFETY: the contract of `PackRows`: the rows are inside the matrix by the assertions in `Job::new`, with `k` values from `k0`, and by the assertion
+        // there is room for them.
+        unsafe { (m.pack_rows)(k, rows.len(), from, self.stride(), to, stride) };
+        Rows { first: to.first, stride, apart, registers: height / SIDE }
+    }
+
+    /// Packs values of columns of at most two registers. A column may be `alone`.
+    fn pack_columns(
+        &self,
+        m: &MatrixProducts,
+        dest: &mut Dest<'_>,
+        memory: &mut Memory<'_>,
+        cols: Range<usize>,
+        alone: bool,
+        Values { k0, k }: Values,
+    ) -> Packed {
+        let size = if m.planes == 1 { size_of::<u16>() } else { size_of::<f32>() };
+        let stride = k.div_ceil(CHUNK) * packed_bytes(m, alone);
+        let registers = cols.len().div_ceil(m.columns());
+        assert!(registers * stride <= size_of_val(memory.columns));
+        let first: *mut u8 = memory.columns.as_mut_ptr().cast();
+        for (r, c) in cols.clone().step_by(m.columns()).enumerate() {
+            let some = c..cols.end.min(c + m.columns());
+            let n = some.len();
+            let at: Addresses<SIDE> = self.addresses(dest, some);
+            let at = at.moved(k0 * size, 0);
+            // SAFETY: the contract of `PackColumns`: the columns have `k` values from `k0` in the form of the plan, and by the assertion there is room for them.
+            unsafe { (m.pack_columns)(k, n, at.acts.as_ptr(), alone, first.wrapping_add(r * stride)) };
+        }
+        Packed { first, stride, registers, alone }
+    }
+
+    /// Multiplies rows of at most four registers by packed columns, in place, or after packing a step.
+    fn multiply_rows(
+        &self,
+        m: &MatrixProducts,
+        memory: &mut Memory<'_>,
+        columns: Packed,
+        rows: Range<usize>,
+        sums: usize,
+        Values { k0, k }: Values,
+    ) {
+        if rows.len().is_multiple_of(SIDE) && k.is_multiple_of(CHUNK) {
+            let first = self.row(rows.start).wrapping_add(2 * k0);
+            let these = Rows { first, stride: self.stride(), apart: 0, registers: rows.len() / SIDE };
+            // SAFETY: the rows are inside the matrix by the assertions in `Job::new`, with `k` values from `k0`, and the columns are packed.
+            return unsafe { memory.multiply(m.multiply_in_place, k / CHUNK, these, columns, sums, k0 > 0) };
+        }
+        for start in (0..k).step_by(ROWS_STEP) {
+            let step = Values { k0: k0 + start, k: ROWS_STEP.min(k - start) };
+            let packed = self.pack_rows(m, memory, rows.clone(), step);
+            let first = columns.first.wrapping_add(start / CHUNK * packed_bytes(m, columns.alone));
+            let columns = Packed { first, ..columns };
+            // SAFETY: rows and columns are packed.
+            unsafe { memory.multiply(m.multiply, step.k.div_ceil(CHUNK), packed, columns, sums, step.k0 > 0) };
+        }
+    }
+}
