@@ -194,7 +194,7 @@ GGML_BACKEND_API int ggml_cpu_has_avx512_vnni(void);
 /// 1 when the processor has AVX-512 BF16, else 0.
 GGML_BACKEND_API int ggml_cpu_has_avx512_bf16(void);
 
-/// 1 when AMX byte products are used; no kernel here does.
+/// 1 when the processor has AMX byte products, and the process may use them.
 GGML_BACKEND_API int ggml_cpu_has_amx_int8(void);
 
 // ARM

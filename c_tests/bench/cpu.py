@@ -67,9 +67,11 @@ def models(cache, ours, formats):
 
 
 # The kinds of products by level, as ggml-info names them, the fastest first: of floats, of bfloat16s, of bytes.
-PRODUCTS = {"native": (["FMA 512", "FMA 256"], ["BF16 512"], ["VNNI 512", "VNNI 256", "bytes 256"]),
-            "avx2": (["FMA 256"], [], ["bytes 256"]), "avx_vnni": (["FMA 256"], [], ["VNNI 256"])}
-KERNELS = {"f32": 0, "f16": 0, "bf16": 1, "q8_0": 2, "q4_0": 2, "q5_0": 2, "q2_K": 2, "q3_K": 2, "q4_K": 2, "q5_K": 2, "q6_K": 2, "iq4_xs": 2, "mxfp4": 2}
+# With AMX a product of halves is four of bfloat16s.
+AMX_F16 = "AMX BF16, 4 for one"
+PRODUCTS = {"native": (["FMA 512", "FMA 256"], ["AMX BF16", "BF16 512"], ["VNNI 512", "VNNI 256", "bytes 256"], [AMX_F16]),
+            "avx2": (["FMA 256"], [], ["bytes 256"], []), "avx_vnni": (["FMA 256"], [], ["VNNI 256"], [])}
+KERNELS = {"f32": 0, "f16": 3, "bf16": 1, "q8_0": 2, "q4_0": 2, "q5_0": 2, "q2_K": 2, "q3_K": 2, "q4_K": 2, "q5_K": 2, "q6_K": 2, "iq4_xs": 2, "mxfp4": 2}
 PRODUCT = (2048, 2048, 512)
 
 
@@ -86,7 +88,7 @@ def kernels(ours, original, level, peaks):
     text = [f"Products of {k} x {m} by {n} columns, one thread: 10^9 operations per second, per cent of the processor's peak, and of that in the original.\n\n",
             "| | here | of the peak | the original | of the peak |\n|---|---|---|---|---|\n"]
     for name, kind in KERNELS.items():
-        known = [p for p in PRODUCTS[level][kind] + PRODUCTS[level][0] * (kind == 1) if p in peaks]
+        known = [p for p in PRODUCTS[level][kind] + PRODUCTS[level][0] * (kind in (1, 3)) if p in peaks]
         here, there = (2e-3 * k * m * n / side[name] for side in both)
         share = lambda speed: f"{100 * speed / peaks[known[0]]:.0f} % ({known[0]})"
         text.append(f"| {name.upper()} | {here:.0f} | {share(here)} | {there:.0f} | {share(there)} |\n")
@@ -211,6 +213,8 @@ def main():
             sys.exit(f"{original} has no libggml-base.so: build the original with scripts/oracle.sh bench")
     paths = models(a.cache, a.ours, formats)
     peaks = lines("peak", a.ours, "")
+    if "AMX BF16" in peaks:
+        peaks[AMX_F16] = peaks["AMX BF16"] / 4
     known = ", ".join(f"{name} {number:.0f}" for name, number in peaks.items() if not name.startswith("read"))
     text = [f"{datetime.date.today().isoformat()}, {page.processor()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}; `make bench-cpu`.\n\n"
             f"Peaks of one thread (ggml-info --peaks), 10^9 operations per second: {known}. Reading: {peaks['read, 1 thread']:.1f} GB/s with one thread, "

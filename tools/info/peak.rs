@@ -1,6 +1,10 @@
 //! What the machine can do: operations per second for each kind of product that the processor has, in 10^9 (a multiplication and an
 //! addition are two), and the speed of reading a large array in 10^9 bytes per second. The fastest of several rounds.
 
+#[cfg(target_arch = "x86_64")]
+#[path = "../../src/sys/tiles.rs"]
+mod tiles;
+
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -98,6 +102,49 @@ mod loops {
     });
 }
 
+/// A loop of 12 products for each step of the others, of 16 times as many operations: an instruction takes 16 cycles.
+///
+/// # Safety
+/// The process may use the registers of AMX.
+#[cfg(target_arch = "x86_64")]
+unsafe fn amx_bf16() {
+    use std::arch::asm;
+    #[repr(C, align(64))]
+    struct Shapes {
+        palette: [u8; 16],
+        row_bytes: [u16; 16],
+        rows: [u8; 16],
+    }
+    let each = |i: usize| i < 8;
+    let mut palette = [0; 16];
+    palette[0] = 1;
+    let shapes = Shapes {
+        palette,
+        row_bytes: std::array::from_fn(|i| if each(i) { 64 } else { 0 }),
+        rows: std::array::from_fn(|i| if each(i) { 16 } else { 0 }),
+    };
+    // SAFETY: the caller promises the registers. Nothing else uses them, and at the end they are in their initial state.
+    unsafe {
+        asm!(
+            "ldtilecfg [{shapes}]",
+            "2:",
+            "tdpbf16ps tmm0, tmm4, tmm6", "tdpbf16ps tmm1, tmm4, tmm7", "tdpbf16ps tmm2, tmm5, tmm6", "tdpbf16ps tmm3, tmm5, tmm7",
+            "tdpbf16ps tmm0, tmm4, tmm6", "tdpbf16ps tmm1, tmm4, tmm7", "tdpbf16ps tmm2, tmm5, tmm6", "tdpbf16ps tmm3, tmm5, tmm7",
+            "tdpbf16ps tmm0, tmm4, tmm6", "tdpbf16ps tmm1, tmm4, tmm7", "tdpbf16ps tmm2, tmm5, tmm6", "tdpbf16ps tmm3, tmm5, tmm7",
+            "dec {n}",
+            "jnz 2b",
+            "tilerelease",
+            shapes = in(reg) &shapes,
+            n = inout(reg) STEPS / AMX_CYCLES => _,
+            options(nostack),
+        );
+    }
+}
+
+/// Cycles of an instruction of AMX.
+#[cfg(target_arch = "x86_64")]
+const AMX_CYCLES: usize = 16;
+
 /// A kind of product: its name, whether the processor has it, operations of each, and the loop.
 #[cfg(target_arch = "x86_64")]
 type Row = (&'static str, bool, usize, unsafe fn());
@@ -109,13 +156,14 @@ pub fn products(threads: usize) -> Vec<(&'static str, f64)> {
     let _ = threads;
     #[cfg(target_arch = "x86_64")]
     {
-        let rows: [Row; 6] = [
+        let rows: [Row; 7] = [
             ("FMA 256", is_x86_feature_detected!("fma") && is_x86_feature_detected!("avx2"), 16, loops::fma_256),
             ("FMA 512", is_x86_feature_detected!("avx512f"), 32, loops::fma_512),
             ("bytes 256", is_x86_feature_detected!("avx2"), 64, loops::bytes_256),
             ("VNNI 256", is_x86_feature_detected!("avxvnni"), 64, loops::vnni_256),
             ("VNNI 512", is_x86_feature_detected!("avx512vnni"), 128, loops::vnni_512),
             ("BF16 512", is_x86_feature_detected!("avx512bf16"), 64, loops::bf16_512),
+            ("AMX BF16", tiles::tiles().bfloat16s, 2 * 16 * 16 * 32 / AMX_CYCLES, amx_bf16),
         ];
         all.extend(
             rows.into_iter()

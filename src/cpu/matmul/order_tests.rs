@@ -64,6 +64,44 @@ fn columns_have_the_same_bits_in_any_number() {
     }
 }
 
+/// Matrix registers take rows where they are, in whole registers and chunks, in passes over `k`.
+#[test]
+fn long_rows_have_the_same_bits_in_any_number_of_columns() {
+    let (values, rows, many) = (4096 + 544, 80, 70);
+    let mut noise = Noise::new(17);
+    for k in levels() {
+        for t in [GGML_TYPE_F16, GGML_TYPE_BF16] {
+            let mut a = Owned::random(t, [values, rows, 1, 1], &mut noise);
+            let mut b = Owned::random(GGML_TYPE_F32, [values, many, 1, 1], &mut noise);
+            let all = product(&k, a.get(), b.get(), None, 2);
+            for n in [1, 2, 9, 17, 40] {
+                let got = product(&k, a.get(), columns(&mut b, n).get(), None, 1);
+                assert!(got == all[..n * rows], "{:?} {t:?}: {n} columns have other bits than {many}", k.level);
+            }
+        }
+    }
+}
+
+/// Every half, subnormal ones too, times a power of two.
+#[test]
+fn halves_are_multiplied_as_they_are() {
+    let all: Vec<u16> = (0..=u16::MAX).filter(|h| h & 0x7c00 != 0x7c00).collect();
+    let rows = all.len();
+    for k in levels() {
+        let mut a = Owned::new(GGML_TYPE_F16, [1, rows, 1, 1], all.iter().flat_map(|h| h.to_le_bytes()).collect());
+        for columns in [1usize, 20] {
+            let x: Vec<f32> = (0..columns).map(|c| f32::exp2(c as f32 - 3.0)).collect();
+            let mut b = Owned::new(GGML_TYPE_F32, [1, columns, 1, 1], x.iter().flat_map(|x| x.to_le_bytes()).collect());
+            let got = product(&k, a.get(), b.get(), None, 2);
+            for (i, bits) in got.into_iter().enumerate() {
+                let want = half::f16::from_bits(all[i % rows]).to_f32() * x[i / rows];
+                let got = f32::from_bits(bits);
+                assert!(got == want, "{:?}: half {:#06x} times {}: {got}", k.level, all[i % rows], x[i / rows]);
+            }
+        }
+    }
+}
+
 /// Rows are converted to floats, or copied, for many columns.
 #[test]
 fn many_columns_of_floats_have_the_bits_of_one() {

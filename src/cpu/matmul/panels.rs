@@ -19,8 +19,6 @@ pub struct PanelLayout {
     pub step: usize,
     /// The form of unpacked blocks; `None` for plain numbers, which are not packed.
     pub form: Option<tile::Form>,
-    /// Whether columns are brought together for matrix registers.
-    pub gathers: bool,
 }
 
 /// A panel, or rows before they are transposed into one.
@@ -36,7 +34,7 @@ pub struct Panels<'m> {
     panels: [Panel<'m>; PANELS],
     /// Rows before they are transposed into a panel.
     rows: Panel<'m>,
-    /// Columns for weights of 16 bits, or for matrix registers.
+    /// Columns for weights of 16 bits.
     columns: &'m mut [f32],
 }
 
@@ -49,12 +47,7 @@ impl PanelLayout {
     /// Layout for weights of a format in rows of `k` values. `strips` is the form to which strips are unpacked, if they are used.
     pub fn new(kernels: &Kernels, weights: ggml_type, k: usize, strips: Option<tile::Form>) -> Self {
         let form = strips.or(kernels.byte_tiles.unpack[weights as usize].map(|u| u.form));
-        Self {
-            height: kernels.byte_tiles.height,
-            step: k.min(STEP),
-            form,
-            gathers: kernels.byte_tiles.matrix.is_some(),
-        }
+        Self { height: kernels.byte_tiles.height, step: k.min(STEP), form }
     }
 
     /// Number of words for `values` values of a row.
@@ -70,14 +63,6 @@ impl PanelLayout {
     /// Number of words of a column of activations, if they are widened.
     fn column(&self) -> usize {
         if self.is_wide() { line(tile::spread_bytes(self.step).div_ceil(size_of::<f32>())) } else { 0 }
-    }
-
-    /// Number of words for activations that are widened or brought together.
-    fn columns(&self) -> usize {
-        match self.form {
-            Some(form) if self.gathers => line(tile::gathered_bytes(self.step, form).div_ceil(size_of::<f32>())),
-            _ => tile::MAX_COLS * self.column(),
-        }
     }
 
     /// Number of scales and of offsets for `values` values of a row.
@@ -101,12 +86,12 @@ impl PanelLayout {
     /// Number of words of a thread's memory.
     pub fn total(&self) -> usize {
         let rows: usize = self.spaces().iter().map(|n| line(n * self.height)).sum();
-        PANELS * self.panel().iter().sum::<usize>() + rows + self.columns()
+        PANELS * self.panel().iter().sum::<usize>() + rows + tile::MAX_COLS * self.column()
     }
 
     /// Divides a thread's memory into its parts.
     pub fn split<'m>(&self, mut memory: &'m mut [f32]) -> Panels<'m> {
-        let columns = self.columns();
+        let columns = tile::MAX_COLS * self.column();
         let mut part = |words: [usize; 3]| {
             let [values, scales, offsets] = words.map(|n| memory.split_off_mut(..n).unwrap_or_default());
             Panel { values, scales, offsets }
@@ -164,24 +149,6 @@ impl Panels<'_> {
             wide[c] = to.as_ptr().cast();
         }
         wide
-    }
-
-    /// Brings `n` columns at `acts` together for matrix registers. Returns their address.
-    ///
-    /// # Safety
-    /// Each of these is readable for `k / 32` blocks of activations in the form of the panels.
-    pub unsafe fn gather(
-        &mut self,
-        tiles: &tile::MatrixTiles,
-        k: usize,
-        n: usize,
-        acts: &[*const u8; tile::MATRIX_COLS],
-    ) -> *const u8 {
-        let form = self.layout.form.unwrap_or_else(|| unreachable!("plain numbers have no panels"));
-        assert!(n <= acts.len() && tile::gathered_bytes(k, form) <= size_of_val(self.columns));
-        // SAFETY: the contract of `Gather`: the caller promises the blocks, and by the assertion there is room for them.
-        unsafe { tiles.gather[form.act_index()](k, n, acts.as_ptr(), self.columns.as_mut_ptr().cast()) };
-        self.columns.as_ptr().cast()
     }
 
     /// Unpacks strips of interleaved rows into panel `p`.

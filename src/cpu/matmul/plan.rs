@@ -4,6 +4,7 @@
 use super::floats;
 use super::panels::{PANELS, PanelLayout};
 use super::product::COLUMN_ROWS;
+use super::registers;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::access::Layout;
 use crate::cpu::repack;
@@ -130,6 +131,8 @@ pub struct ProductPlan {
     pub gemv: Option<Gemv>,
     /// Whether the weights are interleaved in memory.
     pub interleaved: bool,
+    /// Whether matrix registers are used.
+    pub registers: bool,
     /// Bytes of scratch memory for each thread.
     pub own_bytes: usize,
     /// Offset of the memory of the threads in the scratch memory.
@@ -239,6 +242,7 @@ impl ProductPlan {
             strips,
             gemv,
             interleaved,
+            registers: kernels.products.matrix(weights).is_some(),
             own_bytes,
             own_at,
             threads,
@@ -282,8 +286,16 @@ impl ProductPlan {
             Method::Tiles => {
                 let mut cut = Cut { rows, columns, row_step: PANELS * self.panels.height, col_step: 1024 };
                 // More rows need the columns less often from a cache far away, but each thread needs some pieces.
-                if self.panels.form.is_none() && columns >= floats::BY_STEP_FROM {
+                let many = if self.registers { registers::MANY } else { floats::BY_STEP_FROM };
+                if self.panels.form.is_none() && columns >= many {
                     cut.row_step = cut.row_step.max(floats::PIECE);
+                }
+                // A piece packs its columns for its rows: rather fewer columns than fewer rows.
+                if self.registers {
+                    cut.col_step = cut.col_step.min(columns.max(1));
+                    while cut.chunks() * times < wanted && cut.col_step > registers::MANY {
+                        cut.col_step = (cut.col_step / 2).next_multiple_of(registers::MANY);
+                    }
                 }
                 while cut.chunks() * times < wanted && cut.row_step > PANELS * self.panels.height {
                     cut.row_step /= 2;

@@ -236,12 +236,6 @@ impl<'a, C: Columns> Job<'a, C> {
         self.rows.clone().step_by(height).enumerate().map(move |(p, i)| (p, i, height.min(end - i)))
     }
 
-    /// The columns of the piece, `N` at a time.
-    fn groups<const N: usize>(&self) -> impl Iterator<Item = Range<usize>> + use<C, N> {
-        let Range { start, end } = self.cols;
-        (start..end).step_by(N).map(move |first| first..end.min(first + N))
-    }
-
     /// Steps over `k`: start and length.
     fn steps(&self) -> impl Iterator<Item = (usize, usize)> + use<C> {
         let (k, step) = (self.plan.k, self.plan.panels.step);
@@ -267,23 +261,6 @@ impl<'a, C: Columns> Job<'a, C> {
                         None => packed.pack_blocks(tiles.transpose, unpacker, p, step, rows, row),
                     }
                 }
-            }
-            if let Some(matrix) = &tiles.matrix {
-                for cols in self.groups::<{ tile::MATRIX_COLS }>() {
-                    let n = cols.len();
-                    let at: Addresses<{ tile::MATRIX_COLS }> = self.addresses(dest, cols);
-                    let acts = at.moved(k0 / 32 * form.act_bytes(), 0).acts;
-                    // SAFETY: the columns have `step / 32` blocks from `k0`, in the form of the plan.
-                    let acts = unsafe { packed.gather(matrix, step, n, &acts) };
-                    for (p, first, rows) in self.panels() {
-                        let (panel, dsts) = (packed.bytes(p, step), at.moved(0, first - self.rows.start).dsts);
-                        let kernel = matrix.kernels[form.act_index()];
-                        // SAFETY: the contract of `MatrixTile`: the panel has `step` values of each row, unpacked by this level, the columns have been brought
-                        // together, and the results have the rows of this panel (`addresses`).
-                        unsafe { kernel(step, panel, acts, n, dsts.as_ptr(), rows, k0 > 0) };
-                    }
-                }
-                continue;
             }
             for (c, width, kernel) in cover(tiles.kernels[form.index()], self.cols.len()) {
                 let first_col = self.cols.start + c;

@@ -11,6 +11,8 @@ const FEW_STEP: usize = 4096;
 const STEP: usize = 512;
 /// Values of rows that are packed at a time for few columns: those of four registers stay in the L1 cache.
 const ROWS_STEP: usize = 128;
+/// Columns from which on a piece should have many rows.
+pub const MANY: usize = 64;
 /// Rows and columns whose results are kept at a time.
 const MOST_ROWS: usize = super::floats::PIECE;
 const MOST_COLS: usize = 512;

@@ -169,7 +169,7 @@ pub unsafe fn vec_dot<D: AnyDots, B: Unpack, A: Activation>(n: usize, x: *const 
 /// As for [`vec_dot`], without an instruction set.
 #[cold]
 #[inline(never)]
-unsafe fn vec_dot_any<B: Unpack, A: Activation>(n: usize, x: *const u8, y: *const u8) -> f32 {
+pub unsafe fn vec_dot_any<B: Unpack, A: Activation>(n: usize, x: *const u8, y: *const u8) -> f32 {
     // SAFETY: the caller promises the rows that `vec_dot` requires, and `PlainDots` needs no instruction set.
     unsafe { vec_dot::<PlainDots, B, A>(n, x, y) }
 }
@@ -283,7 +283,13 @@ macro_rules! instantiate {
             $(#[target_feature(enable = $features)])?
             pub unsafe fn vec_dot<B: Unpack, A: blocks::Activation>(n: usize, x: *const u8, y: *const u8) -> f32 {
                 // SAFETY: this function enables the features, and the contract of `VecDot` covers the rest.
-                unsafe { blocks::vec_dot::<$dots, B, A>(n, x, y) }
+                unsafe {
+                    if <$dots as $crate::cpu::simd::lanes::AnyDots>::FOR_ALL {
+                        // Not compiled a second time: it is 49 KB for all formats.
+                        return blocks::vec_dot_any::<B, A>(n, x, y);
+                    }
+                    blocks::vec_dot::<$dots, B, A>(n, x, y)
+                }
             }
             $(#[target_feature(enable = $features)])?
             pub unsafe fn rows<B: Unpack>(k: usize, x: *const u8, stride: usize, rows: usize, act: *const u8, dst: *mut f32) {

@@ -171,6 +171,8 @@ pub trait Dots: Copy {
 /// As for [`Lanes`].
 #[allow(clippy::missing_safety_doc)] // the section above is for all methods
 pub trait AnyDots: Dots {
+    /// Whether this is for every processor, and for all bytes.
+    const FOR_ALL: bool = false;
     /// The minimum of the two, byte by byte, if [`Dots::dot4`] is wrong for -128; `self` if it is correct.
     unsafe fn least(self, a: Self) -> Self;
     /// Whether a byte is -128.
@@ -180,6 +182,7 @@ pub trait AnyDots: Dots {
 }
 
 impl AnyDots for PlainDots {
+    const FOR_ALL: bool = true;
     #[inline(always)]
     unsafe fn least(self, _: Self) -> Self {
         self

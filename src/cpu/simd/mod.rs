@@ -46,7 +46,7 @@ pub(in crate::cpu) mod tests;
 use crate::abi::ggml::ggml_type;
 use crate::quant;
 #[cfg(target_arch = "x86_64")]
-use crate::sys::tiles::{Tiles, tiles};
+use crate::sys::tiles::tiles;
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
@@ -111,7 +111,7 @@ pub enum Level {
     Avx512Vnni,
     /// The same with BF16.
     Avx512Bf16,
-    /// The same with AMX for bytes and bfloat16s, if the system lets the process use its registers.
+    /// The same with AMX for bfloat16s, if the system lets the process use its registers.
     Amx,
 }
 
@@ -273,7 +273,7 @@ impl Kernels {
                             // SAFETY: the features that `fill_bf16` requires have been detected.
                             unsafe { avx512::fill_bf16(&mut k) };
                             k.level = Level::Avx512Bf16;
-                            if level >= Level::Amx && tiles() == (Tiles { bytes: true, bfloat16s: true }) {
+                            if level >= Level::Amx && tiles().bfloat16s {
                                 // SAFETY: the features that `fill` requires have been detected, and the process may use the registers.
                                 unsafe { amx::fill(&mut k) };
                                 k.level = Level::Amx;

@@ -559,7 +559,7 @@ fn bias(form: tile::Form) -> i32 {
 
 /// What unpacked bytes are combined with.
 fn flip(level: Level) -> u8 {
-    if matches!(level, Level::AvxVnni | Level::Avx512Vnni | Level::Avx512Bf16) { 0x80 } else { 0 }
+    if matches!(level, Level::AvxVnni | Level::Avx512Vnni | Level::Avx512Bf16 | Level::Amx) { 0x80 } else { 0 }
 }
 
 /// Numbers of values of a row, and of rows.

@@ -48,40 +48,6 @@ pub const fn spread_bytes(k: usize) -> usize {
     2 * k + size_of::<f32>() * (k / 32)
 }
 
-/// Maximum number of columns of a tile of matrix registers.
-pub const MATRIX_COLS: usize = 16;
-
-/// Copies `n` columns of [`Act`] blocks, at most [`MATRIX_COLS`], to one place. For each block: 32 bytes of each of [`MATRIX_COLS`] columns, then their
-/// scales, then, with offsets, their sums for each group. Missing columns are zeros.
-///
-/// # Safety
-/// `acts` has `n` pointers, each readable for `k / 32` blocks with the group and offset of the kernel. `to` is writable for [`gathered_bytes`]. The
-/// processor has the instruction set of the kernel.
-pub type Gather = unsafe fn(k: usize, n: usize, acts: *const *const u8, to: *mut u8);
-
-/// Bytes of columns of `k` activations after [`Gather`].
-pub const fn gathered_bytes(k: usize, form: Form) -> usize {
-    let sums = if form.offsets { 32 / form.group } else { 0 };
-    k / 32 * MATRIX_COLS * (32 + size_of::<f32>() * (1 + sums))
-}
-
-/// [`ByteTile`] for `n` columns, at most [`MATRIX_COLS`], by matrix registers.
-///
-/// # Safety
-/// `panel` has `k` values of its rows, a multiple of 32, as signed bytes. `acts` is readable for [`gathered_bytes`]. `dst` has `n` pointers, each
-/// writable for `rows` floats (readable, too, if `add`). The processor has the instruction set of the kernel.
-pub type MatrixTile =
-    unsafe fn(k: usize, panel: BytePanel, acts: *const u8, n: usize, dst: *const *mut f32, rows: usize, add: bool);
-
-/// Kernels for matrix registers, by [`Form::act_index`].
-#[derive(Clone, Copy)]
-pub struct MatrixTiles {
-    /// Bring columns together.
-    pub gather: [Gather; 4],
-    /// Multiply them.
-    pub kernels: [MatrixTile; 4],
-}
-
 /// Layout of a block of 32 activations: 32 signed bytes, the scale, then for each group of `GROUP` values the start of the integer
 /// sum for weights whose sign bit is flipped (-128 times the sum of the values), and with offsets also the scaled sum of the group.
 pub struct Act<const GROUP: usize, const OFFSETS: bool>;
@@ -317,8 +283,6 @@ pub struct ByteTiles {
     pub kernels: [&'static [(usize, ByteTile)]; 21],
     /// Widens columns for weights of 16 bits, if there are such kernels.
     pub spread: Option<Spread>,
-    /// Kernels that are used instead, if the processor has matrix registers. Weights of all forms are signed bytes then.
-    pub matrix: Option<MatrixTiles>,
     /// Conversions of activations, by [`Form::act_index`].
     pub act: [ActRow; 4],
     /// Transposes rows into panels.
@@ -396,7 +360,6 @@ macro_rules! instantiate_bytes {
             use super::*;
             use $crate::cpu::simd::{TYPES, blocks, lanes::{Dots, Lanes}, tile, unpack::Unpack};
             $(#[target_feature(enable = $features)])?
-            #[allow(dead_code)] // matrix registers do without
             unsafe fn byte_tile<const C: usize, const GROUP: usize, const OFFSETS: bool, const BITS: u32>(
                 k: usize, panel: tile::BytePanel, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool,
             ) {
@@ -438,7 +401,6 @@ macro_rules! instantiate_bytes {
                         all
                     },
                     spread: None,
-                    matrix: None,
                     act: [act_row::<32, false>, act_row::<32, true>, act_row::<16, false>, act_row::<16, true>],
                     transpose,
                     unpack,

@@ -1,39 +1,18 @@
-//! Kernels for x86-64 with AMX, eight registers of up to 16 rows of 64 bytes, and AVX-512 with VNNI and BF16. Files: `bytes` (tiles of weights in
-//! blocks), `numbers` (products of bfloat16s and halves).
+//! Kernels for x86-64 with AMX, eight registers of up to 16 rows of 64 bytes, and AVX-512. Files: `numbers` (products of bfloat16s and halves).
 //!
 //! The instructions are written as assembly, because the compiler's functions for them are not stable. Nothing else uses these registers: the
 //! contract of a C function lets it change them, and a kernel leaves them in their initial state, in which the system need not save them.
 
-mod bytes;
 mod numbers;
 
-use super::avx512::lanes;
-use super::{Kernels, interleave, tile};
+use super::Kernels;
 use std::arch::asm;
 
-tile::instantiate_bytes!(
-    lanes::SignedBytes,
-    [],
-    signed_only,
-    "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"
-);
-interleave::instantiate!(lanes::SignedBytes, few 16, [], "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-
-/// Sets the kernels of this level in a table that has those for AVX-512 with VNNI.
+/// Sets the kernels of this level in a table that has those for AVX-512 with BF16.
 ///
 /// # Safety
-/// The processor has AVX-512 F, BW, DQ, VL and VNNI and BF16, and AMX for bytes and bfloat16s, which the process may use.
+/// The processor has AVX-512 F, BW, DQ and VL, and AMX for bfloat16s, which the process may use.
 pub(super) unsafe fn fill(k: &mut Kernels) {
-    let (tiles, strips) = (byte_tiles::table(), interleaved::table());
-    k.byte_tiles.unpack = tiles.unpack;
-    for (to, from) in k.interleaved.iter_mut().zip(strips) {
-        if let (Some(to), Some(from)) = (to, from) {
-            (to.form, to.unpack) = (from.form, from.unpack);
-        }
-    }
-    // No kernel but these knows signed bytes.
-    k.byte_tiles.kernels = tiles.kernels;
-    k.byte_tiles.matrix = Some(bytes::TILES);
     k.products.matrix = Some([numbers::F16, numbers::BF16]);
 }
 

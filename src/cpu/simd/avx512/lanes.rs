@@ -209,26 +209,17 @@ impl Ranks for Avx512Ranks {
     }
 }
 
-/// Sixteen integers in a 512-bit register, and weights `^ FLIP`.
+/// Sixteen integers in a 512-bit register; needs VNNI as well.
 #[derive(Clone, Copy)]
-pub struct Integers<const FLIP: u8>(pub(super) __m512i);
+pub struct VnniDots(pub(super) __m512i);
 
-/// Integers with the products of VNNI, which needs unsigned weights.
-pub type VnniDots = Integers<0x80>;
-
-/// Integers without products: weights are only unpacked, for kernels that multiply signed bytes otherwise. These need VNNI, too.
-pub type SignedBytes = Integers<0>;
-
-impl<const F: u8> Dots for Integers<F> {
+impl Dots for VnniDots {
     type Floats = Avx512;
-    const FLIP: u8 = F;
+    const FLIP: u8 = 0x80;
     methods! {
         splat(|x: i32) -> Self = Self(_mm512_set1_epi32(x));
         load(|p: *const u8) -> Self = Self(_mm512_loadu_si512(p.cast()));
-        dot4(self |w: Self |a: Self) -> Self = {
-            const { assert!(F == 0x80, "the instruction takes its first factor as unsigned") };
-            Self(_mm512_dpbusd_epi32(self.0, w.0, a.0))
-        };
+        dot4(self |w: Self |a: Self) -> Self = Self(_mm512_dpbusd_epi32(self.0, w.0, a.0));
         to_floats(self) -> Avx512 = Avx512(_mm512_cvtepi32_ps(self.0));
         quantize(|x: *const f32) -> (f32, [i8; 32], [i32; 2]) = {
             let (scale, q) = convert::levels::<Avx512>(x);
@@ -239,7 +230,7 @@ impl<const F: u8> Dots for Integers<F> {
     }
 }
 
-impl<const F: u8> Words for Integers<F> {
+impl Words for VnniDots {
     methods! {
         store(self |p: *mut u8) = _mm512_storeu_si512(p.cast(), self.0);
         load_bytes(|p: *const u8) -> Self = Self(_mm512_cvtepu8_epi32(_mm_loadu_si128(p.cast())));

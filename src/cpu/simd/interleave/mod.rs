@@ -434,7 +434,6 @@ macro_rules! instantiate {
                 unsafe { interleave::interleave::<$words, F>(k, rows, strip) }
             }
             $(#[target_feature(enable = $features)])?
-            #[allow(dead_code)] // AMX has those of AVX-512
             unsafe fn columns<F: Format, const C: usize>(
                 k: usize, strip: *const u8, ahead: bool, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool,
             ) {
