@@ -1,9 +1,11 @@
 //! Matrix products: `dst = src0^T src1`, `dst[m, n] = sum over k of src0[k, m] * src1[k, n]`, for weights of every format.
 //!
 //! Files: `plan` (choice of the method, scratch memory, partition of the work), `activations` (their conversion), `panels` (packed
-//! weights), `product` (computing a piece), `floats` (the same for plain numbers), `registers` (those by matrix registers), `experts` (`MUL_MAT_ID`), `hadamard` (the fast transform).
+//! weights), `product` (computing a piece), `floats` (the same for plain numbers), `registers` (those by matrix registers), `experts` (`MUL_MAT_ID`),
+//! `hadamard` (the fast transform).
 //!
-//! Weights of plain numbers are read as they are in memory, and multiplied with activations in F32 (`simd::products`). Weights in blocks are
+//! Weights of plain numbers are read as they are in memory, and multiplied with activations in F32 (`simd::products`); halves and bfloat16s by matrix
+//! registers, where the processor has them (`simd::matrix`). Weights in blocks are
 //! multiplied with activations in bytes, as in the original, which have a scale for every 32 of them. Few columns use a dot product for each
 //! result, matrix times column (`simd::gemv`), or strips of interleaved rows (`simd::interleave`), which are limited by memory bandwidth. More
 //! columns use tiles (`simd::tile`), which unpack weights once for many columns. Weights in a buffer of the type `cpu::repack` are interleaved
