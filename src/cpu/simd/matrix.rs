@@ -2,7 +2,7 @@
 //!
 //! Bfloat16s are multiplied as they are. A half is the sum of two bfloat16s, without an error, and a float the sum of two with an error of at most 2^-17
 //! of it. So the numbers of a row or column are in one or two *planes*: the numbers rounded to bfloat16s, and what is left of them. Planes of a column
-//! are columns of a register. An infinity in a column of floats gives NaN.
+//! are columns of a register. An infinity, in a row of halves or a column of floats, gives NaN.
 //!
 //! For every [`CHUNK`] values of `k`, the sum of a plane of a column gets the products by the last plane of the row first. At the end, the sums of the
 //! planes are added. A result has the same bits for any number of rows and columns.

@@ -2,8 +2,8 @@
 //!
 //! Generic code for all instruction sets: `lanes` (vector traits), `float` (rows of floats), `blocks` and `unpack` (weights in blocks),
 //! `act` (activations in bytes), `convert` (floats to blocks and back), `order` (sorting short rows), `gemv` (matrix times column), `products`
-//! (rows of plain numbers times columns), `matrix` (the same by matrix registers), `recurrent` (recurrences over tokens), `tile` (panels times columns). Folders of instruction sets: `scalar`
-//! (every processor), `avx2`, `avx512` (with and without VNNI), `amx`.
+//! (rows of plain numbers times columns), `matrix` (the same by matrix registers), `recurrent` (recurrences over tokens), `tile` (panels times
+//! columns). Folders of instruction sets: `scalar` (every processor), `avx2`, `avx512` (with and without VNNI), `amx`.
 //!
 //! The table is filled level by level; each level replaces the kernels for which it has faster ones. `GGML_RS_CPU_LEVEL` (`scalar`,
 //! `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `amx`) selects a lower level, so that one machine can test all levels that it supports.
