@@ -11,8 +11,12 @@ use crate::{ggml_assert, mutant};
 /// Bytes of tensor data that are read at once.
 const PIECE: usize = 64 << 20;
 
+/// The original's name of the tensor that has the whole data section.
+const BLOB: &str = "GGUF tensor data binary blob";
+
 /// A new context with the tensors of `file`. With `no_alloc` they have no data; otherwise the whole data section is read
-/// from `reader`, which is at its start, into one tensor named "GGUF tensor data binary blob", and they point into it.
+/// from `reader`, which is at its start, into one tensor named "GGUF tensor data binary blob", and they point into it. A
+/// number is added to this name where the file has a tensor of that name: it is the file's that a lookup finds.
 ///
 /// # Safety
 /// The tensors are used only while the context lives.
@@ -34,7 +38,7 @@ pub unsafe fn load(file: &Gguf, reader: &mut Reader<'_>, no_alloc: bool) -> Resu
     let mut blob = None;
     if !no_alloc {
         let t = ctx.new_tensor(GGML_TYPE_I8, &[data as i64])?;
-        t.set_name(b"GGUF tensor data binary blob");
+        t.set_name(&blob_name(file));
         // In pieces: the memory of what does not come is never touched.
         for start in (0..data).step_by(PIECE) {
             let n = PIECE.min(data - start);
@@ -60,6 +64,13 @@ pub unsafe fn load(file: &Gguf, reader: &mut Reader<'_>, no_alloc: bool) -> Resu
     }
     ctx.set_no_alloc(no_alloc);
     Ok(ctx)
+}
+
+/// The name of the tensor that has the whole data section, which no tensor of the file has.
+fn blob_name(file: &Gguf) -> Vec<u8> {
+    let numbered = (2u64..).map(|n| format!("{BLOB} {n}"));
+    let mut names = std::iter::once(BLOB.to_owned()).chain(numbered).map(String::into_bytes);
+    names.find(|name| file.find_tensor(name).is_none()).unwrap_or_default()
 }
 
 /// As [`load`], for tests, which hold the context until they end.

@@ -587,6 +587,18 @@ mod tests {
     }
 
     #[test]
+    fn a_tensor_named_as_the_data_section_is_found() {
+        let name = b"GGUF tensor data binary blob";
+        let bytes = bytes_of(3, &[], &[tensor(name, &[8], 0, 0)], 32);
+        let mut source = &bytes[..];
+        let mut r = Reader::new(&mut source, 0, bytes.len() as u64);
+        let g = r.meta().unwrap();
+        let ctx = load::load_for_test(&g, &mut r, false).unwrap();
+        let names: Vec<_> = ctx.tensors().map(|t| t.name_bytes()).collect();
+        assert_eq!(names, [&b"GGUF tensor data binary blob 2"[..], name]);
+    }
+
+    #[test]
     fn data_that_is_not_there_takes_no_memory() {
         let bytes = bytes_of(3, &[], &[tensor(b"a", &[1 << 40], 0, 0)], 64);
         let mut source = &bytes[..];
