@@ -26,6 +26,7 @@ if [ -n "$together$counts" ]; then FUZZ_OUT=${FUZZ_OUT:-${XDG_CACHE_HOME:-$HOME/
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=(gguf_read gguf_sources gguf_write_read quantize ops cpu_node scheduler alloc lies opt meta text rpc_message rpc_server rpc_client vulkan_node)
 work=${FUZZ_OUT:-$root/target/fuzz}
+mkdir -p "$work" || exit 1
 host=$(rustc -vV | sed -n 's/^host: //p')
 
 # As cargo-fuzz has it: coverage of branches with counters, and the sanitizer. Comparisons are not traced: that makes the build half
