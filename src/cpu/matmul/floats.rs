@@ -6,7 +6,7 @@ use super::registers;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::Worker;
 use crate::cpu::access::Dest;
-use crate::cpu::simd::products::{BY_ROW_BYTES, MAX_COLS, Product, ROWS, RowProduct, STEP};
+use crate::cpu::simd::products::{MAX_COLS, Product, ROWS, STEP};
 use crate::cpu::simd::{Kernels, cover};
 use crate::sys::memory::prefetch;
 use std::ops::Range;
@@ -87,11 +87,6 @@ impl<C: Columns> Job<'_, C> {
         }
         let bfloat16s = matches!(self.plan.act, ActForm::Bfloat16s);
         let act_size = if bfloat16s { size_of::<u16>() } else { size_of::<f32>() };
-        if let ([(_, kernel)], 1) = (products.by_row.of(weights), columns)
-            && self.plan.k * act_size <= BY_ROW_BYTES
-        {
-            return self.floats_by_row(dest, *kernel);
-        }
         let convert = !bfloat16s && columns >= products.convert_from.of(weights);
         let kernels = if convert { products.together.f32 } else { products.together.of(weights) };
         // Few columns stay in the cache, and rows are read in their order.
@@ -123,23 +118,6 @@ impl<C: Columns> Job<'_, C> {
                     step.ahead = 0;
                 }
             }
-        }
-    }
-
-    /// Computes the piece, of one column, row by row. Results have the same bits.
-    fn floats_by_row(&self, dest: &mut Dest<'_>, kernel: RowProduct) {
-        let stride = self.stride();
-        let at: Addresses<1> = self.addresses(dest, self.cols.clone());
-        for first in self.rows.clone().step_by(CONVERTED) {
-            let n = CONVERTED.min(self.rows.end - first);
-            let mut rows = [std::ptr::null(); CONVERTED];
-            for (r, at) in rows[..n].iter_mut().enumerate() {
-                *at = self.row(first).wrapping_add(r * stride);
-            }
-            let dst = at.dsts[0].wrapping_add(first - self.rows.start);
-            // SAFETY: the rows are inside the matrix by the assertions in `new`, with `k` values. The column has as many, and its results have the
-            // rows of the piece (`addresses`).
-            unsafe { kernel(self.plan.k, n, rows.as_ptr(), at.acts[0], dst) };
         }
     }
 

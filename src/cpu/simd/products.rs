@@ -39,17 +39,6 @@ pub type Product = unsafe fn(
     add: bool,
 );
 
-/// The results for one column and rows that come from memory, any number `n` of them with any number `k` of values, with the same bits. One row comes
-/// after the other: some processors load ahead what is read in the order of its addresses faster than what a kernel asks for.
-///
-/// # Safety
-/// `rows` has `n` pointers, each readable for `k` numbers of the format of the kernel. `column` is readable for `k` floats (or bfloat16s,
-/// [`Products::bf16_columns`]), and `dst` is writable for `n` floats.
-pub type RowProduct = unsafe fn(k: usize, n: usize, rows: *const *const u8, column: *const u8, dst: *mut f32);
-
-/// Bytes of a column up to which rows are multiplied one after the other: it stays in the L1 cache while rows are read from memory.
-pub const BY_ROW_BYTES: usize = 16 << 10;
-
 /// Adds the `n` rows, each times its weight, to as many results as the kernel has columns: `dst[c][i] += weights[c][j] * rows[j][i]`. What is `ahead`
 /// bytes after the rows will be needed next, unless that is 0: the kernel begins to load it into the cache.
 ///
@@ -126,8 +115,6 @@ impl ConvertFrom {
 pub struct Products {
     /// Products of several rows at once.
     pub together: ByFormat<Product>,
-    /// Products of one row after the other, where that is faster (docs/PERFORMANCE.md).
-    pub by_row: ByFormat<RowProduct>,
     /// Kernels for matrix registers, which are used instead, for halves and bfloat16s.
     pub matrix: Option<[MatrixProducts; 2]>,
     /// When rows are converted to floats.
@@ -354,41 +341,6 @@ unsafe fn some_rows<F: Factors, const C: usize>(
     }
 }
 
-/// [`RowProduct`].
-///
-/// # Safety
-/// As for [`RowProduct`], and the processor has the instruction set of `F`.
-#[inline(always)]
-pub unsafe fn product_by_row<F: Factors>(k: usize, n: usize, rows: *const *const u8, column: *const u8, dst: *mut f32) {
-    for r in 0..n {
-        // SAFETY: the contracts of `RowProduct`, `Factors` and `Lanes`; all indices are below `k` and `n`.
-        unsafe {
-            let row = *rows.add(r);
-            let mut result = 0.0;
-            // The sums of four steps are computed together.
-            for first in (0..k.max(1)).step_by(4 * STEP) {
-                let mut sums = [F::Sums::splat(0.0); 4];
-                let steps = (k - first).div_ceil(STEP).clamp(1, 4);
-                for (s, sum) in sums.iter_mut().enumerate().take(steps) {
-                    let (mut i, end) = (first + s * STEP, k.min(first + (s + 1) * STEP));
-                    while i + F::VALUES <= end {
-                        *sum = F::add_products(F::row(row.add(F::ROW * i)), F::column(column.add(F::COLUMN * i)), *sum);
-                        i += F::VALUES;
-                    }
-                    if i < end {
-                        let (w, a) = (row.add(F::ROW * i), column.add(F::COLUMN * i));
-                        *sum = F::add_products(F::row_part(w, end - i), F::column_part(a, end - i), *sum);
-                    }
-                }
-                for (s, sum) in F::Sums::sum4(sums).into_iter().enumerate().take(steps) {
-                    result = if first + s == 0 { sum } else { result + sum };
-                }
-            }
-            dst.add(r).write_unaligned(result);
-        }
-    }
-}
-
 /// Vectors of a sum that are computed at once.
 const VECTORS: usize = 4;
 
@@ -462,22 +414,16 @@ pub unsafe fn weighted_sum<V: Lanes, W: Number, const C: usize>(
 
 /// Compiles the kernels for one instruction set, as a static `PRODUCTS`.
 macro_rules! instantiate {
-    ($lanes:ty, [$($cols:literal)*], by row [$($one:literal)?] $(, $features:literal)?) => {
+    ($lanes:ty, [$($cols:literal)*] $(, $features:literal)?) => {
         mod row_products {
             use super::*;
-            use $crate::cpu::simd::products::{self, AsFloats, ByFormat, Number, Product, Products, RowProduct, WeightedSum};
+            use $crate::cpu::simd::products::{self, AsFloats, ByFormat, Number, Product, Products, WeightedSum};
             $(#[target_feature(enable = $features)])?
             unsafe fn product<W: Number, const C: usize>(
                 k: usize, n: usize, rows: *const *const u8, ahead: usize, cols: *const *const u8, dst: *const *mut f32, add: bool,
             ) {
                 // SAFETY: this function enables the features, and the contract of `Product` covers the rest.
                 unsafe { products::product::<AsFloats<$lanes, W>, C>(k, n, rows, ahead, cols, dst, add) }
-            }
-            $(#[target_feature(enable = $features)])?
-            #[allow(dead_code)] // some instruction sets do without
-            unsafe fn by_row<W: Number>(k: usize, n: usize, rows: *const *const u8, column: *const u8, dst: *mut f32) {
-                // SAFETY: this function enables the features, and the contract of `RowProduct` covers the rest.
-                unsafe { products::product_by_row::<AsFloats<$lanes, W>>(k, n, rows, column, dst) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn weighted_sum<W: Number, const C: usize>(
@@ -492,12 +438,6 @@ macro_rules! instantiate {
                     f16: &[$(($cols, product::<products::Half, $cols> as Product)),*],
                     bf16: &[$(($cols, product::<products::Bfloat16, $cols> as Product)),*],
                     f8: &[$(($cols, product::<products::Float8, $cols> as Product)),*],
-                },
-                by_row: ByFormat::<RowProduct> {
-                    f32: &[$(($one, by_row::<products::Float>))?],
-                    f16: &[$(($one, by_row::<products::Half>))?],
-                    bf16: &[$(($one, by_row::<products::Bfloat16>))?],
-                    f8: &[$(($one, by_row::<products::Float8>))?],
                 },
                 matrix: None,
                 convert_from: products::ConvertFrom::SLOW,

@@ -15,7 +15,7 @@ blocks::instantiate!(lanes::Avx2Dots, "avx2,fma,f16c");
 order::instantiate!(lanes::Avx2Ranks, "avx2,fma,f16c");
 convert::instantiate!(lanes::Avx2, "avx2,fma,f16c");
 tile::instantiate_bytes!(lanes::Avx2Dots, [4 3 2 1], narrow, "avx2,fma,f16c");
-products::instantiate!(lanes::Avx2, [3 2 1], by row [], "avx2,fma,f16c");
+products::instantiate!(lanes::Avx2, [3 2 1], "avx2,fma,f16c");
 recurrent::instantiate!(lanes::Avx2, "avx2,fma,f16c");
 interleave::instantiate!(lanes::Avx2Dots, few 8, [4 3 2 1], "avx2,fma,f16c");
 

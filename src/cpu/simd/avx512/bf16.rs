@@ -1,7 +1,7 @@
 //! Products of rows of bfloat16s and columns of bfloat16s with AVX-512 BF16, whose instruction adds two products to each lane.
 
 use super::lanes::Avx512;
-use crate::cpu::simd::products::{self, Factors, List, Product, RowProduct};
+use crate::cpu::simd::products::{self, Factors, List, Product};
 use std::arch::x86_64::*;
 
 /// Rows and columns of bfloat16s.
@@ -54,15 +54,6 @@ unsafe fn product<const C: usize>(
     // SAFETY: this function enables the features, and the contract of `Product` covers the rest.
     unsafe { products::product::<Pairs, C>(k, n, rows, ahead, cols, dst, add) }
 }
-
-#[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-unsafe fn by_row(k: usize, n: usize, rows: *const *const u8, column: *const u8, dst: *mut f32) {
-    // SAFETY: this function enables the features, and the contract of `RowProduct` covers the rest.
-    unsafe { products::product_by_row::<Pairs>(k, n, rows, column, dst) }
-}
-
-/// The kernel for one column.
-pub const BY_ROW: List<RowProduct> = &[(1, by_row)];
 
 /// The kernels.
 pub const PRODUCTS: List<Product> =

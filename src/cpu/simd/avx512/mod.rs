@@ -13,7 +13,7 @@ float::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,
 order::instantiate!(lanes::Avx512Ranks, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 convert::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 tile::instantiate_bytes!(lanes::VnniDots, [6 4 3 2 1], signed_only, "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-products::instantiate!(lanes::Avx512, [6 4 3 2 1], by row [1], "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+products::instantiate!(lanes::Avx512, [6 4 3 2 1], "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 recurrent::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 interleave::instantiate!(lanes::VnniDots, few 16, [8 6 4 3 2 1], "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 
@@ -51,6 +51,5 @@ pub(super) unsafe fn fill_vnni(k: &mut Kernels) {
 /// As for [`fill`], and the processor has AVX-512 BF16.
 pub(super) unsafe fn fill_bf16(k: &mut Kernels) {
     k.products.together.bf16 = bf16::PRODUCTS;
-    k.products.by_row.bf16 = bf16::BY_ROW;
     k.products.bf16_columns = GGML_TYPE_BF16;
 }

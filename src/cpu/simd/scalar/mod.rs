@@ -4,7 +4,7 @@ use super::{Kernels, Level, TYPES, blocks, float, lanes, products, recurrent, ti
 
 float::instantiate!(lanes::Plain);
 blocks::instantiate!(lanes::PlainDots);
-products::instantiate!(lanes::Plain, [2 1], by row []);
+products::instantiate!(lanes::Plain, [2 1]);
 recurrent::instantiate!(lanes::Plain);
 tile::instantiate_bytes!(lanes::PlainDots, [2 1], signed_only);
 
