@@ -61,6 +61,12 @@ impl<const N: usize> Addresses<N> {
     }
 }
 
+/// The parts of a range, each of `n` except for the last, which may be smaller.
+pub(super) fn parts(range: &Range<usize>, n: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    let end = range.end;
+    range.clone().step_by(n).map(move |first| first..end.min(first + n))
+}
+
 impl<'a, C: Columns> Job<'a, C> {
     /// A piece with rows `rows` of `matrix` and columns `cols` of `columns`.
     pub fn new(

@@ -1,6 +1,6 @@
 //! Computes a piece of a product of plain numbers by matrix registers ([`matrix`](crate::cpu::simd::matrix)).
 
-use super::product::{Addresses, Columns, Job};
+use super::product::{Addresses, Columns, Job, parts};
 use crate::cpu::Worker;
 use crate::cpu::access::Dest;
 use crate::cpu::simd::matrix::{CHUNK, CHUNK_BYTES, MatrixProducts, Multiply, Packed, Planes, Rows, SIDE, Sums};
@@ -110,13 +110,12 @@ impl<C: Columns> Job<'_, C> {
     /// Computes the piece. `own` has [`own_floats`].
     pub(super) fn by_registers(&self, m: &MatrixProducts, w: &Worker<'_>, dest: &mut Dest<'_>, own: &mut [f32]) {
         let mut memory = Memory::new(Parts::new(m, self.plan.k, self.plan.rows, self.plan.columns), own);
-        for first in self.rows.clone().step_by(MOST_ROWS) {
-            let rows = first..self.rows.end.min(first + MOST_ROWS);
-            for c in self.cols.clone().step_by(MOST_COLS) {
+        for rows in parts(&self.rows, MOST_ROWS) {
+            for cols in parts(&self.cols, MOST_COLS) {
                 if w.is_stopped() {
                     return;
                 }
-                self.results(m, dest, &mut memory, rows.clone(), c..self.cols.end.min(c + MOST_COLS));
+                self.results(m, dest, &mut memory, rows.clone(), cols);
             }
         }
     }
@@ -139,34 +138,32 @@ impl<C: Columns> Job<'_, C> {
             let values = Values { k0, k };
             // With many columns, rows that are not multiplied in place are packed once for all of them.
             let packed = (!few && !m.in_place).then(|| self.pack_rows(m, memory, rows.clone(), values));
-            for (j, c) in cols.clone().step_by(two).enumerate() {
-                let columns = self.pack_columns(m, dest, memory, c..cols.end.min(c + two), cols.len() == 1, values);
-                for (i, first) in rows.clone().step_by(height).enumerate() {
-                    let some = first..rows.end.min(first + height);
+            for (j, together) in parts(&cols, two).enumerate() {
+                let columns = self.pack_columns(m, dest, memory, together, cols.len() == 1, values);
+                for (i, some) in parts(&rows, height).enumerate() {
                     let sums = SUMS * (j * blocks + i);
                     let Some(packed) = packed else {
                         self.multiply_rows(m, memory, columns, some, sums, values);
                         continue;
                     };
-                    let from = packed.first.wrapping_add((first - rows.start) * packed.stride);
+                    let from = packed.first.wrapping_add((some.start - rows.start) * packed.stride);
                     let these = Rows { first: from, registers: some.len().div_ceil(SIDE), ..packed };
                     // SAFETY: rows and columns are packed.
                     unsafe { memory.multiply(m.multiply, k.div_ceil(CHUNK), these, columns, sums, k0 > 0) };
                 }
             }
         }
-        for (j, c) in cols.clone().step_by(one).enumerate() {
-            let some = c..cols.end.min(c + one);
-            let (n, alone) = (some.len(), cols.len() == 1);
+        for (j, some) in parts(&cols, one).enumerate() {
+            let (c, n, alone) = (some.start, some.len(), cols.len() == 1);
             let at: Addresses<SIDE> = self.addresses(dest, some);
             // The registers of columns that were multiplied together.
             let registers = (cols.end - (c - j % 2 * one)).min(two).div_ceil(one);
-            for (i, first) in rows.clone().step_by(SIDE).enumerate() {
+            for (i, some) in parts(&rows, SIDE).enumerate() {
                 let (block, register) = (i * SIDE / height, i * SIDE % height / SIDE);
                 let sums = &memory.sums[SUMS * (j / 2 * blocks + block) + register * registers + j % 2];
-                let dsts = at.moved(0, first - self.rows.start).dsts;
+                let dsts = at.moved(0, some.start - self.rows.start).dsts;
                 // SAFETY: the contract of `Finish`: the results have the rows of the piece (`addresses`).
-                unsafe { (m.finish)(sums, SIDE.min(rows.end - first), n, alone, dsts.as_ptr()) };
+                unsafe { (m.finish)(sums, some.len(), n, alone, dsts.as_ptr()) };
             }
         }
     }
@@ -205,8 +202,7 @@ impl<C: Columns> Job<'_, C> {
         let registers = cols.len().div_ceil(m.columns());
         assert!(registers * stride <= size_of_val(memory.columns));
         let first: *mut u8 = memory.columns.as_mut_ptr().cast();
-        for (r, c) in cols.clone().step_by(m.columns()).enumerate() {
-            let some = c..cols.end.min(c + m.columns());
+        for (r, some) in parts(&cols, m.columns()).enumerate() {
             let n = some.len();
             let at: Addresses<SIDE> = self.addresses(dest, some);
             let at = at.moved(k0 * size, 0);
