@@ -6,13 +6,11 @@ use super::registers;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::Worker;
 use crate::cpu::access::Dest;
-use crate::cpu::simd::products::{MAX_COLS, Product, ROWS, STEP};
+use crate::cpu::simd::products::{MAX_BLOCK_ROWS, MAX_COLS, Product, ROWS, STEP};
 use crate::cpu::simd::{Kernels, cover};
 use crate::sys::memory::prefetch;
 use std::ops::Range;
 
-/// Rows that are converted at a time.
-const CONVERTED: usize = 32;
 /// From this number of columns on, all rows of a piece are multiplied by one step of the columns before the next step: all steps of so many columns take
 /// more pages than the TLB holds.
 pub const BY_STEP_FROM: usize = 128;
@@ -23,7 +21,7 @@ pub const PIECE: usize = 256;
 pub fn own_floats(kernels: &Kernels, weights: ggml_type, k: usize, rows: usize, columns: usize) -> usize {
     match kernels.products.matrix(weights) {
         Some(matrix) => registers::own_floats(matrix, k, rows, columns),
-        None => CONVERTED * spaced(k.min(STEP)),
+        None => kernels.products.block_rows * spaced(k.min(STEP)),
     }
 }
 
@@ -44,14 +42,14 @@ struct Step {
 }
 
 impl Step {
-    /// Multiplies the rows, at most [`CONVERTED`], by the columns `at`, of which there are as many as the kernel has.
+    /// Multiplies the rows, at most [`MAX_BLOCK_ROWS`], by the columns `at`, of which there are as many as the kernel has.
     ///
     /// # Safety
     /// The rows are readable for `k` numbers of the format of the kernel. The columns have `k` numbers, and their results are writable for a float of
     /// each row (readable, too, if there were steps before).
     unsafe fn multiply(&self, kernel: Product, columns: usize, at: &Addresses<MAX_COLS>) {
         // The last row stands for rows that are missing.
-        let mut rows = [std::ptr::null(); CONVERTED];
+        let mut rows = [std::ptr::null(); MAX_BLOCK_ROWS];
         for (r, at) in rows[..self.rows.next_multiple_of(ROWS)].iter_mut().enumerate() {
             *at = self.first.wrapping_add(r.min(self.rows - 1) * self.stride);
         }
@@ -90,7 +88,7 @@ impl<C: Columns> Job<'_, C> {
         let convert = !bfloat16s && columns >= products.convert_from.of(weights);
         let kernels = if convert { products.together.f32 } else { products.together.of(weights) };
         // Few columns stay in the cache, and rows are read in their order.
-        let height = if columns > MAX_COLS { CONVERTED } else { ROWS };
+        let height = if columns > MAX_COLS { products.block_rows } else { ROWS };
         // The addresses of a column take some divisions.
         let few: Option<Addresses<MAX_COLS>> = (columns <= MAX_COLS).then(|| self.addresses(dest, self.cols.clone()));
         let by_step = columns >= BY_STEP_FROM;
@@ -132,7 +130,7 @@ impl<C: Columns> Job<'_, C> {
         for (r, to) in own.chunks_exact_mut(space).enumerate().take(rows.len()) {
             let row = first.wrapping_add(r * stride);
             // The rows after these are read from memory while these are multiplied.
-            prefetch(row.wrapping_add(CONVERTED * stride), k * size);
+            prefetch(row.wrapping_add(self.kernels.products.block_rows * stride), k * size);
             self.convert(row, &mut to[..k]);
         }
         Step { first: own.as_ptr().cast(), stride: space * size_of::<f32>(), ahead: 0, ..step }

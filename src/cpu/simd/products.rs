@@ -18,6 +18,9 @@ pub const MAX_COLS: usize = 6;
 /// Values of `k` in a step: those of several columns fit into the L1 cache.
 pub const STEP: usize = 1024;
 
+/// Maximum of [`Products::block_rows`].
+pub const MAX_BLOCK_ROWS: usize = 64;
+
 /// Rows between those of a head that are processed and those that are loaded into the cache: 8 KiB of 128 halves.
 pub const AHEAD: usize = 32;
 
@@ -119,6 +122,8 @@ pub struct Products {
     pub matrix: Option<[MatrixProducts; 2]>,
     /// When rows are converted to floats.
     pub convert_from: ConvertFrom,
+    /// Rows that many columns are multiplied by, and that are converted, at a time: a multiple of [`ROWS`], at most [`MAX_BLOCK_ROWS`].
+    pub block_rows: usize,
     /// Format of the columns of bfloat16s: floats, or bfloat16s if the processor multiplies these.
     pub bf16_columns: ggml_type,
     /// Sums of floats.
@@ -441,6 +446,8 @@ macro_rules! instantiate {
                 },
                 matrix: None,
                 convert_from: products::ConvertFrom::SLOW,
+                // With a step of floats 128 KiB: processors with AVX2 have caches of the second level from 256 KiB on.
+                block_rows: 32,
                 bf16_columns: $crate::abi::ggml::ggml_type::GGML_TYPE_F32,
                 sums_f32: &[$(($cols, weighted_sum::<products::Float, $cols> as WeightedSum)),*],
                 sums_f16: &[$(($cols, weighted_sum::<products::Half, $cols> as WeightedSum)),*],

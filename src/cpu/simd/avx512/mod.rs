@@ -31,6 +31,8 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_order(k);
     k.products = row_products::PRODUCTS;
     k.products.convert_from = products::ConvertFrom::FAST;
+    // The columns come from further away than these rows, once for all of them: caches of the second level have 512 KiB and more here.
+    k.products.block_rows = 64;
     k.recurrent = recurrent_kernels::RECURRENT;
 }
 
