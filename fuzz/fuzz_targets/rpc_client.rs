@@ -19,6 +19,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::ptr::null_mut;
 use std::sync::{Mutex, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// What the server of the next connections answers.
 static SCRIPT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
@@ -125,6 +127,28 @@ fn attend(mut stream: TcpStream, mut script: Vec<u8>) -> Option<()> {
     }
 }
 
+/// The threads that attend to connections.
+static THREADS: Mutex<Vec<JoinHandle<Option<()>>>> = Mutex::new(Vec::new());
+
+/// Waits a while for threads that are ending when the process does: what they own would count as lost. Those that wait for a request own what
+/// they need.
+extern "C" fn end_threads() {
+    let end = Instant::now() + Duration::from_secs(2);
+    let mut threads = std::mem::take(&mut *THREADS.lock().unwrap());
+    while !threads.is_empty() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+        join_ended(&mut threads);
+    }
+    *THREADS.lock().unwrap() = threads;
+}
+
+/// Joins the threads that have ended. A panic of theirs has ended the process before.
+fn join_ended(threads: &mut Vec<JoinHandle<Option<()>>>) {
+    for thread in threads.extract_if(.., |t| t.is_finished()) {
+        let _ = thread.join();
+    }
+}
+
 /// The port of the server, which listens at all addresses of the loopback.
 fn port() -> u16 {
     static PORT: OnceLock<u16> = OnceLock::new();
@@ -137,9 +161,14 @@ fn port() -> u16 {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let script = SCRIPT.lock().unwrap().clone();
-                std::thread::spawn(move || attend(stream, script));
+                let thread = std::thread::spawn(move || attend(stream, script));
+                let mut threads = THREADS.lock().unwrap();
+                join_ended(&mut threads);
+                threads.push(thread);
             }
         });
+        // SAFETY: the function takes no arguments and uses what lives as long as the process.
+        unsafe { libc::atexit(end_threads) };
         port
     })
 }
