@@ -62,20 +62,20 @@ pub type List<T> = &'static [(usize, T)];
 
 /// Kernels for each format of rows.
 #[derive(Clone, Copy)]
-pub struct ByFormat<T: 'static> {
+pub struct ByFormat {
     /// Floats.
-    pub f32: List<T>,
+    pub f32: List<Product>,
     /// Halves.
-    pub f16: List<T>,
+    pub f16: List<Product>,
     /// Bfloat16s.
-    pub bf16: List<T>,
+    pub bf16: List<Product>,
     /// Floats of 8 bits (E4M3).
-    pub f8: List<T>,
+    pub f8: List<Product>,
 }
 
-impl<T> ByFormat<T> {
+impl ByFormat {
     /// The kernels of a format, or none for formats in blocks.
-    pub fn of(&self, t: ggml_type) -> List<T> {
+    pub fn of(&self, t: ggml_type) -> List<Product> {
         match t {
             GGML_TYPE_F32 => self.f32,
             GGML_TYPE_F16 => self.f16,
@@ -117,7 +117,7 @@ impl ConvertFrom {
 #[derive(Clone, Copy)]
 pub struct Products {
     /// Products of several rows at once.
-    pub together: ByFormat<Product>,
+    pub together: ByFormat,
     /// Kernels for matrix registers, which are used instead, for halves and bfloat16s.
     pub matrix: Option<[MatrixProducts; 2]>,
     /// When rows are converted to floats.

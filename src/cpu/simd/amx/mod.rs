@@ -7,7 +7,7 @@ mod numbers;
 
 use super::Kernels;
 use super::interleave::MAX_FEW;
-use crate::abi::ggml::ggml_type::*;
+use crate::abi::ggml::ggml_type::{self, *};
 use std::arch::asm;
 
 /// Sets the kernels of this level in a table that has those for AVX-512 with BF16.
@@ -17,25 +17,18 @@ use std::arch::asm;
 pub(super) unsafe fn fill(k: &mut Kernels) {
     k.products.matrix = Some([numbers::F16, numbers::BF16]);
     // These processors multiply two vectors of bytes at a time, so that tiles are the faster way for fewer columns than elsewhere (docs/PERFORMANCE.md).
-    for (format, kernels) in k.interleaved.iter_mut().enumerate() {
-        if let Some(kernels) = kernels {
+    for format in ggml_type::ALL {
+        if let Some(kernels) = &mut k.interleaved[format as usize] {
             kernels.few = kernels.few.min(few_columns(format));
         }
     }
 }
 
 /// The greatest number of columns for which interleaved rows are multiplied without unpacking them first.
-const fn few_columns(format: usize) -> usize {
-    const Q2_K: usize = GGML_TYPE_Q2_K as usize;
-    const Q4_K: usize = GGML_TYPE_Q4_K as usize;
-    const Q5_K: usize = GGML_TYPE_Q5_K as usize;
-    const Q6_K: usize = GGML_TYPE_Q6_K as usize;
-    const Q8_0: usize = GGML_TYPE_Q8_0 as usize;
-    const IQ4_XS: usize = GGML_TYPE_IQ4_XS as usize;
-    const TQ2_0: usize = GGML_TYPE_TQ2_0 as usize;
+fn few_columns(format: ggml_type) -> usize {
     match format {
-        Q2_K | Q4_K => MAX_FEW,
-        Q5_K | Q6_K | Q8_0 | IQ4_XS | TQ2_0 => 12,
+        GGML_TYPE_Q2_K | GGML_TYPE_Q4_K => MAX_FEW,
+        GGML_TYPE_Q5_K | GGML_TYPE_Q6_K | GGML_TYPE_Q8_0 | GGML_TYPE_IQ4_XS | GGML_TYPE_TQ2_0 => 12,
         _ => 9,
     }
 }
