@@ -160,6 +160,8 @@ pub struct Amounts {
     pub vector_groups: u64,
     /// Workgroups of a product in tiles that do.
     pub tile_groups: u64,
+    /// Workgroups of attention that do.
+    pub attention_groups: u64,
     /// Bytes of a matrix from which a product of one column converts it to integers in a step of its own.
     pub converted_bytes: u64,
     /// Operations that take as long as a byte of memory.
@@ -175,6 +177,7 @@ pub fn amounts(info: &Info) -> Amounts {
         vector_groups: if discrete { 2048 } else { 512 },
         // Two for each of 96 units, or of 16.
         tile_groups: if discrete { 192 } else { 32 },
+        attention_groups: if discrete { 512 } else { 64 },
         converted_bytes: if shared { 4 << 20 } else { 64 << 20 },
         flops_per_byte: if discrete { 40 } else { 10 },
     }

@@ -150,6 +150,19 @@ fn requested() -> &'static (Option<String>, bool) {
     REQUESTED.get_or_init(|| (environment::VK_PRODUCT.text(), environment::VK_TRY_COOPMAT.is_set()))
 }
 
+/// The size of cooperative matrices for attention, whose subgroups have 16 queries each. `None` if matrices do not pay.
+pub fn attention_matrices(info: &Info) -> Option<[u32; 3]> {
+    if !(requested().1 || Architecture::of(info).traits().matrices) {
+        return None;
+    }
+    let fits = |n: u32| n > 0 && 16 % n == 0;
+    let types = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
+    let usable = |c: &&super::info::Coopmat| (c.ab, c.c) == types && fits(c.m) && fits(c.n) && fits(c.k);
+    // Of several with the same number, the first.
+    let sizes = info.features.coopmat.iter().filter(usable).rev();
+    sizes.max_by_key(|c| c.m * c.n * c.k).map(|c| [c.m, c.n, c.k])
+}
+
 /// Whether the environment names a method.
 pub fn is_forced() -> bool {
     requested().0.is_some()

@@ -4,7 +4,7 @@
 
 use super::Info;
 use super::architecture::{Architecture, SMALL, Tile, amounts};
-use super::interface::{Constants, constants, formats, push};
+use super::interface::{Constants, PushBlock, constants, formats, push};
 use super::ladder::VECTOR_COLUMNS;
 use super::plan::KernelFor;
 use crate::abi::ggml::ggml_type;
@@ -98,6 +98,11 @@ fn whole_subgroup(info: &Info, threads: u32) -> bool {
         && (least..=most).contains(&threads)
 }
 
+/// A kernel whose subgroups all have the device's usual size, which need not be required if the device has no other.
+pub fn whole_subgroups<P: PushBlock>(kernel: KernelFor<P>, info: &Info) -> KernelFor<P> {
+    if info.features.subgroup_size_control { kernel.with_subgroup(info.limits.subgroup_size) } else { kernel }
+}
+
 /// A kernel of `flash_attn`.
 pub fn attention(
     variant: &str,
@@ -114,6 +119,11 @@ pub fn attention(
 /// Invocations of a group of `flash_attn`.
 pub fn attention_threads(info: &Info) -> u32 {
     if info.software { info.limits.subgroup_size } else { 32 }
+}
+
+/// Workgroups of attention that keep all units of a card busy.
+pub fn attention_groups(info: &Info) -> u64 {
+    amounts(info).attention_groups
 }
 
 /// Invocations of a group of `mul_mat_vec`.

@@ -281,6 +281,51 @@ interface! {
             52 groups: u32,
             56 x_nb: [u32; 3],
         }
+        FlashAttnCoop {
+            0 q: u64,
+            8 k: u64,
+            16 v: u64,
+            24 mask: u64,
+            32 sinks: u64,
+            40 d: u64,
+            48 n_queries: u32,
+            52 n_keys: u32,
+            56 part: u32,
+            60 q_nb: [u32; 3],
+            72 k_nb: [u32; 3],
+            84 v_nb: [u32; 3],
+            96 mask_nb: [u32; 3],
+            108 mask_ne: u32,
+            112 scale: f32,
+            116 max_bias: f32,
+            120 cap: f32,
+        }
+        FlashAttnJoin {
+            0 from: u64,
+            8 sinks: u64,
+            16 d: u64,
+            24 n_rows: u32,
+            28 parts: u32,
+        }
+        FlashAttnParts {
+            0 q: u64,
+            8 k: u64,
+            16 v: u64,
+            24 mask: u64,
+            32 sinks: u64,
+            40 d: u64,
+            48 n_queries: u32,
+            52 n_keys: u32,
+            56 part: u32,
+            60 q_nb: [u32; 3],
+            72 k_nb: [u32; 3],
+            84 v_nb: [u32; 3],
+            96 mask_nb: [u32; 3],
+            108 mask_ne: u32,
+            112 scale: f32,
+            116 max_bias: f32,
+            120 cap: f32,
+        }
         Gated {
             0 gate: u64,
             8 up: u64,
@@ -916,6 +961,30 @@ interface! {
         }
         FlashAttnBackSums of "flash_attn_back_sums" pushed FlashAttnBackSums {
             3 of: u32,
+        }
+        FlashAttnCoop of "flash_attn_coop" pushed FlashAttnCoop {
+            3 cm: u32,
+            4 d: u32,
+            5 dv: u32,
+            6 group: u32,
+            7 heads: u32,
+            8 flags: u32,
+            9 cn: u32,
+            10 ck: u32,
+            11 subgroup_size: u32,
+        }
+        FlashAttnJoin of "flash_attn_join" pushed FlashAttnJoin {
+            3 dv: u32,
+            4 heads: u32,
+            5 sinks: bool,
+        }
+        FlashAttnParts of "flash_attn_parts" pushed FlashAttnParts {
+            3 one_subgroup: bool,
+            4 d: u32,
+            5 dv: u32,
+            6 group: u32,
+            7 heads: u32,
+            8 flags: u32,
         }
         Gated of "gated" pushed Gated {
             3 op: u32,

@@ -1,8 +1,9 @@
-//! Attention in one pass (FLASH_ATTN_EXT). Files: `sparse` (scores of keys, the mask for selected keys), `back` (gradients).
+//! Attention in one pass (FLASH_ATTN_EXT). Files: `parts` (on GPUs), `sparse` (scores of keys, the mask for selected keys), `back` (gradients).
 
 #![forbid(unsafe_code)]
 
 mod back;
+mod parts;
 mod sparse;
 
 pub use back::{back, check_back};
@@ -14,7 +15,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, formats, listed, push};
 use crate::vulkan::plan::{DispatchList, View};
-use crate::vulkan::{Info, tune};
+use crate::vulkan::{Info, Range, tune};
 
 /// Maximum number of chunks of eight columns of values in the registers of an invocation.
 const MAX_CHUNKS: u32 = 10;
@@ -47,8 +48,12 @@ pub fn check(node: TensorRef, info: &Info) -> Result<()> {
     ensure!(nk[1] == nv[1] && nk[1] > 0 && nk[2] == nv[2] && nk[2] > 0 && nq[2] % nk[2] == 0, "{nk:?} and {nv:?}");
     ensure!(nq[3] == nk[3] && nq[3] == nv[3], "batches {nq:?}, {nk:?}, {nv:?}");
     ensure!(nk[2] <= 65535 && nq[3] <= 65535 && nq[1] * (nq[2] / nk[2]) <= 65535, "{nq:?} queries");
-    let threads = i64::from(tune::attention_threads(info));
-    ensure!((nv[0] / 8 + threads - 1) / threads <= i64::from(MAX_CHUNKS), "values of {} columns", nv[0]);
+    if info.software {
+        let threads = i64::from(tune::attention_threads(info));
+        ensure!((nv[0] / 8 + threads - 1) / threads <= i64::from(MAX_CHUNKS), "values of {} columns", nv[0]);
+    } else {
+        parts::check([nk[0], nv[0]], info)?;
+    }
     for t in [q, k, v, node] {
         View::shape(t)?;
         ensure!(t.is_contiguous_rows(), "rows with gaps");
@@ -76,35 +81,98 @@ pub fn check(node: TensorRef, info: &Info) -> Result<()> {
 
 /// Keys and values in one format. Converts into scratch memory what the shader cannot read.
 fn keys_and_values(k: TensorRef, v: TensorRef, plan: &mut DispatchList<'_>) -> Result<[View; 2]> {
+    keys_values_and_room(k, v, 0, plan).map(|(views, _)| views)
+}
+
+/// The same, and `bytes` of scratch memory.
+fn keys_values_and_room(
+    k: TensorRef,
+    v: TensorRef,
+    bytes: u64,
+    plan: &mut DispatchList<'_>,
+) -> Result<([View; 2], Range)> {
     let format = read_as(k, v);
     let mut views = [View::of(k)?, View::of(v)?];
     let direct = [k, v].map(|t| reads_directly(t, format));
-    let bytes = [0, 1].map(|i| if direct[i] { 0 } else { copy::packed_bytes(&views[i], format) });
-    for (i, room) in plan.scratch_parts(bytes)?.into_iter().enumerate() {
+    let packed = |i: usize| if direct[i] { 0 } else { copy::packed_bytes(&views[i], format) };
+    let rooms = plan.scratch_parts([packed(0), packed(1), bytes])?;
+    for i in 0..2 {
         if !direct[i] {
-            views[i] = copy::packed(views[i], format, room, plan)?;
+            views[i] = copy::packed(views[i], format, rooms[i], plan)?;
         }
     }
-    Ok(views)
+    Ok((views, rooms[2]))
+}
+
+/// The operands of FLASH_ATTN_EXT, with keys and values that shaders can read.
+struct Operands {
+    q: View,
+    k: View,
+    v: View,
+    mask: Option<View>,
+    sinks: Option<View>,
+    d: View,
+    scale: f32,
+    max_bias: f32,
+    cap: f32,
+}
+
+impl Operands {
+    fn new(node: TensorRef, [k, v]: [View; 2]) -> Result<Self> {
+        let view = |i| node.src(i).map(View::of).transpose();
+        let (scale, max_bias, cap) = (node.op_param_f32(0), node.op_param_f32(1), node.op_param_f32(2));
+        Ok(Self {
+            q: View::of(src(node, 0)?)?,
+            k,
+            v,
+            mask: view(3)?,
+            sinks: view(4)?,
+            d: View::of(node)?,
+            scale: if cap == 0.0 { scale } else { scale / cap },
+            max_bias,
+            cap,
+        })
+    }
+
+    /// Heads that share keys.
+    fn group(&self) -> u32 {
+        self.q.ne[2] / self.k.ne[2]
+    }
+
+    /// Queries that share keys.
+    fn queries(&self) -> u32 {
+        self.q.ne[1] * self.group()
+    }
+
+    /// The first four bits of `FLAGS`.
+    fn flags(&self) -> u32 {
+        let flags = [self.mask.is_some(), self.sinks.is_some(), self.cap != 0.0, self.max_bias > 0.0];
+        flags.iter().enumerate().map(|(i, &on)| u32::from(on) << i).sum()
+    }
+
+    /// Sizes of dimensions 2 and 3 of the mask.
+    fn mask_ne(&self) -> u32 {
+        self.mask.map_or(1 | 1 << 16, |m| m.ne[2] | m.ne[3] << 16)
+    }
+
+    fn reads(&self) -> Vec<Range> {
+        let views = [Some(self.q), Some(self.k), Some(self.v), self.mask, self.sinks];
+        views.into_iter().flatten().map(|v| v.range).collect()
+    }
 }
 
 /// FLASH_ATTN_EXT.
 pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
-    let (q, d) = (View::of(src(node, 0)?)?, View::of(node)?);
-    let [k, v] = keys_and_values(src(node, 1)?, src(node, 2)?, plan)?;
-    let (mask, sinks) = (node.src(3).map(View::of).transpose()?, node.src(4).map(View::of).transpose()?);
-    let (mut scale, max_bias, cap) = (node.op_param_f32(0), node.op_param_f32(1), node.op_param_f32(2));
-    if cap != 0.0 {
-        scale /= cap;
+    if !plan.info.software || parts::requested(node, plan.info)? {
+        return parts::plan(node, plan);
     }
-    let group = q.ne[2] / k.ne[2];
-    let n = q.ne[1] * group;
+    let views = keys_and_values(src(node, 1)?, src(node, 2)?, plan)?;
+    let o = Operands::new(node, views)?;
+    let (q, k, v) = (o.q, o.k, o.v);
+    let n = o.queries();
     let r = if n >= 4 { 4 } else { 1 };
-    let flags = [mask.is_some(), sinks.is_some(), cap != 0.0, max_bias > 0.0];
-    let flags = flags.iter().enumerate().map(|(i, &on)| u32::from(on) << i).sum();
-    let threads = tune::attention_threads(plan.info);
-    let chunks = (v.ne[0] / 8).div_ceil(threads);
-    let (dk, dv, heads) = (q.ne[0], v.ne[0], q.ne[2]);
+    let chunks = (v.ne[0] / 8).div_ceil(tune::attention_threads(plan.info));
+    let (dk, dv, heads, group, flags) = (q.ne[0], v.ne[0], q.ne[2], o.group(), o.flags());
     let constants = |one_subgroup| constants::FlashAttn { one_subgroup, d: dk, dv, chunks, group, heads, flags };
     let kernel = tune::attention(&format!(".{}.{r}", format_name(k.dtype)), constants, plan.info)?;
     let at = |v: Option<View>| v.map_or(0, |v| v.at);
@@ -112,21 +180,20 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         q: q.at,
         k: k.at,
         v: v.at,
-        mask: at(mask),
-        sinks: at(sinks),
-        d: d.at,
+        mask: at(o.mask),
+        sinks: at(o.sinks),
+        d: o.d.at,
         n_queries: q.ne[1],
         n_keys: k.ne[1],
         q_nb: q.nb123(),
         k_nb: k.nb123(),
         v_nb: v.nb123(),
-        mask_nb: mask.map_or([0; 3], |m| m.nb123()),
-        mask_ne: mask.map_or(1 | 1 << 16, |m| m.ne[2] | m.ne[3] << 16),
-        scale,
-        max_bias,
-        cap,
+        mask_nb: o.mask.map_or([0; 3], |m| m.nb123()),
+        mask_ne: o.mask_ne(),
+        scale: o.scale,
+        max_bias: o.max_bias,
+        cap: o.cap,
     };
-    let reads: Vec<_> = [Some(q), Some(k), Some(v), mask, sinks].into_iter().flatten().map(|v| v.range).collect();
-    plan.dispatch(kernel, push, [n.div_ceil(r), k.ne[2], q.ne[3]], &reads, &[d.range]);
+    plan.dispatch(kernel, push, [n.div_ceil(r), k.ne[2], q.ne[3]], &o.reads(), &[o.d.range]);
     Ok(())
 }
