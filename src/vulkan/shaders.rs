@@ -114,18 +114,31 @@ mod tests {
         assert!(Shader::named("no_such_shader").is_err());
     }
 
-    /// The capabilities that a module needs: its OpCapability instructions.
-    fn capabilities(words: &[u32]) -> Vec<u32> {
+    /// The instructions of a module: opcode and operands.
+    fn instructions(words: &[u32]) -> Vec<(u32, &[u32])> {
         let (mut all, mut rest) = (Vec::new(), &words[5..]);
         while let [head, ..] = rest {
             let n = (head >> 16).max(1) as usize;
             assert!(n <= rest.len(), "an instruction ends after the module");
-            if head & 0xffff == 17 {
-                all.push(rest[1]);
-            }
+            all.push((head & 0xffff, &rest[1..n]));
             rest = &rest[n..];
         }
         all
+    }
+
+    /// The capabilities that a module needs: its OpCapability instructions.
+    fn capabilities(words: &[u32]) -> Vec<u32> {
+        instructions(words).into_iter().filter(|i| i.0 == 17).map(|i| i.1[0]).collect()
+    }
+
+    /// Vulkan leaves the remainder of a negative number undefined (its environment for SPIR-V: OpSRem and OpSMod), and a software driver does not show it:
+    /// NVIDIA's is that of the number plus 2^32. Shaders take remainders of unsigned numbers only.
+    #[test]
+    fn no_shader_takes_a_remainder_with_a_sign() {
+        for name in names() {
+            let signed = |&(opcode, _): &(u32, &[u32])| matches!(opcode, 138 | 139);
+            assert!(!instructions(Shader::named(name).unwrap().words()).iter().any(signed), "{name}");
+        }
     }
 
     #[test]

@@ -23,10 +23,10 @@ void main() {
         float sum = 0.0;
         for (uint ky = 0; ky < p.kernel.y; ++ky) {
             const int y = int(i.x) + p.pad.y - int(ky) * p.dilation.y;
-            if (y < 0 || y % p.stride.y != 0 || uint(y / p.stride.y) >= p.size.y) { continue; }
+            if (y < 0 || uint(y) % uint(p.stride.y) != 0 || uint(y / p.stride.y) >= p.size.y) { continue; }
             for (uint kx = 0; kx < p.kernel.x; ++kx) {
                 const int x = int(c) + p.pad.x - int(kx) * p.dilation.x;
-                if (x < 0 || x % p.stride.x != 0 || uint(x / p.stride.x) >= p.size.x) { continue; }
+                if (x < 0 || uint(x) % uint(p.stride.x) != 0 || uint(x / p.stride.x) >= p.size.x) { continue; }
                 const uint element = (i.y * p.kernel.y + ky) * p.kernel.x + kx;
                 sum += F32s(at(patches, offset3(uvec3(element, x / p.stride.x, y / p.stride.y), p.a_nb.xyz), 4)).v[0];
             }

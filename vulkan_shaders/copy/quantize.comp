@@ -10,27 +10,7 @@ layout(constant_id = 4) const bool IDS = false;
 layout(constant_id = 5) const uint INDEX = 26;
 
 #include "rows_by_index.glsl"
-
-// Splits x into two parts of twelve bits each, so that products of parts are exact.
-vec2 halves(float x) {
-    precise const float c = x * 4097.0;
-    precise const float high = c - (c - x);
-    precise const float low = x - high;
-    return vec2(high, low);
-}
-
-// a / b, correctly rounded. Division in drivers may be off by some ulps, and their fma() may round twice, so the remainder is computed from
-// halves.
-float divide(float a, float b) {
-    precise const float q = a / b;
-    precise const float p = q * b;
-    const vec2 x = halves(q);
-    const vec2 y = halves(b);
-    precise const float e = ((x.x * y.x - p) + x.x * y.y + x.y * y.x) + x.y * y.y;
-    precise const float rest = (a - p) - e;
-    precise const float all = q + rest / b;
-    return abs(q) < 1e30 && abs(b) < 1e30 ? all : q; // larger numbers overflow in halves()
-}
+#include "divide.glsl"
 
 // x * s, rounded to nearest, ties to even. Without fused operations, so that ties are the same as on the CPU.
 float nearest(float x, float s) {

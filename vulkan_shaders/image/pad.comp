@@ -19,7 +19,8 @@ layout(push_constant, scalar) uniform Push {
 // Index in a, or -1 for padding.
 int place(uint i, int before, uint n) {
     const int j = int(i) - before;
-    if (MODE == 1) { return ((j % int(n)) + int(n)) % int(n); }
+    // Without a remainder of a negative number, which Vulkan leaves undefined: NVIDIA's is that of j + 2^32.
+    if (MODE == 1) { return int(j < 0 ? n - 1 - uint(-1 - j) % n : uint(j) % n); }
     if (MODE == 2) { return j < 0 ? -j : uint(j) < n ? j : 2 * (int(n) - 1) - j; }
     return j >= 0 && uint(j) < n ? j : -1;
 }

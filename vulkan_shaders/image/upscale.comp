@@ -3,6 +3,7 @@
 // smaller result cover (3).
 #include "common.glsl"
 #include "rows.glsl"
+#include "divide.glsl"
 
 layout(constant_id = 3) const uint MODE = 0;
 
@@ -39,7 +40,8 @@ struct Taps {
 Taps taps(uint i, uint from, uint to, uint n) {
     if (MODE == 3) {
         const float support = uintBitsToFloat(to);
-        const float place = (float(i) + p.centre) / uintBitsToFloat(from);
+        // Which elements are in the area depends on the last bit: at a place just below 8, element 8 is not, though its weight would be 1.
+        const float place = divide(float(i) + p.centre, uintBitsToFloat(from));
         const int low = clamp(int(place - support + p.centre), 0, int(n));
         return Taps(low, max(min(int(place + support + p.centre), int(n)) - low, 0), place);
     }
@@ -50,7 +52,7 @@ Taps taps(uint i, uint from, uint to, uint n) {
 // The weight of element k of the taps, before it is clipped to the image.
 float weight(Taps t, int k, uint to, uint n) {
     const int i = t.first + k;
-    if (MODE == 3) { return max(1.0 - abs((float(i) - t.place + p.centre) / uintBitsToFloat(to)), 0.0); }
+    if (MODE == 3) { return max(1.0 - abs(divide(float(i) - t.place + p.centre, uintBitsToFloat(to))), 0.0); }
     if (MODE == 2) { return cubic(abs(t.place - float(i))); }
     const float part = clamp(t.place - float(clip(t.first, n)), 0.0, 1.0);
     return k == 0 ? 1.0 - part : part;
