@@ -56,6 +56,11 @@ impl Converted {
         dispatches.iter().for_each(|d| self.forget(&d.writes));
     }
 
+    /// Forgets results outside of this memory: the scratch memory before it lives only until the commands so far are finished.
+    pub fn keep_within(&mut self, memory: Range) {
+        self.list.retain(|(_, _, at)| memory.contains(at));
+    }
+
     fn forget(&mut self, writes: &[Range]) {
         for w in writes {
             self.list.retain(|(source, _, at)| !w.overlaps(&source.range) && !w.overlaps(at));
@@ -97,5 +102,11 @@ mod tests {
         check(Range::new(0x1000 + 767, 1), [false, true]);
         check(Range::new(0x8000 + 239, 0x2000), [false, false]);
         check(Range::new(0x9000, 1), [true, false]);
+        // New scratch memory, after that of the first.
+        let mut some = all.clone();
+        some.keep_within(Range::new(0x9000, 80));
+        assert_eq!([&a, &b].map(|v| some.find(v, Target::Blocks).is_some()), [false, true]);
+        some.keep_within(Range::new(0x9000, 79));
+        assert_eq!(some.find(&b, Target::Blocks), None);
     }
 }
