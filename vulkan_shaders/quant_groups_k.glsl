@@ -21,3 +21,12 @@ void dequant32(uint64_t base, uint i, out float y[32]) {
         [[unroll]] for (uint k = 0; k < 4; ++k) { y[4 * j + k] = s.x * float((q >> (8 * k)) & 31u) - s.y; }
     }
 }
+
+#ifdef VALUES
+// Value i of a block.
+float value(uint64_t block, uint i) {
+    const uint g = i / 32;
+    const vec2 s = scale_and_offset(block, g);
+    return s.x * float((codes(block, g, (i & 31u) / 4) >> (8 * (i & 3u))) & 31u) - s.y;
+}
+#endif

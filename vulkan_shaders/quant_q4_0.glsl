@@ -42,3 +42,11 @@ void dequant64(uint64_t base, uint i, out float y[64]) {
         }
     }
 }
+
+#ifdef VALUES
+// Value i of a block.
+float value(uint64_t block, uint i) {
+    const uint q = uint(U16s(block).v[1 + (i & 15u) / 2]) >> ((i & 1u) * 8 + (i & 16u) / 4);
+    return scale_of(block) * (float(q & 15u) - 8.0);
+}
+#endif

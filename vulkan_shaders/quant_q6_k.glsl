@@ -18,3 +18,16 @@ void dequant8(uint64_t base, uint i, out float y[8]) {
         y[2 * j + 1] = scale * (float(((l >> 8) & 15u) | ((h >> 8) & 3u) << 4) - 32.0);
     }
 }
+
+#ifdef VALUES
+// Value i of a block.
+float value(uint64_t block, uint i) {
+    const uint n = (i / 32) & 3u;
+    const uint at = (i & 31u) / 2; // in 16-bit words
+    const uint odd = (i & 1u) * 8;
+    const float scale = float(F16s(block).v[104]) * float(int(I8s(block).v[192 + i / 16]));
+    const uint l = uint(U16s(block).v[i / 128 * 32 + (n & 1u) * 16 + at]) >> (n / 2 * 4 + odd);
+    const uint h = uint(U16s(block).v[64 + i / 128 * 16 + at]) >> (2 * n + odd);
+    return scale * (float((l & 15u) | (h & 3u) << 4) - 32.0);
+}
+#endif

@@ -22,3 +22,11 @@ void dequant64(uint64_t base, uint i, out float y[64]) {
         [[unroll]] for (int l = 0; l < 4; ++l) { y[4 * j + l] = d[j / 8] * float(bitfieldExtract(q, 8 * l, 8)); }
     }
 }
+
+#ifdef VALUES
+// Value i of a block.
+float value(uint64_t block, uint i) {
+    const int q = int(uint(U16s(block).v[1 + i / 2]));
+    return float(F16s(block).v[0]) * float(bitfieldExtract(q, int(i & 1u) * 8, 8));
+}
+#endif

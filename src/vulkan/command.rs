@@ -362,6 +362,11 @@ impl Recorder {
         Ok(range)
     }
 
+    /// The memory that [`Self::scratch`] gives out now.
+    pub fn scratch_memory(&self) -> Range {
+        self.scratch.as_ref().map_or(Range::default(), |(m, _)| Range::new(m.address, m.size))
+    }
+
     /// Records a copy on the device.
     pub fn copy(&mut self, from: CopyEnd, to: CopyEnd, len: u64) -> Result<()> {
         self.copy_pieces(from, to, len, 1, (0, 0))

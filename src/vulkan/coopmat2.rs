@@ -1,7 +1,8 @@
 //! Queries for VK_NV_cooperative_matrix2, which `ash` does not have yet.
 //!
 //! `mul_mat_coop2` needs matrices of any size (flexible dimensions) and functions that are called for each element. A matrix belongs to a
-//! workgroup or to a subgroup, depending on the driver: NVIDIA's has both, Mesa's software driver only subgroups.
+//! workgroup or to a subgroup, depending on the driver: NVIDIA's has both, Mesa's software driver only subgroups. `mul_mat_tensor` needs matrices of
+//! a workgroup, and loads from tensors and blocks.
 
 use super::ladder::{SUBGROUPS, TILE};
 use super::query::Physical;
@@ -20,6 +21,21 @@ const PROPERTIES: vk::StructureType = vk::StructureType::from_raw(1_000_593_002)
 const DEPTH: u32 = 32;
 /// Bytes of shared memory that `mul_mat_coop2` uses.
 const SHARED: u32 = 2 * TILE * (DEPTH + 8) * 2;
+
+/// Invocations of a workgroup of `mul_mat_tensor`.
+pub const TENSOR_THREADS: u32 = 256;
+/// Largest rows or columns of its matrices, and divisors of all of them and of their depth.
+const TENSOR_SIDE: u32 = 256;
+const TENSOR_GRANULARITY: [u32; 3] = [32, 32, 16];
+
+/// What a device can do with the extension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usable {
+    /// The owner of the matrices of `mul_mat_coop2`, if the device has any that fit.
+    pub owner: Option<Owner>,
+    /// Whether it can run `mul_mat_tensor`. Never without an owner.
+    pub tensors: bool,
+}
 
 /// The owner of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +86,10 @@ pub struct Features<'a> {
     conversions: vk::Bool32,
     /// Functions called with each element.
     pub per_element_operations: vk::Bool32,
-    tensor_addressing: vk::Bool32,
-    block_loads: vk::Bool32,
+    /// Loads and stores that compute addresses from the shape of a tensor.
+    pub tensor_addressing: vk::Bool32,
+    /// Loads of blocks, through a function for each value.
+    pub block_loads: vk::Bool32,
     lives: PhantomData<&'a ()>,
 }
 
@@ -99,12 +117,14 @@ unsafe impl vk::ExtendsPhysicalDeviceFeatures2 for Features<'_> {}
 unsafe impl vk::ExtendsDeviceCreateInfo for Features<'_> {}
 
 impl Features<'_> {
-    /// The features that `mul_mat_coop2` uses with matrices of `owner`, enabled.
-    pub fn used(owner: Owner) -> Self {
+    /// The features that `mul_mat_coop2` uses with matrices of `owner`, and `mul_mat_tensor` if it runs, enabled.
+    pub fn used(owner: Owner, tensors: bool) -> Self {
         Self {
-            workgroup_scope: vk::Bool32::from(matches!(owner, Owner::Workgroup(_))),
+            workgroup_scope: vk::Bool32::from(tensors || matches!(owner, Owner::Workgroup(_))),
             flexible_dimensions: vk::TRUE,
             per_element_operations: vk::TRUE,
+            tensor_addressing: tensors.into(),
+            block_loads: tensors.into(),
             ..Self::default()
         }
     }
@@ -112,6 +132,11 @@ impl Features<'_> {
     /// Whether a device offers what `mul_mat_coop2` needs.
     pub fn suffice(&self) -> bool {
         self.flexible_dimensions == vk::TRUE && self.per_element_operations == vk::TRUE
+    }
+
+    /// Whether a device also offers what `mul_mat_tensor` needs.
+    fn load_tensors(&self) -> bool {
+        self.suffice() && [self.workgroup_scope, self.tensor_addressing, self.block_loads] == [vk::TRUE; 3]
     }
 }
 
@@ -175,18 +200,23 @@ const NO_DIMENSIONS: Dimensions = Dimensions {
 
 type GetDimensions = unsafe extern "system" fn(vk::PhysicalDevice, *mut u32, *mut Dimensions) -> vk::Result;
 
-/// The owner of the matrices of `mul_mat_coop2` on a device: the workgroup if possible, otherwise a subgroup. `None` if the device has no
-/// matrices that fit, from F16 to F32.
-pub fn owner(
+/// What a device can do with matrices from F16 to F32. The owner is the workgroup if possible, otherwise a subgroup.
+pub fn usable(
     entry: &ash::Entry,
     device: Physical<'_>,
     features: &Features<'_>,
     properties: &Properties<'_>,
     shared_memory: u32,
-) -> Option<Owner> {
-    if !features.suffice() {
-        return None;
-    }
+) -> Usable {
+    let dimensions = if features.suffice() { dimensions(entry, device) } else { None };
+    let all = dimensions.unwrap_or_default();
+    let owner = best(&all, features, properties, shared_memory);
+    let tensors = owner.is_some() && loads_tensors(&all, features, properties, shared_memory);
+    Usable { owner, tensors }
+}
+
+/// The dimensions that a device with the extension reports.
+fn dimensions(entry: &ash::Entry, device: Physical<'_>) -> Option<Vec<Dimensions>> {
     let name = c"vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV";
     // SAFETY: `Physical` holds a valid instance, and the name is a C string.
     let get = unsafe { entry.get_instance_proc_addr(device.instance().handle(), name.as_ptr()) }?;
@@ -206,7 +236,7 @@ pub fn owner(
         return None;
     }
     all.truncate(n as usize);
-    best(&all, features, properties, shared_memory)
+    Some(all)
 }
 
 fn best(all: &[Dimensions], f: &Features<'_>, p: &Properties<'_>, shared_memory: u32) -> Option<Owner> {
@@ -220,18 +250,30 @@ fn best(all: &[Dimensions], f: &Features<'_>, p: &Properties<'_>, shared_memory:
     workgroup.or_else(|| subgroup.filter(reaches))
 }
 
+/// Whether `mul_mat_tensor` can run. It uses no shared memory itself, but the driver may reserve some.
+fn loads_tensors(all: &[Dimensions], f: &Features<'_>, p: &Properties<'_>, shared_memory: u32) -> bool {
+    let fits = |d: &Dimensions| {
+        d.invocations == TENSOR_THREADS && d.scope == vk::ScopeKHR::WORKGROUP && divides(d, TENSOR_GRANULARITY)
+    };
+    f.load_tensors()
+        && p.max_workgroup >= TENSOR_THREADS
+        && p.max_dimension >= TENSOR_SIDE
+        && p.reserved_shared_memory <= shared_memory
+        && all.iter().any(fits)
+}
+
 /// Whether the sizes of the matrices of `owner` are multiples of the granularity `d`.
 fn fits(d: &Dimensions, owner: Owner) -> bool {
-    let divides = |g: u32, n: u32| g > 0 && n.is_multiple_of(g);
-    let [m, n, k] = d.granularity;
+    d.scope == owner.scope() && divides(d, [owner.side(), owner.side(), DEPTH])
+}
+
+/// Whether `d` is for F16 into F32, and its granularity divides these numbers.
+fn divides(d: &Dimensions, sizes: [u32; 3]) -> bool {
     let types = (d.a, d.b, d.c, d.result);
     let (half, float) = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
-    d.scope == owner.scope()
-        && d.saturating == vk::FALSE
+    d.saturating == vk::FALSE
         && types == (half, half, float, float)
-        && divides(m, owner.side())
-        && divides(n, owner.side())
-        && divides(k, DEPTH)
+        && d.granularity.iter().zip(sizes).all(|(&g, n)| g > 0 && n.is_multiple_of(g))
 }
 
 #[cfg(test)]
@@ -248,7 +290,8 @@ mod tests {
         assert_eq!(std::mem::offset_of!(Dimensions, invocations), 52);
         assert_eq!(size_of::<Properties<'_>>(), 32);
         assert_eq!(std::mem::offset_of!(Properties<'_>, reserved_shared_memory), 24);
-        assert!(Features::used(Owner::Subgroup).suffice() && !Features::default().suffice());
+        assert_eq!(std::mem::offset_of!(Features<'_>, block_loads), 40);
+        assert!(Features::used(Owner::Subgroup, false).suffice() && !Features::default().suffice());
     }
 
     /// Granularity 32 x 32 x 16, F16 into F32.
@@ -273,13 +316,13 @@ mod tests {
     fn the_workgroup_owns_the_matrices_where_it_may() {
         let (group, sub) = (vk::ScopeKHR::WORKGROUP, vk::ScopeKHR::SUBGROUP);
         let both = [good(group, 128), good(sub, 0), good(group, 256), good(group, 512)];
-        let all = Features::used(Owner::Workgroup(256));
+        let all = Features::used(Owner::Workgroup(256), false);
         let limits = Properties { max_workgroup: 1024, max_dimension: 1024, ..Properties::default() };
         let take = |d: &[Dimensions], f: Features<'_>, p: Properties<'_>| best(d, &f, &p, 48 << 10);
         assert_eq!(take(&both, all, limits), Some(Owner::Workgroup(256)));
         assert_eq!(take(&both, all, Properties { max_workgroup: 128, ..limits }), Some(Owner::Workgroup(128)));
         // Like Mesa's software driver.
-        let subgroups = Features::used(Owner::Subgroup);
+        let subgroups = Features::used(Owner::Subgroup, false);
         assert_eq!(take(&both, subgroups, limits), Some(Owner::Subgroup));
         assert_eq!(take(&both[1..2], all, limits), Some(Owner::Subgroup));
         // Not enough shared memory, and matrices that are too large.
@@ -288,5 +331,29 @@ mod tests {
         assert_eq!(take(&both, all, Properties { max_dimension: 32, ..limits }), Some(Owner::Subgroup));
         assert_eq!(take(&both, all, Properties { max_dimension: 16, ..limits }), None);
         assert_eq!(take(&[], all, limits), None);
+    }
+
+    #[test]
+    fn tensors_need_a_workgroup_of_their_size_and_all_features() {
+        let (group, sub) = (vk::ScopeKHR::WORKGROUP, vk::ScopeKHR::SUBGROUP);
+        let both = [good(sub, 0), good(group, 128), good(group, 256)];
+        let all = Features::used(Owner::Workgroup(128), true);
+        let limits = Properties { max_workgroup: 256, max_dimension: 256, ..Properties::default() };
+        let can = |d: &[Dimensions], f: &Features<'_>, p: Properties<'_>| loads_tensors(d, f, &p, 48 << 10);
+        assert!(can(&both, &all, limits));
+        assert!(!can(&both[..2], &all, limits));
+        assert!(!can(&both, &Features::used(Owner::Workgroup(256), false), limits));
+        for missing in [
+            Features { workgroup_scope: 0, ..all },
+            Features { tensor_addressing: 0, ..all },
+            Features { block_loads: 0, ..all },
+            Features { flexible_dimensions: 0, ..all },
+        ] {
+            assert!(!can(&both, &missing, limits), "{missing:?}");
+        }
+        assert!(!can(&[Dimensions { granularity: [64, 32, 16], ..both[2] }], &all, limits));
+        assert!(!can(&both, &all, Properties { max_workgroup: 128, ..limits }));
+        assert!(!can(&both, &all, Properties { max_dimension: 128, ..limits }));
+        assert!(!can(&both, &all, Properties { reserved_shared_memory: 49 << 10, ..limits }));
     }
 }

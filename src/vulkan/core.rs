@@ -51,7 +51,7 @@ impl Core {
             .subgroup_size_control(f.subgroup_size_control)
             .compute_full_subgroups(f.subgroup_size_control);
         let mut coopmat = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
-        let mut nv = f.coopmat2.map(super::coopmat2::Features::used);
+        let mut nv = f.coopmat2.map(|owner| super::coopmat2::Features::used(owner, f.tensors));
         let mut m4 = vk::PhysicalDeviceMaintenance4Features::default().maintenance4(true);
         let priorities = [1.0];
         let queues =

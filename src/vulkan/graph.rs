@@ -153,6 +153,7 @@ pub fn record(recorder: &mut Recorder, work: Work<'_>) -> Result<Vec<TensorRef>>
     let mut fused = Vec::new();
     while let Some(step) = steps.step() {
         let dispatches = steps.plan(&step, &mut |bytes| recorder.scratch(bytes))?;
+        steps.converted.keep_within(recorder.scratch_memory());
         if dispatches.iter().any(|d| pipelines.find(&d.kernel).is_none()) {
             let mut kernels: Vec<_> = dispatches.iter().map(|d| d.kernel).collect();
             kernels.extend(steps.fork().kernels()?);

@@ -27,6 +27,11 @@ impl Range {
             && other.address < self.address.saturating_add(self.len)
     }
 
+    /// Whether all bytes of another range are in this one.
+    pub fn contains(&self, other: &Self) -> bool {
+        self.address <= other.address && other.address + other.len <= self.address + self.len
+    }
+
     fn join(&mut self, other: &Self) {
         let end = (self.address + self.len).max(other.address + other.len);
         self.address = self.address.min(other.address);

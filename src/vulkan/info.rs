@@ -85,6 +85,8 @@ pub struct Features {
     pub coopmat: Vec<Coopmat>,
     /// The owner of a matrix in `mul_mat_coop2`, if the device has VK_NV_cooperative_matrix2 as this shader needs it.
     pub coopmat2: Option<coopmat2::Owner>,
+    /// Whether `mul_mat_tensor` can load matrices of a workgroup from tensors. Never without `coopmat2`.
+    pub tensors: bool,
     /// Subgroup operations in compute shaders.
     pub subgroup: vk::SubgroupFeatureFlags,
     /// Pipelines may require a subgroup size, and full subgroups.
@@ -125,6 +127,8 @@ pub struct Limits {
     pub groups: [u32; 3],
     /// Maximum number of invocations of a workgroup.
     pub group_invocations: u32,
+    /// Units that run workgroups (multiprocessors). 0 if the driver does not say.
+    pub units: u32,
     /// Invocations per subgroup, unless a pipeline requests another size.
     pub subgroup_size: u32,
     /// Smallest and largest subgroup size that can be requested.

@@ -353,6 +353,7 @@ mod tests {
             ("mul_mat_tile.", formats::ALL),
             ("mul_mat_coop.", formats::ALL),
             ("mul_mat_coop2.", formats::ALL),
+            ("mul_mat_tensor.", formats::TENSORS),
             ("dequantize.", formats::BLOCKS),
             ("quantize.", formats::QUANTIZE),
             ("flash_attn.plain.", formats::ATTENTION),

@@ -3,6 +3,7 @@
 //!
 //! | method | needs | used for |
 //! |---|---|---|
+//! | `tensors` | the same extension with matrices of a workgroup, tensor addressing and block loads; values of src0 that fit into F16; MUL_MAT of tensors whose alignment allows the loads (`ops/matmul/tensors.rs`) | the same as `matrices2` |
 //! | `matrices2` | VK_NV_cooperative_matrix2; values of src0 that fit into F16 | many columns, on architectures whose row says so, or with GGML_VK_TRY_COOPMAT |
 //! | `matrices` | VK_KHR_cooperative_matrix, F16 into F32; the same values | the same |
 //! | `ints` | dot products of 8-bit integers; a format of scaled integers | devices with such instructions |
@@ -17,7 +18,7 @@
 
 use super::Info;
 use super::architecture::Architecture;
-use super::coopmat2::Owner;
+use super::coopmat2::{Owner, TENSOR_THREADS};
 use super::interface::formats;
 use super::tune::subgroup_arithmetic;
 use crate::abi::ggml::ggml_type::{self, *};
@@ -42,6 +43,8 @@ pub enum Product {
     Matrices([u32; 3]),
     /// A tile with one cooperative matrix, or four, which belong to the workgroup or to its subgroups (`mul_mat_coop2`).
     Matrices2(Owner),
+    /// A large tile that belongs to the workgroup, loaded from tensors (`mul_mat_tensor`).
+    Tensors,
 }
 
 /// The properties of a product that decide about its method.
@@ -53,6 +56,8 @@ pub struct Request {
     pub format: ggml_type,
     /// The precision is GGML_PREC_F32, so src1 must not be rounded.
     pub exact: bool,
+    /// `mul_mat_tensor` can load the operands.
+    pub loadable: bool,
 }
 
 /// Maximum number of columns of a vector product.
@@ -73,6 +78,14 @@ struct Method {
 }
 
 const METHODS: &[Method] = &[
+    Method {
+        name: "tensors",
+        can: |i, w| {
+            let fits = i.features.tensors && TENSOR_THREADS <= i.limits.group_invocations;
+            (fits && w.loadable && rounds(w)).then_some(Product::Tensors)
+        },
+        pays: matrices_pay,
+    },
     Method {
         name: "matrices2",
         can: |i, w| {
@@ -213,13 +226,14 @@ mod tests {
                 Coopmat { m: 32, n: 8, k: 16, ab: f16, c: f32 },
             ],
             coopmat2: Some(Owner::Workgroup(256)),
+            tensors: true,
             subgroup: vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::ARITHMETIC,
             ..Features::default()
         }
     }
 
     fn request(format: ggml_type, columns: u32) -> Request {
-        Request { columns, format, exact: false }
+        Request { columns, format, exact: false, loadable: false }
     }
 
     #[test]
@@ -261,6 +275,26 @@ mod tests {
         for (i, &(info, format, columns, matrices, want)) in rows.iter().enumerate() {
             assert_eq!(choose(info, &request(format, columns), None, matrices), want, "row {i}");
         }
+    }
+
+    #[test]
+    fn tensors_are_loaded_where_device_and_operands_allow_it() {
+        let all = device(vk::PhysicalDeviceType::DISCRETE_GPU, everything());
+        let mut without = all.clone();
+        without.features.tensors = false;
+        let loadable = |columns| Request { loadable: true, ..request(GGML_TYPE_Q4_0, columns) };
+        let nv = Product::Matrices2(Owner::Workgroup(256));
+        assert_eq!(choose(&all, &loadable(512), None, true), Product::Tensors);
+        assert_eq!(choose(&all, &loadable(8), None, true), Product::VectorInts);
+        assert_eq!(choose(&all, &request(GGML_TYPE_Q4_0, 512), None, true), nv);
+        assert_eq!(choose(&without, &loadable(512), None, true), nv);
+        assert_eq!(choose(&all, &loadable(512), Some("matrices2"), true), nv);
+        assert_eq!(choose(&all, &loadable(1), Some("tensors"), false), Product::Tensors);
+        assert_eq!(choose(&all, &request(GGML_TYPE_Q4_0, 512), Some("tensors"), true), nv);
+        let exact = Request { exact: true, ..loadable(512) };
+        assert_eq!(choose(&all, &exact, Some("tensors"), true), Product::Tile);
+        let floats = Request { loadable: true, ..request(GGML_TYPE_F32, 512) };
+        assert_eq!(choose(&all, &floats, Some("tensors"), true), Product::Tile);
     }
 
     #[test]

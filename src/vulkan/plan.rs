@@ -1,7 +1,7 @@
 //! The dispatches of an operation as data: the module and its constants, the push block, the number of workgroups, and the memory that is
 //! read and written. Operations only fill a [`DispatchList`]. Nothing here calls the driver.
 
-use super::converted::Converted;
+use super::converted::{Converted, Target};
 use super::interface::{Constants, Push, PushBlock};
 use super::shaders::Shader;
 use super::{Info, Range, buffer};
@@ -259,21 +259,21 @@ pub struct DispatchList<'a> {
     pub dispatches: Vec<Dispatch>,
     scratch: Scratch<'a>,
     converted: &'a Converted,
-    fresh: Vec<(View, Range)>,
+    fresh: Vec<(View, Target, Range)>,
 }
 
 /// The dispatches of a step, and what they convert for later ones.
 pub struct Planned {
     /// In the order of their execution.
     pub dispatches: Vec<Dispatch>,
-    fresh: Vec<(View, Range)>,
+    fresh: Vec<(View, Target, Range)>,
 }
 
 impl Planned {
     /// Notes what the step overwrites and converts.
     pub fn note(&self, converted: &mut Converted) {
         converted.written(&self.dispatches);
-        self.fresh.iter().for_each(|(view, blocks)| converted.add(view, *blocks));
+        self.fresh.iter().for_each(|(view, to, at)| converted.add(view, *to, *at));
     }
 }
 
@@ -288,14 +288,14 @@ impl<'a> DispatchList<'a> {
         Planned { dispatches: self.dispatches, fresh: self.fresh }
     }
 
-    /// The blocks of these rows that an earlier step has written.
-    pub fn converted(&self, rows: &View) -> Option<Range> {
-        self.converted.find(rows)
+    /// What an earlier step has converted these rows to.
+    pub fn converted(&self, rows: &View, to: Target) -> Option<Range> {
+        self.converted.find(rows, to)
     }
 
-    /// Says that this step writes the blocks of these rows, for later steps.
-    pub fn converts(&mut self, rows: &View, blocks: Range) {
-        self.fresh.push((*rows, blocks));
+    /// Says that this step converts these rows, for later steps.
+    pub fn converts(&mut self, rows: &View, to: Target, at: Range) {
+        self.fresh.push((*rows, to, at));
     }
 
     /// Adds a dispatch.

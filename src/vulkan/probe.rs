@@ -49,6 +49,7 @@ impl Info {
             info.features.coopmat2 = None;
         }
         if info.features.coopmat2.is_none() {
+            info.features.tensors = false;
             info.extensions.retain(|e| *e != coopmat2::NAME);
         }
         Ok(info)
@@ -65,6 +66,8 @@ struct Extensions {
     pci: bool,
     coopmat: bool,
     coopmat2: bool,
+    /// Only its properties are read.
+    sm_builtins: bool,
     /// Names of those to enable. Extensions that are part of the device's version need no name.
     enabled: Vec<&'static CStr>,
 }
@@ -93,7 +96,19 @@ impl Extensions {
         // A device that has this extension requires that it is enabled.
         enable(ash::khr::portability_subset::NAME, false);
         let pci = offers(ash::ext::pci_bus_info::NAME);
-        Self { memory_budget, external_host, integer_dot, size_control, maintenance4, pci, coopmat, coopmat2, enabled }
+        let sm_builtins = offers(ash::nv::shader_sm_builtins::NAME);
+        Self {
+            memory_budget,
+            external_host,
+            integer_dot,
+            size_control,
+            maintenance4,
+            pci,
+            coopmat,
+            coopmat2,
+            sm_builtins,
+            enabled,
+        }
     }
 }
 
@@ -153,6 +168,7 @@ struct Reported {
     external_host: vk::PhysicalDeviceExternalMemoryHostPropertiesEXT<'static>,
     pci: vk::PhysicalDevicePCIBusInfoPropertiesEXT<'static>,
     coopmat2: coopmat2::Properties<'static>,
+    sm: vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV<'static>,
 }
 
 impl Reported {
@@ -167,6 +183,7 @@ impl Reported {
             .with(has.external_host, &mut all.external_host)
             .with(has.pci, &mut all.pci)
             .with(has.coopmat2, &mut all.coopmat2)
+            .with(has.sm_builtins, &mut all.sm)
             .query(device);
         all.core = core.limits;
         all
@@ -205,11 +222,11 @@ fn features(
     let usable = float16 && memory_model && (subgroup_size_control || one_size);
     let coopmat = if usable { coopmat_sizes(entry, device, offered) } else { Vec::new() };
     // SPIR-V 1.6 gives the workgroup's size by LocalSizeId, which maintenance4 allows.
-    let coopmat2 = if maintenance4 && !coopmat.is_empty() {
+    let nv = if maintenance4 && !coopmat.is_empty() {
         let shared_memory = reported.core.max_compute_shared_memory_size;
-        coopmat2::owner(entry, device, &offered.coopmat2, &reported.coopmat2, shared_memory)
+        coopmat2::usable(entry, device, &offered.coopmat2, &reported.coopmat2, shared_memory)
     } else {
-        None
+        coopmat2::Usable::default()
     };
     let dot = offered.dot.shader_integer_dot_product == vk::TRUE;
     let dot_speed = &reported.dot;
@@ -224,7 +241,8 @@ fn features(
         mixed_sign_dot: dot_speed.integer_dot_product4x8_bit_packed_mixed_signedness_accelerated == vk::TRUE,
         queues: true,
         coopmat,
-        coopmat2,
+        coopmat2: nv.owner,
+        tensors: nv.tensors,
         subgroup: if in_compute(p11.subgroup_supported_stages) {
             p11.subgroup_supported_operations
         } else {
@@ -248,6 +266,7 @@ fn limits(features: &Features, reported: &Reported, timestamps: bool) -> Limits 
         shared_memory: l.max_compute_shared_memory_size,
         groups: l.max_compute_work_group_count,
         group_invocations: l.max_compute_work_group_invocations,
+        units: reported.sm.shader_sm_count,
         subgroup_size: p11.subgroup_size.max(1),
         subgroup_range: if features.subgroup_size_control {
             [size.min_subgroup_size, size.max_subgroup_size]

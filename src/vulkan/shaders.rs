@@ -108,7 +108,8 @@ mod tests {
             let shader = Shader::named(name).unwrap();
             assert_eq!(shader.name(), name);
             // The magic number of SPIR-V, then version 1.5, or 1.6 for an extension that requires Vulkan 1.3.
-            let version = if name.starts_with("mul_mat_coop2.") { 0x0001_0600 } else { 0x0001_0500 };
+            let nv = name.starts_with("mul_mat_coop2.") || name.starts_with("mul_mat_tensor.");
+            let version = if nv { 0x0001_0600 } else { 0x0001_0500 };
             assert_eq!(shader.words()[..2], [0x0723_0203, version], "{name}");
         }
         assert!(Shader::named("no_such_shader").is_err());
@@ -165,6 +166,8 @@ mod tests {
             ("mul_mat_vec_ints", &[ALL, SUBGROUP, DOT]),
             ("mul_mat_coop", &[ALL, MATRICES, &[61]]),
             ("mul_mat_coop2", &[ALL, MATRICES, &[61, 5432]]),
+            // Loads from tensors and of blocks, which the device has for these products only.
+            ("mul_mat_tensor", &[ALL, MATRICES, &[5433, 5434, 5439]]),
         ];
         for name in names().iter().filter(|n| n.starts_with("mul_mat") || n.starts_with("product")) {
             let of =

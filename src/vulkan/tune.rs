@@ -174,6 +174,38 @@ pub fn tile(with_ints: bool, [rows, columns, matrices]: [u32; 3], info: &Info) -
     tiles.iter().find(pays).copied().unwrap_or(SMALL)
 }
 
+/// A tile of `mul_mat_tensor`: rows of src0, columns of src1, and values of k of a step. Multiples of 32, 32 and 16, and at most 256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorTile {
+    /// Rows.
+    pub rows: u32,
+    /// Columns.
+    pub columns: u32,
+    /// Values of k.
+    pub depth: u32,
+}
+
+/// The tiles, and how fast each is with all units busy, in percent. Large tiles read less for each multiplication.
+const TENSOR_TILES: [(TensorTile, u64); 4] = [
+    (TensorTile { rows: 128, columns: 256, depth: 64 }, 100),
+    (TensorTile { rows: 128, columns: 128, depth: 64 }, 90),
+    (TensorTile { rows: 64, columns: 64, depth: 64 }, 50),
+    (TensorTile { rows: 32, columns: 64, depth: 128 }, 30),
+];
+
+/// The tile of `mul_mat_tensor` that should be the fastest: units compute a tile at a time, and the last round may leave most of them idle.
+pub fn tensor_tile([rows, columns, matrices]: [u32; 3], info: &Info) -> TensorTile {
+    let units = match info.limits.units {
+        0 => (amounts(info).tile_groups / 2).max(1),
+        n => n.into(),
+    };
+    let time = |(t, speed): &(TensorTile, u64)| {
+        let groups = u64::from(rows.div_ceil(t.rows)) * u64::from(columns.div_ceil(t.columns)) * u64::from(matrices);
+        groups.div_ceil(units) * u64::from(t.rows * t.columns) * 100 / speed
+    };
+    TENSOR_TILES.iter().min_by_key(|t| time(t)).map_or(TENSOR_TILES[0].0, |t| t.0)
+}
+
 /// Columns for each invocation of `mul_mat_rows` with experts, at most 8. Few different numbers, because they are a matter of chance.
 pub fn row_columns(n: u32) -> u32 {
     match n {
@@ -209,6 +241,30 @@ mod tests {
         assert_eq!(sizes(&card(gpu, 0x10de, [32, 32], false)), [false; 5]);
         assert_eq!(sizes(&card(gpu, 0x8086, [8, 32], true)), [false; 5]);
         assert_eq!(sizes(&card(vk::PhysicalDeviceType::CPU, 0x10005, [32, 32], true)), [false; 5]);
+    }
+
+    #[test]
+    fn tensor_tiles_keep_all_units_busy() {
+        let mut h100 = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x10de, [32, 32], true);
+        h100.limits.units = 132;
+        let of = |shape| {
+            let t = tensor_tile(shape, &h100);
+            [t.rows, t.columns]
+        };
+        // An 8B llama's matrices with prompts of 512, its output, and attention.
+        assert_eq!(of([14336, 512, 1]), [128, 256]);
+        assert_eq!(of([4096, 512, 1]), [128, 128]);
+        assert_eq!(of([1024, 512, 1]), [64, 64]);
+        assert_eq!(of([128_256, 512, 1]), [128, 256]);
+        assert_eq!(of([512, 512, 32]), [128, 256]);
+        // Few columns.
+        assert_eq!(of([14336, 32, 1]), [64, 64]);
+        assert_eq!(of([4096, 16, 1]), [32, 64]);
+        assert_eq!(of([64, 64, 1]), [32, 64]);
+        for (t, _) in TENSOR_TILES {
+            assert!(t.rows % 32 == 0 && t.columns % 32 == 0 && t.depth % 16 == 0);
+            assert!(t.rows.max(t.columns).max(t.depth) <= 256);
+        }
     }
 
     #[test]

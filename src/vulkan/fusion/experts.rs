@@ -72,7 +72,7 @@ fn method(node: TensorRef, info: &Info) -> Option<Product> {
         && node.is_contiguous();
     let exact = node.op_param_i32(0) == GGML_PREC_F32 as i32;
     let columns = u32::try_from(tokens).ok()?;
-    let method = ladder::product(info, &Request { columns, format: a.dtype(), exact });
+    let method = ladder::product(info, &Request { columns, format: a.dtype(), exact, loadable: false });
     Some(method).filter(|m| fits && matches!(m, Product::Vector | Product::VectorInts))
 }
 

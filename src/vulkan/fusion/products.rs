@@ -93,7 +93,7 @@ fn method(node: TensorRef, info: &Info) -> Option<Product> {
         && node.ne()[0] < 1 << 29
         && node.is_contiguous();
     let exact = node.op_param_i32(0) == GGML_PREC_F32 as i32;
-    let method = ladder::product(info, &Request { columns: 1, format: a.dtype(), exact });
+    let method = ladder::product(info, &Request { columns: 1, format: a.dtype(), exact, loadable: false });
     Some(method).filter(|m| fits && matches!(m, Product::Vector | Product::VectorInts))
 }
 
@@ -339,7 +339,7 @@ pub(super) fn feeds_integers(graph: GraphRef, i: usize, columns: TensorRef, info
         let same =
             b == columns || b.view_src() == Some(columns) && b.is_contiguous() && b.nelements() == columns.nelements();
         let exact = node.op_param_i32(0) == GGML_PREC_F32 as i32;
-        let ints = || ladder::product(info, &Request { columns: n, format: a.dtype(), exact });
+        let ints = || ladder::product(info, &Request { columns: n, format: a.dtype(), exact, loadable: false });
         same && computed(node) && matches!(ints(), Product::VectorInts | Product::TileInts)
     })
 }

@@ -8,6 +8,7 @@ use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
+use crate::vulkan::converted::Target;
 use crate::vulkan::fusion::heads::{Heads, Part};
 use crate::vulkan::interface::{constants, push};
 use crate::vulkan::plan::{DispatchList, Grid, View};
@@ -69,7 +70,7 @@ pub fn fused(
         let room = plan.scratch(bytes)?;
         blocks_at = room.address;
         writes.push(room);
-        plan.converts(&d, room);
+        plan.converts(&d, Target::Blocks, room);
     }
     let op = match node.op() {
         GGML_OP_NORM => 0,

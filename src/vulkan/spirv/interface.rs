@@ -800,6 +800,20 @@ interface! {
             36 a_nb: [u32; 3],
             48 d_nb: [u32; 3],
         }
+        Tensors {
+            0 a: u64,
+            8 b: u64,
+            16 d: u64,
+            24 k: u32,
+            28 m: u32,
+            32 n: u32,
+            36 readable: u32,
+            40 repeat: [u32; 2],
+            48 b_ne2: u32,
+            52 a_nb: [u32; 3],
+            64 b_nb: [u32; 3],
+            76 d_nb: [u32; 3],
+        }
         TimestepEmbedding {
             0 a: u64,
             8 d: u64,
@@ -1098,6 +1112,11 @@ interface! {
             5 width: u32,
             6 words: bool,
         }
+        MulMatTensor of "mul_mat_tensor" pushed Tensors {
+            3 rows: u32,
+            4 width: u32,
+            5 depth: u32,
+        }
         MulMatTile of "mul_mat_tile" pushed Product {
             3 b: u32,
             4 columns: u32,
@@ -1347,6 +1366,15 @@ interface! {
             GGML_TYPE_Q5_0,
             GGML_TYPE_Q5_1,
             GGML_TYPE_IQ4_NL,
+        }
+        TENSORS {
+            GGML_TYPE_F16,
+            GGML_TYPE_Q4_0,
+            GGML_TYPE_Q8_0,
+            GGML_TYPE_Q4_K,
+            GGML_TYPE_Q5_K,
+            GGML_TYPE_Q6_K,
+            GGML_TYPE_MXFP4,
         }
     }
 }

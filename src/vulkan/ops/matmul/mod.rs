@@ -6,14 +6,16 @@
 
 mod columns;
 pub mod experts;
+mod tensors;
 
 use super::rope::{self, Turn};
 use super::{check_tile, copy, ensure, format_name, is_float, src};
 use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
 use crate::abi::ggml::ggml_type::*;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::vulkan::architecture::Tile;
+use crate::vulkan::converted::Target;
 use crate::vulkan::coopmat2::Owner;
 use crate::vulkan::fusion::products::{Joined, Part};
 use crate::vulkan::interface::{constants, formats, listed, push};
@@ -170,6 +172,8 @@ fn form(
                 Owner::Subgroup => whole(kernel),
             })
         }
+        // `plan` has done it, and no other request says that its operands can be loaded.
+        Product::Tensors => return Err(Error::Unsupported("tensors of other products".into())),
     })
 }
 
@@ -198,7 +202,7 @@ fn to_blocks(b: &View, to: Range, plan: &mut DispatchList<'_>) -> Result<View> {
     let ne = [n, b.ne[1], b.ne[2]];
     let push = push::ProductBlocks { a: b.at, d: to.address, ne, n_rows: b.n_rows(), a_nb: b.nb123() };
     plan.dispatch(kernel, push, grid.groups, &[b.range], &[to]);
-    plan.converts(b, to);
+    plan.converts(b, Target::Blocks, to);
     Ok(block_view(b, to))
 }
 
@@ -210,7 +214,7 @@ fn block_view(b: &View, at: Range) -> View {
 
 /// src1 as blocks: those that an earlier step wrote, or new ones. `None` as for [`block_bytes`].
 fn in_blocks(b: &View, plan: &mut DispatchList<'_>) -> Result<Option<View>> {
-    if let Some(at) = plan.converted(b) {
+    if let Some(at) = plan.converted(b, Target::Blocks) {
         return Ok(Some(block_view(b, at)));
     }
     let Some(bytes) = block_bytes(b) else { return Ok(None) };
@@ -224,7 +228,7 @@ fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32, plan: &Di
     let bytes = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64 * u64::from(o.a.ne[1]) * u64::from(matrices);
     method == Product::VectorInts
         && !ladder::is_forced()
-        && plan.converted(&o.b).is_none()
+        && plan.converted(&o.b, Target::Blocks).is_none()
         && !tune::converts_alone(bytes, plan.info)
 }
 
@@ -265,7 +269,7 @@ impl Operands {
 
     fn request(&self, node: TensorRef, columns: u32) -> Request {
         let exact = node.op_param_i32(0) == GGML_PREC_F32 as i32;
-        Request { columns, format: self.a.dtype, exact }
+        Request { columns, format: self.a.dtype, exact, loadable: false }
     }
 }
 
@@ -273,7 +277,11 @@ impl Operands {
 pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let mut o = Operands::of(node)?;
     let (m, n, matrices) = (o.d.ne[0], o.b.ne[1], o.a.ne[2] * o.a.ne[3]);
-    let mut method = ladder::product(plan.info, &o.request(node, n));
+    let request = Request { loadable: tensors::fit(&o), ..o.request(node, n) };
+    let mut method = ladder::product(plan.info, &request);
+    if method == Product::Tensors {
+        return tensors::plan(o, plan);
+    }
     let mut b_type = o.b.ty();
     if is_too_small_for_ints(method, &o, matrices, plan) {
         method = without_ints(method);
@@ -473,7 +481,7 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     }
     let with_ints = matches!(method, Product::VectorInts | Product::TileInts);
     // Lists need scratch memory, which could be that of the blocks.
-    let ready = plan.converted(&o.b).filter(|_| with_ints && !lists);
+    let ready = plan.converted(&o.b, Target::Blocks).filter(|_| with_ints && !lists);
     let blocks = if with_ints && ready.is_none() { block_bytes(&o.b) } else { Some(0) };
     if blocks.is_none() {
         method = without_ints(method);

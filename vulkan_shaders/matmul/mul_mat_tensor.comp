@@ -1,0 +1,113 @@
+#version 460
+// As mul_mat_coop2, on devices that load matrices of a workgroup straight from tensors in memory (VK_NV_cooperative_matrix2 with tensor addressing
+// and block loads). The driver stages them, so the tile can be large. Both operands are F16, but a may have blocks, which a function decodes value by
+// value. The tensors start at the corner of the tile, so that offsets fit into 32 bits. Their first bytes, and those of all matrices, must be
+// aligned to 16; rows of F16 too.
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_NV_cooperative_matrix2 : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#include "common.glsl"
+#define VALUES
+#include "quant.glsl"
+
+layout(constant_id = 3) const uint ROWS = 128;
+layout(constant_id = 4) const uint WIDTH = 128;
+layout(constant_id = 5) const uint DEPTH = 64;
+
+layout(push_constant, scalar) uniform Tensors {
+    uint64_t a, b, d;
+    uint k, m, n;
+    uint readable; // columns of b that may be read, n or more
+    uvec2 repeat;  // matrices of b for each of a, dimensions 2 and 3
+    uint b_ne2;
+    uvec3 a_nb; // dimensions 1 to 3, in blocks
+    uvec3 b_nb;
+    uvec3 d_nb;
+} p;
+
+// What loads and stores start from. The elements of Halves may be parts of blocks.
+layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Halves { float16_t v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer Results { float v[]; };
+
+#if BLOCK == 1
+#define DECODED
+#else
+// A block; the alignment is what its size leaves of 16.
+layout(buffer_reference, scalar, buffer_reference_align = BYTES & -BYTES) readonly buffer Block { uint8_t v[BYTES]; };
+
+float16_t decode(const in Block block, const in uint place[2], const in uint inside[2]) {
+    return float16_t(value(uint64_t(block), inside[1]));
+}
+#define DECODED , decode
+#endif
+
+#define LAYOUT tensorLayoutNV<2>
+#define EDGE tensorLayoutNV<2, gl_CooperativeMatrixClampModeConstantNV>
+#define MATRIX_A coopmat<float16_t, gl_ScopeWorkgroup, ROWS, DEPTH, gl_MatrixUseA>
+#define MATRIX_B coopmat<float16_t, gl_ScopeWorkgroup, DEPTH, WIDTH, gl_MatrixUseB>
+#define SUM coopmat<float, gl_ScopeWorkgroup, ROWS, WIDTH, gl_MatrixUseAccumulator>
+
+// Values k0 to k0 + DEPTH - 1 of all rows and columns, with layouts of one kind.
+#define STEP(of_a, of_b) { \
+    MATRIX_A ma; \
+    MATRIX_B mb; \
+    coopMatLoadTensorNV(ma, a.v, 0, sliceTensorLayoutNV(of_a, 0, ROWS, k0, DEPTH) DECODED); \
+    coopMatLoadTensorNV(mb, b.v, 0, sliceTensorLayoutNV(of_b, 0, WIDTH, k0, DEPTH), turned); \
+    sum = coopMatMulAdd(ma, mb, sum); \
+    k0 += DEPTH; \
+}
+
+const uint UNROLLED = 4; // steps
+
+void main() {
+    // Neighbours have the same rows of a, which are read from memory only once then.
+    const uint column0 = gl_WorkGroupID.x * WIDTH;
+    const uint row0 = gl_WorkGroupID.y * ROWS;
+    const uint i2 = gl_WorkGroupID.z % p.b_ne2;
+    const uint i3 = gl_WorkGroupID.z / p.b_ne2;
+    Halves a = Halves(at(p.a, offset3(uvec3(row0, i2 / p.repeat.x, i3 / p.repeat.y), p.a_nb), BYTES));
+    Halves b = Halves(at(p.b, offset3(uvec3(column0, i2, i3), p.b_nb), 2));
+    Results d = Results(at(p.d, offset3(uvec3(column0, i2, i3), p.d_nb) + row0, 4));
+
+    // The masks change nothing: they tell the compiler how rows are aligned.
+#if BLOCK == 1
+    const uint a_stride = p.a_nb.x & ~7u;
+#else
+    const uint a_stride = p.a_nb.x;
+#endif
+    const uint b_stride = p.b_nb.x & ~7u;
+
+    // In memory, values of k are contiguous in both operands, and rows in columns of the result.
+    tensorViewNV<2, false, 1, 0> turned = createTensorViewNV(2, false, 1, 0);
+    SUM sum = SUM(0.0);
+    uint k0 = 0;
+    if (row0 + ROWS <= p.m && column0 + WIDTH <= p.readable && p.k % DEPTH == 0) { // uniform
+        LAYOUT la = createTensorLayoutNV(2);
+        LAYOUT lb = createTensorLayoutNV(2);
+        la = setTensorLayoutBlockSizeNV(la, 1, BLOCK);
+        la = setTensorLayoutDimensionNV(la, p.m - row0, p.k);
+        lb = setTensorLayoutDimensionNV(lb, p.readable - column0, p.k);
+        la = setTensorLayoutStrideNV(la, a_stride, 1);
+        lb = setTensorLayoutStrideNV(lb, b_stride, 1);
+        const uint whole = p.k - p.k % (UNROLLED * DEPTH);
+        while (k0 < whole) {
+            [[unroll]] for (uint j = 0; j < UNROLLED; ++j) STEP(la, lb)
+        }
+        [[dont_unroll]] while (k0 < p.k) STEP(la, lb)
+    } else {
+        EDGE la = createTensorLayoutNV(2, gl_CooperativeMatrixClampModeConstantNV);
+        EDGE lb = createTensorLayoutNV(2, gl_CooperativeMatrixClampModeConstantNV);
+        la = setTensorLayoutBlockSizeNV(la, 1, BLOCK);
+        la = setTensorLayoutDimensionNV(la, p.m - row0, p.k);
+        lb = setTensorLayoutDimensionNV(lb, p.readable - column0, p.k);
+        la = setTensorLayoutStrideNV(la, a_stride, 1);
+        lb = setTensorLayoutStrideNV(lb, b_stride, 1);
+        [[dont_unroll]] while (k0 < p.k) STEP(la, lb)
+    }
+    // Rows and columns that do not exist are left out.
+    EDGE ld = createTensorLayoutNV(2, gl_CooperativeMatrixClampModeConstantNV);
+    ld = setTensorLayoutDimensionNV(ld, p.n - column0, p.m - row0);
+    ld = setTensorLayoutStrideNV(ld, p.d_nb.x, 1);
+    coopMatStoreTensorNV(sum, d.v, 0, sliceTensorLayoutNV(ld, 0, WIDTH, 0, ROWS), turned);
+}
