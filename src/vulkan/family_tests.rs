@@ -209,23 +209,25 @@ fn images_in_other_sizes() {
 #[test]
 fn rolled_and_reflected_lines() {
     for (before, after) in [(0, 0), (3, 8), (8, 0), (1, 5)] {
-        same("pad_reflect_1d", 0.0, |l| {
+        same(&format!("pad_reflect_1d {before} {after}"), 0.0, |l| {
             let a = l.noise(&[9, 5, 2], 4);
             image::pad_reflect_1d(&mut l.ctx, a, before, after).unwrap()
         });
     }
     for by in [[0, 0, 0, 0], [3, -4, 2, 1], [-70, 4, -2, -1]] {
-        same("roll", 0.0, |l| {
+        same(&format!("roll by {by:?}"), 0.0, |l| {
             let a = l.noise(&[71, 5, 3, 2], 4);
             image::roll(&mut l.ctx, a, by).unwrap()
         });
     }
-    // What was there before: zeros and periods.
+    // What was there before: zeros and periods, once around and several times.
     for circular in [false, true] {
-        same("pad", 0.0, |l| {
-            let a = permuted(l, GGML_TYPE_F32, [9, 7, 3, 2], [1, 0, 2, 3], 1);
-            image::pad(&mut l.ctx, a, [1, 2, 0, 3, 1, 0, 2, 1], circular).unwrap()
-        });
+        for by in [[1, 2, 0, 3, 1, 0, 2, 1], [20, 9, 7, 16, 5, 3, 4, 2]] {
+            same(&format!("pad {by:?}, circular: {circular}"), 0.0, |l| {
+                let a = permuted(l, GGML_TYPE_F32, [9, 7, 3, 2], [1, 0, 2, 3], 1);
+                image::pad(&mut l.ctx, a, by, circular).unwrap()
+            });
+        }
     }
 }
 
@@ -355,10 +357,13 @@ fn bands_of_matrices_and_triangular_systems() {
 #[test]
 fn gradients_of_rows_and_of_functions() {
     for n in [1, 33, 64, 1000] {
+        // A row of one value is divided by itself, so its gradient is what epsilon leaves: with a small one the difference of two numbers that are nearly
+        // equal, which shows the last bit of a division. Vulkan does not specify this bit, and cards differ in it.
+        let epsilon = if n == 1 { 0.1 } else { 1e-5 };
         same(&format!("rms_norm_back {n}"), 1e-10, |l| {
             let grad = permuted(l, GGML_TYPE_F32, [n, 5, 3, 2], [1, 0, 2, 3], 1);
             let x = l.noise(&[n, 5, 3, 2], 2);
-            norm::rms_norm_back(&mut l.ctx, grad, x, 1e-5).unwrap()
+            norm::rms_norm_back(&mut l.ctx, grad, x, epsilon).unwrap()
         });
         for place in [Place::New, Place::Inplace] {
             same(&format!("soft_max_back {n}"), 1e-10, |l| {

@@ -213,6 +213,7 @@ impl Info {
         let card = Self { software: false, ..self.clone() };
         let mut plain = card.clone();
         plain.features.subgroup = vk::SubgroupFeatureFlags::BASIC;
-        [("software", self.clone()), ("card", card), ("plain card", plain)]
+        let own = if self.software { "software" } else { "as it is" };
+        [(own, self.clone()), ("card", card), ("plain card", plain)]
     }
 }

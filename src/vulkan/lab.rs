@@ -136,6 +136,31 @@ pub(super) fn results(device: DeviceRef, make: &dyn Fn(&mut Lab) -> Vec<TensorRe
     Some(ends.iter().map(|t| bytes(*t)).collect())
 }
 
+/// Where results differ from what is wanted, and how: what was not written is zero, or at one end. A device with other arithmetic differs in many places by
+/// little, so only what is off by more than a thousandth of the largest value counts, unless nothing is.
+fn differing(found: &[f32], want: &[f32]) -> String {
+    let largest = want.iter().fold(0f32, |m, y| m.max(y.abs()));
+    let beyond = |least: f32| -> Vec<usize> {
+        (0..found.len().min(want.len())).filter(|&i| (found[i] - want[i]).abs() > least).collect()
+    };
+    let (mut all, mut much) = (beyond(largest * 1e-3), "much");
+    if all.is_empty() {
+        (all, much) = (beyond(0.0), "a little");
+    }
+    let (Some(&first), Some(&last)) = (all.first(), all.last()) else { return "no value differs".into() };
+    let zeros = all.iter().filter(|&&i| found[i] == 0.0).count();
+    // A value from another place of the same result, as after a wrong index.
+    let moved = all.iter().filter(|&&i| found[i] != 0.0 && want.contains(&found[i])).count();
+    let at = |i: usize| format!("{i} ({:e} for {:e})", found[i], want[i]);
+    format!(
+        "{} of {} differ {much}, from {} to {}; {zeros} of them are 0, {moved} are values of other places",
+        all.len(),
+        found.len(),
+        at(first),
+        at(last),
+    )
+}
+
 /// Fails unless the results of a graph on a device agree with those on the CPU, with a mean square error of at most `most` times the mean
 /// square. Returns whether the device supports the graph.
 pub(super) fn agrees(device: DeviceRef, what: &str, most: f64, make: &dyn Fn(&mut Lab) -> Vec<TensorRef>) -> bool {
@@ -146,8 +171,30 @@ pub(super) fn agrees(device: DeviceRef, what: &str, most: f64, make: &dyn Fn(&mu
         let [a, b] = [a, b].map(|v| as_floats(v));
         assert!(a.iter().all(|v| v.is_finite()), "{what}: result {i} is not finite");
         let error: f64 = a.iter().zip(&b).map(|(x, y)| f64::from(x - y).powi(2)).sum();
-        let size: f64 = b.iter().map(|y| f64::from(*y).powi(2)).sum();
-        assert!(error <= most * size.max(1e-30), "{what}: result {i}: error {:e}", error / size.max(1e-30));
+        let size: f64 = b.iter().map(|y| f64::from(*y).powi(2)).sum::<f64>().max(1e-30);
+        assert!(
+            error <= most * size,
+            "{what}: result {i}: error {:e} for {most:e}; {}",
+            error / size,
+            differing(&a, &b)
+        );
     }
     true
+}
+
+#[test]
+fn a_failure_says_what_differs() {
+    let want: Vec<f32> = (1..=100).map(|i| i as f32).collect();
+    let with = |f: &dyn Fn(usize, f32) -> f32| -> String {
+        let found: Vec<f32> = want.iter().enumerate().map(|(i, &x)| f(i, x)).collect();
+        differing(&found, &want)
+    };
+    let text = with(&|i, x| if (20..30).contains(&i) { 0.0 } else { x });
+    assert_eq!(
+        text,
+        "10 of 100 differ much, from 20 (0e0 for 2.1e1) to 29 (0e0 for 3e1); 10 of them are 0, 0 are values of other places"
+    );
+    assert!(with(&|i, x| if i == 5 { 7.0 } else { x }).ends_with("0 of them are 0, 1 are values of other places"));
+    assert!(with(&|_, x| x * 1.00001).starts_with("100 of 100 differ a little, from 0 "));
+    assert_eq!(with(&|_, x| x), "no value differs");
 }

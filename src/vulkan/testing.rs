@@ -4,6 +4,8 @@
 use super::device::{Card, author, publish_divisions};
 use super::info::{Features, Identity, Info, Limits};
 use super::instance::{instance, validation_messages};
+use super::ladder::{Product, Request, product};
+use crate::abi::ggml::ggml_type;
 use crate::backend::{BackendBox, BufferBox, DeviceRef, RegRef};
 use crate::tensor::{Context, TensorRef};
 use ash::vk;
@@ -39,6 +41,13 @@ pub(super) fn kinds() -> &'static [(&'static str, DeviceRef)] {
 /// Publishes a registry with these devices, and the CPU's check.
 pub(super) fn publish(cards: Vec<Card>) -> RegRef {
     super::device::publish_cards(instance().unwrap(), cards, crate::cpu::check::accepts)
+}
+
+/// Whether a device rounds the columns of such a product to F16, as methods with matrices do.
+pub(super) fn rounds_columns(device: DeviceRef, format: ggml_type, columns: u32) -> bool {
+    let request = Request { columns, format, exact: false };
+    let method = product(author(device).unwrap().info(), &request);
+    matches!(method, Product::Matrices(_) | Product::Matrices2(_))
 }
 
 /// The description of a device that does not exist.
@@ -94,8 +103,7 @@ impl Bench {
         let quiet = Quiet::new();
         let stream = device.init(None).unwrap();
         let mut ctx = Context::with_size(1 << 16, true).unwrap();
-        let tensors: Vec<_> =
-            sizes.iter().map(|n| ctx.new_tensor(crate::abi::ggml::ggml_type::GGML_TYPE_I8, &[*n]).unwrap()).collect();
+        let tensors: Vec<_> = sizes.iter().map(|n| ctx.new_tensor(ggml_type::GGML_TYPE_I8, &[*n]).unwrap()).collect();
         let mut list: Vec<_> = tensors.iter().map(|t| t.as_ptr()).collect();
         let buffer = stream.default_buffer_type().alloc_buffer_n(&mut list).unwrap().unwrap();
         Self { stream, tensors, buffer, _ctx: ctx, _quiet: quiet }
