@@ -88,7 +88,7 @@ fn matrices(queries: u32, [dk, dv]: [u32; 2], format: ggml_type, info: &Info) ->
     let registers = (dk * 16 / 2 + dv * 16) / subgroup.max(1);
     let fits = dk.is_multiple_of(16)
         && dv.is_multiple_of(16)
-        && registers <= 128
+        && (registers <= 128 || info.software)
         && (8..=128).contains(&subgroup)
         && subgroup.is_power_of_two()
         && subgroup * SUBGROUPS <= info.limits.group_invocations
