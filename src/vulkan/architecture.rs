@@ -82,6 +82,8 @@ pub struct Traits {
     pub tiles: &'static [Tile],
     /// The same for products of integers, which also need registers for the integers.
     pub integer_tiles: &'static [Tile],
+    /// The same for products with cooperative matrices (KHR).
+    pub matrix_tiles: &'static [Tile],
     /// Pipelines may require the size of subgroups.
     pub subgroup_sizes: bool,
     /// Cooperative matrices pay, so they need not be requested.
@@ -134,22 +136,22 @@ impl Architecture {
     /// The row of the table.
     pub const fn traits(self) -> Traits {
         use Architecture::*;
-        // Tiles of floats, tiles of integers, sizes of subgroups, matrices.
-        let (tiles, integer_tiles, subgroup_sizes, matrices) = match self {
-            Software => (ONLY_SMALL, ONLY_SMALL, true, false),
-            Gcn | Cdna | Rdna1 | Rdna2 => (ALL, WIDE, true, false),
-            Rdna3 | Rdna4 => (ALL, WIDE, true, true),
-            Pascal | Volta => (ALL, WIDE, true, false),
-            Turing | Ampere => (ALL, WIDE, true, true),
+        // Tiles of floats, tiles of integers, tiles of matrices, sizes of subgroups, matrices pay.
+        let (tiles, integer_tiles, matrix_tiles, subgroup_sizes, matrices) = match self {
+            Software => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, true, false),
+            Gcn | Cdna | Rdna1 | Rdna2 => (ALL, WIDE, ONLY_SMALL, true, false),
+            Rdna3 | Rdna4 => (ALL, WIDE, ALL, true, true),
+            Pascal | Volta => (ALL, WIDE, ONLY_SMALL, true, false),
+            Turing | Ampere => (ALL, WIDE, ALL, true, true),
             // Intel's drivers select the size of subgroups by the registers that a shader needs, and spill registers if it is too large.
             // 32 sums of floats are too many for these registers.
-            IntelGen9 => (ONLY_SMALL, ONLY_SMALL, false, false),
-            XeLp => (ONLY_SMALL, WIDE, false, false),
+            IntelGen9 => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, false, false),
+            XeLp => (ONLY_SMALL, WIDE, ONLY_SMALL, false, false),
             // Mesa's compiler spills registers in products with matrices, and the original found its own slower than none on an Arc A770.
-            XeHpg | Xe2 => (ONLY_SMALL, WIDE, false, false),
-            Adreno | Mali | Apple | Other => (ONLY_SMALL, ONLY_SMALL, true, false),
+            XeHpg | Xe2 => (ONLY_SMALL, WIDE, ONLY_SMALL, false, false),
+            Adreno | Mali | Apple | Other => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, true, false),
         };
-        Traits { tiles, integer_tiles, subgroup_sizes, matrices }
+        Traits { tiles, integer_tiles, matrix_tiles, subgroup_sizes, matrices }
     }
 }
 
@@ -162,6 +164,8 @@ pub struct Amounts {
     pub tile_groups: u64,
     /// Workgroups of attention that do.
     pub attention_groups: u64,
+    /// The same with cooperative matrices.
+    pub matrix_groups: u64,
     /// Bytes of a matrix from which a product of one column converts it to integers in a step of its own.
     pub converted_bytes: u64,
     /// Operations that take as long as a byte of memory.
@@ -183,6 +187,8 @@ pub fn amounts(info: &Info) -> Amounts {
         // Two for each of 96 units, or of 16.
         tile_groups: if discrete { 192 } else { 32 },
         attention_groups: tried("GGML_VK_EXP_ATTENTION", if discrete { 512 } else { 64 }),
+        // One for nearly each of 132 units: these tiles rather wait for memory, of which a large tile reads less.
+        matrix_groups: if discrete { 128 } else { 16 },
         converted_bytes: if shared { 4 << 20 } else { 64 << 20 },
         flops_per_byte: if discrete { 40 } else { 10 },
     }
@@ -264,8 +270,8 @@ mod tests {
             Xe2, Adreno, Mali, Apple, Other,
         ];
         for a in all {
-            let Traits { tiles, integer_tiles, .. } = a.traits();
-            for list in [tiles, integer_tiles] {
+            let Traits { tiles, integer_tiles, matrix_tiles, .. } = a.traits();
+            for list in [tiles, integer_tiles, matrix_tiles] {
                 assert_eq!(list.last(), Some(&SMALL), "{a:?}");
                 assert!(list.windows(2).all(|w| w[0].rows * w[0].columns > w[1].rows * w[1].columns), "{a:?}");
                 assert!(list.iter().all(|t| [64, 128].contains(&t.rows) && [64, 128].contains(&t.columns)), "{a:?}");

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `tensors` | the same extension with matrices of a workgroup, tensor addressing and block loads; values of src0 that fit into F16; MUL_MAT of tensors whose alignment allows the loads (`ops/matmul/tensors.rs`) | the same as `matrices2` |
 //! | `matrices2` | VK_NV_cooperative_matrix2; values of src0 that fit into F16 | many columns, on architectures whose row says so, or with GGML_VK_TRY_COOPMAT |
-//! | `matrices` | VK_KHR_cooperative_matrix, F16 into F32; the same values | the same |
+//! | `matrices` | VK_KHR_cooperative_matrix, F16 into F32; 20 KiB of shared memory; the same values | the same |
 //! | `ints` | dot products of 8-bit integers; a format of scaled integers | devices with such instructions |
 //! | `vector` | subgroup arithmetic | few columns, not in software |
 //! | `tile` | 17 KiB of shared memory, workgroups of 256 | many columns, not in software |
@@ -17,10 +17,10 @@
 #![forbid(unsafe_code)]
 
 use super::Info;
-use super::architecture::Architecture;
+use super::architecture::{Architecture, SMALL};
 use super::coopmat2::{Owner, TENSOR_THREADS};
 use super::interface::formats;
-use super::tune::subgroup_arithmetic;
+use super::tune::{MatrixTile, subgroup_arithmetic};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::environment;
 use ash::vk;
@@ -134,25 +134,21 @@ fn ints(info: &Info, w: &Request) -> Option<Product> {
     if vector { Some(Product::VectorInts) } else { tile_fits(info).then_some(Product::TileInts) }
 }
 
-/// The size of cooperative matrices with the most multiplications that `mul_mat_coop` can use: F16 into F32, and each dimension a divisor of 32.
+/// The size of cooperative matrices with the most multiplications that `mul_mat_coop` can use: F16 into F32, and each dimension a divisor of 32. Rows of
+/// results are stored, and values of operands loaded, in pieces of 16 bytes.
 fn coop_size(info: &Info) -> Option<[u32; 3]> {
-    /// Bytes of shared memory of `coop.glsl`: 64 rows and 64 columns of 40 values.
-    const OPERANDS: u32 = 2 * TILE * 40 * 2;
     let half = vk::ComponentTypeKHR::FLOAT16;
-    let fits = |n: u32| n > 0 && 32 % n == 0;
+    let fits = |n: u32, piece: u32| n >= piece && 32 % n == 0;
+    let small = MatrixTile::of(SMALL, info.limits.subgroup_size);
     let usable = |c: &&super::info::Coopmat| {
         c.ab == half
             && c.c == vk::ComponentTypeKHR::FLOAT32
-            && fits(c.m)
-            && fits(c.n)
-            && fits(c.k)
-            // Each subgroup also has room for a matrix of results.
-            && info.limits.shared_memory >= OPERANDS + SUBGROUPS * c.m * c.n * 4
+            && fits(c.m, 4)
+            && fits(c.n, 1)
+            && fits(c.k, 8)
+            && small.fits([c.m, c.n, c.k], info)
     };
-    // Each invocation loads whole groups of eight values of a row, of which there are 256 in a step.
-    let threads = SUBGROUPS * info.limits.subgroup_size;
-    let enough = threads <= info.limits.group_invocations && (4 * TILE).is_multiple_of(threads);
-    let sizes = info.features.coopmat.iter().filter(|_| enough).filter(usable);
+    let sizes = info.features.coopmat.iter().filter(usable);
     // Of several with the same number, the first.
     sizes.rev().max_by_key(|c| c.m * c.n * c.k).map(|c| [c.m, c.n, c.k])
 }
@@ -319,12 +315,22 @@ mod tests {
     #[test]
     fn matrices_fit_into_shared_memory() {
         let mut info = device(vk::PhysicalDeviceType::DISCRETE_GPU, Features { coopmat2: None, ..everything() });
-        // 10,240 bytes of operands, and 4 x 4 bytes for each of 16 x 16 or 16 x 8 results.
-        for (bytes, want) in
-            [(14336, Some([16, 16, 16])), (14335, Some([16, 8, 8])), (12288, Some([16, 8, 8])), (12287, None)]
-        {
+        // Two steps of 10,240 bytes, one of which must have room for 4 x 4 bytes for each result of a matrix.
+        for (bytes, want) in [(20480, Some([16, 16, 16])), (20479, None)] {
             info.limits.shared_memory = bytes;
             assert_eq!(coop_size(&info), want, "{bytes} bytes");
+        }
+        info.limits.shared_memory = 48 << 10;
+        for (m, n, k, want) in [
+            (32, 16, 16, Some([32, 16, 16])),
+            (32, 32, 16, Some([16, 16, 16])),
+            (32, 32, 4, Some([16, 16, 16])),
+            (2, 32, 32, Some([16, 16, 16])),
+            (16, 16, 32, Some([16, 16, 32])),
+        ] {
+            let last = Coopmat { m, n, k, ..everything().coopmat[3] };
+            info.features.coopmat = [everything().coopmat, vec![last]].concat();
+            assert_eq!(coop_size(&info), want, "{m} x {n} x {k}");
         }
     }
 

@@ -2,10 +2,12 @@
 
 use super::architecture::Tile;
 use super::device::{Card, author};
+use super::info::Info;
 use super::lab::{Lab, agrees, results};
+use super::ladder::{self, Product, Request};
 use super::product_tests::{cards, weight};
-use super::testing::{Quiet, publish};
-use super::tune::tile;
+use super::testing::{Quiet, devices, publish};
+use super::tune::{matrix_tile, tile};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::backend::DeviceRef;
 use crate::tensor::TensorRef;
@@ -156,6 +158,146 @@ fn products_of_rows_without_values_are_zero() {
                 let found = results(device, &make).unwrap();
                 assert!(found.iter().all(|r| !r.is_empty() && r.iter().all(|b| *b == 0)), "{way}, {format:?}");
             }
+        }
+    }
+}
+
+/// The device of the tests as a card with cooperative matrices whose shared memory has room for tiles of 64 x 64, of 128 x 64, and of 128 x 128. Empty if
+/// the driver has no such matrices.
+fn matrix_cards() -> &'static [DeviceRef] {
+    static CARDS: OnceLock<Vec<DeviceRef>> = OnceLock::new();
+    CARDS.get_or_init(|| {
+        let Some([device, _]) = devices() else { return Vec::new() };
+        let mut info = (**author(device).unwrap().info()).clone();
+        info.software = false;
+        (info.identity.vendor, info.device_id) = (0x10de, 0x2684);
+        info.features.coopmat2 = None;
+        let with = |rows: u32| {
+            let mut info = info.clone();
+            info.limits.shared_memory = 2 * rows * 80;
+            info
+        };
+        let all = [128, 192, 256].map(with);
+        if size(&all[0]).is_none() {
+            return Vec::new();
+        }
+        let reg = publish(all.map(|i| Card { info: Arc::new(i), direct: true }).to_vec());
+        (0..3).map(|i| reg.device(i).unwrap()).collect()
+    })
+}
+
+/// The size of the matrices that a card uses.
+fn size(info: &Info) -> Option<[u32; 3]> {
+    match ladder::product(info, &Request { columns: 100, format: GGML_TYPE_F16, exact: false }) {
+        Product::Matrices(size) => Some(size),
+        _ => None,
+    }
+}
+
+/// Fails unless the cards have these tiles for a shape, and give the same bytes, which agree with the CPU's.
+fn check_matrices(
+    shape: [u32; 3],
+    tiles: [[u32; 2]; 3],
+    what: &str,
+    most: f64,
+    make: &dyn Fn(&mut Lab) -> Vec<TensorRef>,
+) {
+    let Some(&small) = matrix_cards().first() else { return };
+    assert!(agrees(small, what, most, make));
+    let want = results(small, make);
+    for (&card, [rows, columns]) in matrix_cards().iter().zip(tiles) {
+        let info = author(card).unwrap().info();
+        assert_eq!(matrix_tile(size(info).unwrap(), shape, info).tile, Tile { rows, columns }, "{what}");
+        assert!(results(card, make) == want, "{what}: {rows} x {columns} changes the results");
+    }
+}
+
+/// Drivers in software take long for a pipeline, so there are few formats and shapes.
+#[test]
+fn tiles_of_matrices_give_the_same_bits() {
+    let _quiet = Quiet::new();
+    // Columns of results that begin at multiples of 16 bytes, and that do not.
+    for (shape, tiles) in
+        [([500, 250, 4], [[64, 64], [128, 64], [128, 128]]), ([490, 130, 4], [[64, 64], [128, 64], [128, 64]])]
+    {
+        // A step and a part, three steps, or whole blocks.
+        for (format, k) in [(GGML_TYPE_F16, 37), (GGML_TYPE_F16, 96), (GGML_TYPE_Q8_0, 64)] {
+            let [m, n, matrices] = shape.map(i64::from);
+            let make = |l: &mut Lab| {
+                let a = weight(l, format, &[k, m, matrices], 1);
+                let b = l.noise(&[k, n, matrices], 2);
+                vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
+            };
+            check_matrices(shape, tiles, &format!("{format:?}, {k} by {shape:?}"), bound(format), &make);
+        }
+    }
+}
+
+#[test]
+fn experts_in_tiles_of_matrices() {
+    let _quiet = Quiet::new();
+    // As in `experts_in_tiles`.
+    let ids: Vec<i32> = (0..1600).map(|i| if i % 7 == 0 { 3 } else { i * 5 % 16 }).collect();
+    let make = |l: &mut Lab| {
+        let (a, b) = (weight(l, GGML_TYPE_F16, &[64, 250, 16], 1), l.noise(&[64, 1, 800], 2));
+        let ids = l.i32s(&[2, 800], &ids);
+        vec![matmul::mul_mat_id(&mut l.ctx, a, b, ids).unwrap()]
+    };
+    check_matrices([250, 100, 16], [[64, 64], [128, 64], [128, 128]], "experts", 1e-6, &make);
+}
+
+/// Columns of F16, and rows and columns that do not begin at multiples of 16 bytes.
+#[test]
+fn matrices_of_rows_with_space_between() {
+    let _quiet = Quiet::new();
+    let tiles = [[64, 64], [128, 64], [128, 128]];
+    for (pitch, k) in [(72, 64), (45, 32)] {
+        let make = |l: &mut Lab| {
+            let (a, b) = (weight(l, GGML_TYPE_F16, &[pitch, 500], 1), weight(l, GGML_TYPE_F16, &[pitch, 500], 2));
+            let [a, b] = [a, b].map(|t| view::view(&mut l.ctx, t, &[k, 500], &[t.nb()[1]], 0).unwrap());
+            vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
+        };
+        check_matrices([500, 500, 1], tiles, &format!("{k} of {pitch}"), 1e-6, &make);
+    }
+}
+
+#[test]
+fn matrices_of_rows_without_values_give_zero() {
+    let _quiet = Quiet::new();
+    let make = |l: &mut Lab| {
+        let (a, b) = (weight(l, GGML_TYPE_F16, &[64, 128], 1), l.noise(&[64, 64], 2));
+        let [a, b] = [a, b].map(|t| view::view(&mut l.ctx, t, &[0, t.ne()[1]], &[t.nb()[1]], 0).unwrap());
+        vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
+    };
+    if let Some(&card) = matrix_cards().first() {
+        assert!(results(card, &make).unwrap().iter().all(|r| !r.is_empty() && r.iter().all(|b| *b == 0)));
+    }
+}
+
+#[test]
+#[ignore]
+fn khr_tmp_pipelines() {
+    let Some([device, _]) = devices() else { return };
+    let mut info = (**author(device).unwrap().info()).clone();
+    info.software = false;
+    info.features.coopmat2 = None;
+    if info.identity.vendor == 0x10de {
+        info.device_id = 0x2684;
+    }
+    info.identity.kind = ash::vk::PhysicalDeviceType::DISCRETE_GPU;
+    let reg = publish(vec![Card { info: Arc::new(info), direct: true }]);
+    let card = reg.device(0).unwrap();
+    for format in [GGML_TYPE_F16, GGML_TYPE_Q4_0, GGML_TYPE_Q4_K, GGML_TYPE_Q8_0] {
+        for m in [16384, 2048, 1024] {
+            let info = author(card).unwrap().info();
+            let t = matrix_tile(size(info).unwrap(), [m as u32, 512, 1], info);
+            println!("{format:?} {m}: {t:?} {:?}", size(info));
+            let make = |l: &mut Lab| {
+                let a = l.ctx.new_tensor(format, &[256, m]).unwrap();
+                let b = l.ctx.new_tensor(GGML_TYPE_F32, &[256, 512]).unwrap();
+                vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
+            };
+            results(card, &make);
         }
     }
 }

@@ -164,14 +164,67 @@ pub fn vector_rows(format: ggml_type, columns: u32, groups: u64, info: &Info) ->
 
 /// The tile of `mul_mat_tile`, or of `mul_mat_tile_ints`, for products of `rows` by `columns` with a number of matrices: the largest with which there are
 /// workgroups enough for all units of a card, and which computes few more rows and columns that do not exist than small tiles do.
-pub fn tile(with_ints: bool, [rows, columns, matrices]: [u32; 3], info: &Info) -> Tile {
+pub fn tile(with_ints: bool, shape: [u32; 3], info: &Info) -> Tile {
     let traits = Architecture::of(info).traits();
     let tiles = if with_ints { traits.integer_tiles } else { traits.tiles };
+    largest(tiles.iter().copied(), shape, amounts(info).tile_groups)
+}
+
+fn largest(mut tiles: impl Iterator<Item = Tile>, [rows, columns, matrices]: [u32; 3], enough: u64) -> Tile {
     let groups =
         |t: &Tile| u64::from(rows.div_ceil(t.rows)) * u64::from(columns.div_ceil(t.columns)) * u64::from(matrices);
     let results = |t: &Tile| groups(t) * u64::from(t.rows * t.columns);
-    let pays = |t: &&Tile| groups(t) >= amounts(info).tile_groups && results(t) <= results(&SMALL) / 8 * 9;
-    tiles.iter().find(pays).copied().unwrap_or(SMALL)
+    let pays = |t: &Tile| groups(t) >= enough && results(t) <= results(&SMALL) / 8 * 9;
+    tiles.find(pays).unwrap_or(SMALL)
+}
+
+/// A tile of `mul_mat_coop`, and how its subgroups share it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatrixTile {
+    /// Rows and columns of the workgroup.
+    pub tile: Tile,
+    /// Rows and columns of each subgroup. The more, the fewer bytes of shared memory for each multiplication.
+    pub part: [u32; 2],
+}
+
+impl MatrixTile {
+    /// How subgroups of a size share a tile.
+    pub fn of(tile: Tile, subgroup_size: u32) -> Self {
+        let part = match (tile.rows, tile.columns) {
+            // 64 sums for an invocation.
+            (128, 128) if subgroup_size >= 64 => [64, 64],
+            (128, _) => [64, 32],
+            _ => [32, 32],
+        };
+        Self { tile, part }
+    }
+
+    /// Number of subgroups.
+    pub fn subgroups(&self) -> u32 {
+        self.tile.rows / self.part[0] * (self.tile.columns / self.part[1])
+    }
+
+    /// Bytes of one step in shared memory, in which a row has 32 values of F16 and a gap of 16 bytes. There are two.
+    pub fn step_bytes(&self) -> u32 {
+        (self.tile.rows + self.tile.columns) * (32 * 2 + 16)
+    }
+
+    /// Whether a device can compute it with matrices of m by n by k: each invocation loads whole groups of eight values of a step, of which a row has four,
+    /// and each subgroup has room for a matrix of results in the place of a step.
+    pub fn fits(&self, [m, n, _]: [u32; 3], info: &Info) -> bool {
+        let threads = self.subgroups() * info.limits.subgroup_size;
+        threads <= info.limits.group_invocations
+            && (4 * self.tile.columns).is_multiple_of(threads)
+            && 2 * self.step_bytes() <= info.limits.shared_memory
+            && self.subgroups() * m * n * 4 <= self.step_bytes()
+    }
+}
+
+/// Like [`tile`], for products with cooperative matrices of a size.
+pub fn matrix_tile(size: [u32; 3], shape: [u32; 3], info: &Info) -> MatrixTile {
+    let of = |t: Tile| MatrixTile::of(t, info.limits.subgroup_size);
+    let tiles = Architecture::of(info).traits().matrix_tiles;
+    of(largest(tiles.iter().copied().filter(|t| of(*t).fits(size, info)), shape, amounts(info).matrix_groups))
 }
 
 /// A tile of `mul_mat_tensor`: rows of src0, columns of src1, and values of k of a step. Multiples of 32, 32 and 16, and at most 256.
@@ -290,5 +343,56 @@ mod tests {
         assert_eq!(of(&discrete, false, [65536, 500, 1]), [128, 128]);
         assert_eq!(of(&discrete, false, [64, 64, 100_000]), [64, 64]);
         assert_eq!(of(&unknown, false, [65536, 512, 1]), [64, 64]);
+    }
+
+    const SIXTEEN: [u32; 3] = [16, 16, 16];
+
+    #[test]
+    fn matrix_tiles_are_as_large_as_a_card_has_work_and_room_for() {
+        let mut nvidia = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x10de, [32, 32], true);
+        nvidia.device_id = 0x2330;
+        (nvidia.limits.subgroup_size, nvidia.limits.shared_memory) = (32, 48 << 10);
+        let of = |info: &Info, shape| {
+            let t = matrix_tile(SIXTEEN, shape, info);
+            ([t.tile.rows, t.tile.columns], t.part, t.subgroups())
+        };
+        let (large, middle, small) = (([128, 128], [64, 32], 8), ([128, 64], [64, 32], 4), ([64, 64], [32, 32], 4));
+        // An 8B llama's matrices with prompts of 512: 448 tiles of 128 x 128, 128 of them, 64 of 128 x 64, or 128 of 64 x 64.
+        assert_eq!(of(&nvidia, [14336, 512, 1]), large);
+        assert_eq!(of(&nvidia, [4096, 512, 1]), large);
+        assert_eq!(of(&nvidia, [1024, 512, 1]), small);
+        assert_eq!(of(&nvidia, [2048, 512, 1]), middle);
+        assert_eq!(of(&nvidia, [65536, 64, 1]), middle);
+        // Two steps of 256, 192 or 128 rows of 80 bytes.
+        for (bytes, want) in [(40960, large), (40959, middle), (30720, middle), (30719, small)] {
+            nvidia.limits.shared_memory = bytes;
+            assert_eq!(of(&nvidia, [14336, 512, 1]), want, "{bytes} bytes");
+        }
+        nvidia.limits.shared_memory = 48 << 10;
+        for (most, want) in [(256, large), (255, middle), (128, middle)] {
+            nvidia.limits.group_invocations = most;
+            assert_eq!(of(&nvidia, [14336, 512, 1]), want, "{most} invocations");
+        }
+        // Subgroups of 64, four of which share each tile.
+        let mut amd = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x1002, [32, 64], true);
+        (amd.limits.subgroup_size, amd.limits.shared_memory) = (64, 64 << 10);
+        assert_eq!(of(&amd, [14336, 512, 1]), small); // RDNA 1
+        amd.device_id = 0x7550; // RDNA 4
+        assert_eq!(of(&amd, [14336, 512, 1]), ([128, 128], [64, 64], 4));
+        assert_eq!(of(&amd, [2048, 512, 1]), middle);
+    }
+
+    #[test]
+    fn tiles_have_room_for_the_matrices_of_their_subgroups() {
+        let mut info = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x10de, [32, 32], true);
+        (info.limits.subgroup_size, info.limits.shared_memory) = (32, 48 << 10);
+        let fits = |rows, columns, size| MatrixTile::of(Tile { rows, columns }, 32).fits(size, &info);
+        // 8 x 2048 bytes in 20,480, and 4 x 4096 in 15,360.
+        assert!(fits(128, 128, [32, 16, 16]) && fits(128, 64, [32, 16, 16]));
+        assert!(!fits(128, 128, [32, 32, 16]) && !fits(128, 64, [32, 32, 16]));
+        // Each of 512 invocations has a piece of a row of 128, but of 64 only half of them.
+        info.limits.subgroup_size = 128;
+        let fits = |rows, columns, size| MatrixTile::of(Tile { rows, columns }, 128).fits(size, &info);
+        assert!(fits(128, 128, SIXTEEN) && !fits(128, 64, SIXTEEN));
     }
 }

@@ -1,6 +1,8 @@
 #version 460
-// A matrix product with cooperative matrices (KHR), in tiles of 64 rows by 64 columns. Each of four subgroups computes 32 by 32 results, in
-// matrices of a size that the device supports. Operands are F16, sums F32.
+// A matrix product with cooperative matrices (KHR), in tiles of TM rows by TN columns. Each subgroup computes SM by SN results, in matrices of a size
+// that the device supports. Operands are F16, sums F32.
+//
+// Each result is the sum of its products in the order of k, CK at a time, whatever the tile is: it has the same bits in every tile.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -8,82 +10,144 @@
 #include "common.glsl"
 #include "quant.glsl"
 #include "matmul/product.glsl"
-#include "matmul/coop.glsl"
 
-// Size of the device's matrices. 32 is a multiple of each.
+// Size of the device's matrices. 32 is a multiple of each, and CK one of 8.
 layout(constant_id = 5) const uint CM = 16;
 layout(constant_id = 6) const uint CN = 16;
 layout(constant_id = 7) const uint CK = 16;
-// Rows of a and columns of b begin at multiples of 16 bytes.
+// Rows of a and columns of b begin at multiples of 16 bytes, and k is a multiple of BK.
 layout(constant_id = 8) const bool ALIGNED = false;
+layout(constant_id = 9) const uint TM = 64;
+layout(constant_id = 10) const uint TN = 64;
+layout(constant_id = 11) const uint SM = 32;
+layout(constant_id = 12) const uint SN = 32;
 #include "matmul/ahead.glsl"
 
-// Groups of eight values of a row, and of a column, that an invocation loads in each step.
-const uint EIGHTS = TILE * 4 / gl_WorkGroupSize.x;
+// Values of a row, and of a column, in a step.
+const uint BK = 32;
+// A step in shared memory, as F16: rows of a, then columns of b, in pieces of eight values. A row has one piece more than values, so that eight rows begin
+// in different banks. There is room for two steps: one is written while the other is read, so that a step needs one barrier.
+const uint PITCH = BK / 8 + 1;
+const uint STEP = (TM + TN) * PITCH;
+shared uvec4 steps[2 * STEP];
 
-const uint SUBGROUPS = 4;
+// Pieces of rows of a, and of columns of b, that an invocation loads in each step.
+const uint PIECES_A = TM * 4 / gl_WorkGroupSize.x;
+const uint PIECES_B = TN * 4 / gl_WorkGroupSize.x;
+
+const uint SUBGROUPS_DOWN = TM / SM;
+// Matrices of a subgroup.
+const uint MS = SM / CM;
+const uint NS = SN / CN;
 const uint ONE = CM * CN;
-shared float results[SUBGROUPS * ONE]; // a matrix of each subgroup, before it is written to d
+
+// Eight values as they are in memory. Those after the last are 0.
+void piece(uint type, uint64_t base, uint first, out uint w[8]) {
+    if (ALIGNED) {
+        words8(type, base, first, w);
+    } else {
+        [[unroll]] for (uint l = 0; l < 8; ++l) { w[l] = first + l < p.k ? word(type, base, first + l) : 0; }
+    }
+}
+
+// The same values as F16.
+uvec4 halves(uint type, uint w[8]) {
+    if (type == F16 && ALIGNED) { return uvec4(w[0], w[1], w[2], w[3]); }
+    uvec4 h;
+    [[unroll]] for (uint l = 0; l < 4; ++l) { h[l] = packFloat2x16(f16vec2(of_words(type, w, 2 * l), of_words(type, w, 2 * l + 1))); }
+    return h;
+}
+
+uvec4 piece_of_a(uint64_t a, uint first) {
+#if BLOCK == 1
+    uint w[8];
+    piece(A, a, first, w);
+    return halves(A, w);
+#else
+    // Decoded at once: blocks are smaller than their values, but take more registers until they are decoded.
+    float y[8];
+    dequant8(a, first / 8, y);
+    uvec4 h;
+    [[unroll]] for (uint l = 0; l < 4; ++l) { h[l] = packFloat2x16(f16vec2(y[2 * l], y[2 * l + 1])); }
+    return h;
+#endif
+}
+
+#define FETCH(k) \
+    [[unroll]] for (uint e = 0; e < PIECES_A; ++e) { y[e] = piece_of_a(a[e], (k) + eighth * 8); } \
+    [[unroll]] for (uint e = 0; e < PIECES_B; ++e) { piece(B, b[e], (k) + eighth * 8, x[e]); }
 
 void main() {
-    const uint row0 = gl_WorkGroupID.x * TILE;
-    const Work w = work(TILE);
+    const uint row0 = gl_WorkGroupID.x * TM;
+    const Work w = work(TN);
     if (w.first >= w.end) { return; } // uniform
-    const uint warp_row = (gl_SubgroupID & 1u) * 32;
-    const uint warp_column = (gl_SubgroupID >> 1) * 32;
-    const uint MS = 32 / CM;
-    const uint NS = 32 / CN;
+    const uint sub_row = gl_SubgroupID % SUBGROUPS_DOWN * SM;
+    const uint sub_column = gl_SubgroupID / SUBGROUPS_DOWN * SN;
     coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator> sum[MS * NS];
     [[unroll]] for (uint i = 0; i < MS * NS; ++i) {
         sum[i] = coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>(0.0);
     }
-    // The values of the next step are loaded while those of this step are multiplied.
-    uint64_t a[EIGHTS];
-    uint64_t b[EIGHTS];
-    uint y[EIGHTS][8];
-    uint x[EIGHTS][8];
-    [[unroll]] for (uint e = 0; e < EIGHTS; ++e) {
-        const uint line = (gl_LocalInvocationIndex + e * gl_WorkGroupSize.x) / 4;
-        a[e] = a_row(w, min(row0 + line, p.m - 1));
-        b[e] = b_column(w, w.first + line);
-    }
     // Workgroups have a multiple of four invocations, so these are the same values of each line.
-    const uint eighth = gl_LocalInvocationIndex % 4 * 8;
-    [[unroll]] for (uint e = 0; e < EIGHTS; ++e) { fetch(a[e], b[e], true, eighth, y[e], x[e]); }
+    const uint line = gl_LocalInvocationIndex / 4;
+    const uint lines = gl_WorkGroupSize.x / 4;
+    const uint eighth = gl_LocalInvocationIndex % 4;
+    uint64_t a[PIECES_A];
+    uint64_t b[PIECES_B];
+    [[unroll]] for (uint e = 0; e < PIECES_A; ++e) { a[e] = a_row(w, min(row0 + line + e * lines, p.m - 1)); }
+    [[unroll]] for (uint e = 0; e < PIECES_B; ++e) { b[e] = b_column(w, w.first + line + e * lines); }
+    uvec4 y[PIECES_A];
+    uint x[PIECES_B][8];
+    uint to = 0;
+    const uint last = (max(p.k, 1) - 1) / BK * BK;
+    if (p.k > 0) { FETCH(0) } // uniform
     for (uint k0 = 0; k0 < p.k; k0 += BK) {
-        barrier(); // the last step has been read
-        [[unroll]] for (uint e = 0; e < EIGHTS; ++e) {
-            const uint to = (gl_LocalInvocationIndex + e * gl_WorkGroupSize.x) / 4 * PITCH + eighth;
-            [[unroll]] for (uint l = 0; l < 8; ++l) {
-                as[to + l] = float16_t(of_words(A, y[e], l));
-                bs[to + l] = float16_t(of_words(B, x[e], l));
-            }
-        }
+        // Nobody reads the step in this place any more: it was multiplied before the last barrier.
+        const uint place = to + line * PITCH + eighth;
+        [[unroll]] for (uint e = 0; e < PIECES_A; ++e) { steps[place + e * lines * PITCH] = y[e]; }
+        [[unroll]] for (uint e = 0; e < PIECES_B; ++e) { steps[place + (TM + e * lines) * PITCH] = halves(B, x[e]); }
         barrier();
-        if (k0 + BK < p.k) {
-            [[unroll]] for (uint e = 0; e < EIGHTS; ++e) { fetch(a[e], b[e], true, k0 + BK + eighth, y[e], x[e]); }
-        }
+        // The values of the next step are loaded while those of this step are multiplied. The last step is loaded twice, because compilers move nothing
+        // past a branch.
+        FETCH(min(k0 + BK, last))
+        const uint from_a = to + sub_row * PITCH;
+        const uint from_b = to + (TM + sub_column) * PITCH;
         [[unroll]] for (uint l = 0; l < BK; l += CK) {
             coopmat<float16_t, gl_ScopeSubgroup, CK, CN, gl_MatrixUseB> mb[NS];
             [[unroll]] for (uint j = 0; j < NS; ++j) {
-                coopMatLoad(mb[j], bs, (warp_column + j * CN) * PITCH + l, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+                coopMatLoad(mb[j], steps, from_b + j * CN * PITCH + l / 8, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
             }
             [[unroll]] for (uint i = 0; i < MS; ++i) {
                 coopmat<float16_t, gl_ScopeSubgroup, CM, CK, gl_MatrixUseA> ma;
-                coopMatLoad(ma, as, (warp_row + i * CM) * PITCH + l, PITCH, gl_CooperativeMatrixLayoutRowMajor);
+                coopMatLoad(ma, steps, from_a + i * CM * PITCH + l / 8, PITCH, gl_CooperativeMatrixLayoutRowMajor);
                 [[unroll]] for (uint j = 0; j < NS; ++j) { sum[i * NS + j] = coopMatMulAdd(ma, mb[j], sum[i * NS + j]); }
             }
         }
+        to = STEP - to;
     }
-    [[unroll]] for (uint i = 0; i < MS; ++i) {
+    // Matrices within d are stored as they are, if their columns begin at multiples of 16 bytes, as such a store needs.
+    const uint row = row0 + sub_row;
+    const uint column = w.first + sub_column;
+    const bool whole = row + SM <= p.m && column + SN <= w.end;
+    if (COLUMNS == ALL && whole && ((unpackUint2x32(w.d).x | p.d_nb.x * 4) & 15u) == 0) {
         [[unroll]] for (uint j = 0; j < NS; ++j) {
+            F32s d = d_column(w, column + j * CN);
+            [[unroll]] for (uint i = 0; i < MS; ++i) {
+                coopMatStore(sum[i * NS + j], d.v, row + i * CM, p.d_nb.x, gl_CooperativeMatrixLayoutColumnMajor);
+            }
+        }
+        return;
+    }
+    // Others through the step that nobody reads any more. It has room for a matrix of each subgroup (`ladder.rs`).
+    const uint room = to + gl_SubgroupID * (ONE / 4);
+    [[unroll]] for (uint j = 0; j < NS; ++j) {
+        [[unroll]] for (uint i = 0; i < MS; ++i) {
             subgroupBarrier(); // the last matrix has been written
-            coopMatStore(sum[i * NS + j], results, gl_SubgroupID * ONE, CM, gl_CooperativeMatrixLayoutColumnMajor);
+            coopMatStore(sum[i * NS + j], steps, room, CM / 4, gl_CooperativeMatrixLayoutColumnMajor);
             subgroupBarrier();
             for (uint e = gl_SubgroupInvocationID; e < ONE; e += gl_SubgroupSize) {
-                const uint row = row0 + warp_row + i * CM + e % CM;
-                const uint column = w.first + warp_column + j * CN + e / CM;
-                if (row < p.m && column < w.end) { d_column(w, column).v[row] = results[gl_SubgroupID * ONE + e]; }
+                const uint r = row + i * CM + e % CM;
+                const uint c = column + j * CN + e / CM;
+                if (r < p.m && c < w.end) { d_column(w, c).v[r] = uintBitsToFloat(steps[room + e / 4][e % 4]); }
             }
         }
     }

@@ -1045,6 +1045,10 @@ interface! {
             6 cn: u32,
             7 ck: u32,
             8 aligned: bool,
+            9 tm: u32,
+            10 tn: u32,
+            11 sm: u32,
+            12 sn: u32,
         }
         MulMatCoop2 of "mul_mat_coop2" pushed Product {
             3 b: u32,

@@ -19,7 +19,7 @@ use crate::vulkan::converted::Target;
 use crate::vulkan::coopmat2::Owner;
 use crate::vulkan::fusion::products::{Joined, Part};
 use crate::vulkan::interface::{constants, formats, listed, push};
-use crate::vulkan::ladder::{self, Product, Request, SUBGROUPS, TILE, VECTOR_COLUMNS};
+use crate::vulkan::ladder::{self, Product, Request, TILE, VECTOR_COLUMNS};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::{Info, Range, tune};
 
@@ -159,8 +159,13 @@ fn form(
         Product::Matrices(size) => {
             let subgroup = info.limits.subgroup_size;
             let [cm, cn, ck] = size;
-            let constants = constants::MulMatCoop { b, columns, cm, cn, ck, aligned };
-            tile(whole(KernelFor::new(&format, [SUBGROUPS * subgroup, 1, 1], &constants)?))
+            let t = tune::matrix_tile(size, shape, info);
+            let (Tile { rows: tm, columns: tn }, [sm, sn]) = (t.tile, t.part);
+            // Whole steps are read in pieces of 16 bytes.
+            let aligned = aligned && a.ne[0].is_multiple_of(32);
+            let constants = constants::MulMatCoop { b, columns, cm, cn, ck, aligned, tm, tn, sm, sn };
+            let kernel = whole(KernelFor::new(&format, [t.subgroups() * subgroup, 1, 1], &constants)?);
+            Form { kernel, rows: tm, width: tn }
         }
         Product::Matrices2(owner) => {
             let subgroup = info.limits.subgroup_size;
