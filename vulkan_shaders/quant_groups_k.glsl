@@ -23,10 +23,11 @@ void dequant32(uint64_t base, uint i, out float y[32]) {
 }
 
 #ifdef VALUES
-// Value i of a block.
-float value(uint64_t block, uint i) {
-    const uint g = i / 32;
-    const vec2 s = scale_and_offset(block, g);
-    return s.x * float((codes(block, g, (i & 31u) / 4) >> (8 * (i & 3u))) & 31u) - s.y;
+#define GROUP_SCALES
+// Value i of a block, with scale and offset of its group.
+float value(uint64_t block, uint i, vec2 s) {
+    return s.x * float((codes(block, i / 32, (i & 31u) / 4) >> (8 * (i & 3u))) & 31u) - s.y;
 }
+
+float value(uint64_t block, uint i) { return value(block, i, scale_and_offset(block, i / 32)); }
 #endif

@@ -27,6 +27,8 @@ pub const TENSOR_THREADS: u32 = 256;
 /// Largest rows or columns of its matrices, and divisors of all of them and of their depth.
 const TENSOR_SIDE: u32 = 256;
 const TENSOR_GRANULARITY: [u32; 3] = [32, 32, 16];
+/// Most bytes of shared memory that it uses itself, for 128 rows.
+const TENSOR_SHARED: u32 = (128 + 2) * 8 * 8;
 
 /// What a device can do with the extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -250,7 +252,7 @@ fn best(all: &[Dimensions], f: &Features<'_>, p: &Properties<'_>, shared_memory:
     workgroup.or_else(|| subgroup.filter(reaches))
 }
 
-/// Whether `mul_mat_tensor` can run. It uses no shared memory itself, but the driver may reserve some.
+/// Whether `mul_mat_tensor` can run.
 fn loads_tensors(all: &[Dimensions], f: &Features<'_>, p: &Properties<'_>, shared_memory: u32) -> bool {
     let fits = |d: &Dimensions| {
         d.invocations == TENSOR_THREADS && d.scope == vk::ScopeKHR::WORKGROUP && divides(d, TENSOR_GRANULARITY)
@@ -258,7 +260,7 @@ fn loads_tensors(all: &[Dimensions], f: &Features<'_>, p: &Properties<'_>, share
     f.load_tensors()
         && p.max_workgroup >= TENSOR_THREADS
         && p.max_dimension >= TENSOR_SIDE
-        && p.reserved_shared_memory <= shared_memory
+        && TENSOR_SHARED.checked_add(p.reserved_shared_memory).is_some_and(|bytes| bytes <= shared_memory)
         && all.iter().any(fits)
 }
 
@@ -354,6 +356,6 @@ mod tests {
         assert!(!can(&[Dimensions { granularity: [64, 32, 16], ..both[2] }], &all, limits));
         assert!(!can(&both, &all, Properties { max_workgroup: 128, ..limits }));
         assert!(!can(&both, &all, Properties { max_dimension: 128, ..limits }));
-        assert!(!can(&both, &all, Properties { reserved_shared_memory: 49 << 10, ..limits }));
+        assert!(!can(&both, &all, Properties { reserved_shared_memory: 40 << 10, ..limits }));
     }
 }

@@ -227,7 +227,8 @@ pub fn matrix_tile(size: [u32; 3], shape: [u32; 3], info: &Info) -> MatrixTile {
     of(largest(tiles.iter().copied().filter(|t| of(*t).fits(size, info)), shape, amounts(info).matrix_groups))
 }
 
-/// A tile of `mul_mat_tensor`: rows of src0, columns of src1, and values of k of a step. Multiples of 32, 32 and 16, and at most 256.
+/// A tile of `mul_mat_tensor`: rows of src0, columns of src1, and values of k of a step. Multiples of 32, 32 and 16, and at most 256. Rows divide the
+/// number of invocations, and at most 128 (shared memory); the depth divides 256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorTile {
     /// Rows.
@@ -315,7 +316,7 @@ mod tests {
         assert_eq!(of([4096, 16, 1]), [32, 64]);
         assert_eq!(of([64, 64, 1]), [32, 64]);
         for (t, _) in TENSOR_TILES {
-            assert!(t.rows % 32 == 0 && t.columns % 32 == 0 && t.depth % 16 == 0);
+            assert!(t.rows % 32 == 0 && t.columns % 32 == 0 && t.depth % 16 == 0 && 256 % t.depth == 0);
             assert!(t.rows.max(t.columns).max(t.depth) <= 256);
         }
     }

@@ -14,6 +14,7 @@
 layout(constant_id = 3) const uint ROWS = 128;
 layout(constant_id = 4) const uint WIDTH = 128;
 layout(constant_id = 5) const uint DEPTH = 64;
+layout(constant_id = 6) const bool SHARED = false; // GROUP_SCALES: scales of a block of all rows are computed once, for all values
 
 layout(push_constant, scalar) uniform Tensors {
     uint64_t a, b, d;
@@ -36,8 +37,40 @@ layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer R
 // A block; the alignment is what its size leaves of 16.
 layout(buffer_reference, scalar, buffer_reference_align = BYTES & -BYTES) readonly buffer Block { uint8_t v[BYTES]; };
 
+#ifdef GROUP_SCALES
+layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Head { uvec4 v; };
+
+const uint GROUPS = BLOCK / 32;
+const uint PITCH = ROWS + 2;
+shared vec2 scales[SHARED ? GROUPS * PITCH : 1];
+
+// Each row has some invocations, with a group or several. ROWS divides the number of invocations, and that divides GROUPS * ROWS.
+uint share() { return gl_WorkGroupSize.x / ROWS; }
+
+// The head of the block with value k0 of the row of this invocation.
+uvec4 head(uint64_t a, uint stride, uint rows, uint k0) {
+    const uint row = min(gl_LocalInvocationIndex / share(), rows - 1);
+    return Head(at(a, uint64_t(row) * stride + min(k0, p.k - 1) / BLOCK, BYTES)).v;
+}
+
+// Writes the scales of a head.
+void spread(uvec4 head) {
+    const uint row = gl_LocalInvocationIndex / share();
+    const uint each = GROUPS / share();
+    const uint first = gl_LocalInvocationIndex % share() * each;
+    barrier(); // those of the last block have been read
+    [[unroll]] for (uint g = 0; g < each; ++g) { scales[(first + g) * PITCH + row] = scale_and_offset(head, first + g); }
+    barrier();
+}
+#endif
+
+// Called for each value of the tensor of a: the row within the tile and the block, and the place in it.
 float16_t decode(const in Block block, const in uint place[2], const in uint inside[2]) {
-    return float16_t(value(uint64_t(block), inside[1]));
+    const uint i = inside[1];
+#ifdef GROUP_SCALES
+    if (SHARED) { return float16_t(value(uint64_t(block), i, scales[i / 32 * PITCH + place[0]])); }
+#endif
+    return float16_t(value(uint64_t(block), i));
 }
 #define DECODED , decode
 #endif
@@ -47,6 +80,16 @@ float16_t decode(const in Block block, const in uint place[2], const in uint ins
 #define MATRIX_A coopmat<float16_t, gl_ScopeWorkgroup, ROWS, DEPTH, gl_MatrixUseA>
 #define MATRIX_B coopmat<float16_t, gl_ScopeWorkgroup, DEPTH, WIDTH, gl_MatrixUseB>
 #define SUM coopmat<float, gl_ScopeWorkgroup, ROWS, WIDTH, gl_MatrixUseAccumulator>
+
+#ifdef GROUP_SCALES
+// Scales of the next values, and the head of those after them, which arrives meanwhile.
+#define SCALES if (SHARED) { \
+    spread(next); \
+    next = head(from_a, a_stride, p.m - row0, k0 + BLOCK); \
+}
+#else
+#define SCALES
+#endif
 
 // Values k0 to k0 + DEPTH - 1 of all rows and columns, with layouts of one kind.
 #define STEP(of_a, of_b) { \
@@ -58,7 +101,15 @@ float16_t decode(const in Block block, const in uint place[2], const in uint ins
     k0 += DEPTH; \
 }
 
-const uint UNROLLED = 4; // steps
+// All values of k. Blocks of 256 have no remainder.
+#define WALK(of_a, of_b) \
+    while (k0 < whole) { \
+        SCALES \
+        [[unroll]] for (uint j = 0; j < UNROLLED; ++j) STEP(of_a, of_b) \
+    } \
+    [[dont_unroll]] while (k0 < p.k) STEP(of_a, of_b)
+
+const uint UNROLLED = 256 / DEPTH; // steps
 
 void main() {
     // Neighbours have the same rows of a, which are read from memory only once then.
@@ -66,7 +117,8 @@ void main() {
     const uint row0 = gl_WorkGroupID.y * ROWS;
     const uint i2 = gl_WorkGroupID.z % p.b_ne2;
     const uint i3 = gl_WorkGroupID.z / p.b_ne2;
-    Halves a = Halves(at(p.a, offset3(uvec3(row0, i2 / p.repeat.x, i3 / p.repeat.y), p.a_nb), BYTES));
+    const uint64_t from_a = at(p.a, offset3(uvec3(row0, i2 / p.repeat.x, i3 / p.repeat.y), p.a_nb), BYTES);
+    Halves a = Halves(from_a);
     Halves b = Halves(at(p.b, offset3(uvec3(column0, i2, i3), p.b_nb), 2));
     Results d = Results(at(p.d, offset3(uvec3(column0, i2, i3), p.d_nb) + row0, 4));
 
@@ -82,6 +134,11 @@ void main() {
     tensorViewNV<2, false, 1, 0> turned = createTensorViewNV(2, false, 1, 0);
     SUM sum = SUM(0.0);
     uint k0 = 0;
+    const uint whole = p.k - p.k % (UNROLLED * DEPTH);
+#ifdef GROUP_SCALES
+    uvec4 next = uvec4(0);
+    if (SHARED) { next = head(from_a, a_stride, p.m - row0, 0); }
+#endif
     if (row0 + ROWS <= p.m && column0 + WIDTH <= p.readable && p.k % DEPTH == 0) { // uniform
         LAYOUT la = createTensorLayoutNV(2);
         LAYOUT lb = createTensorLayoutNV(2);
@@ -90,11 +147,7 @@ void main() {
         lb = setTensorLayoutDimensionNV(lb, p.readable - column0, p.k);
         la = setTensorLayoutStrideNV(la, a_stride, 1);
         lb = setTensorLayoutStrideNV(lb, b_stride, 1);
-        const uint whole = p.k - p.k % (UNROLLED * DEPTH);
-        while (k0 < whole) {
-            [[unroll]] for (uint j = 0; j < UNROLLED; ++j) STEP(la, lb)
-        }
-        [[dont_unroll]] while (k0 < p.k) STEP(la, lb)
+        WALK(la, lb)
     } else {
         EDGE la = createTensorLayoutNV(2, gl_CooperativeMatrixClampModeConstantNV);
         EDGE lb = createTensorLayoutNV(2, gl_CooperativeMatrixClampModeConstantNV);
@@ -103,7 +156,7 @@ void main() {
         lb = setTensorLayoutDimensionNV(lb, p.readable - column0, p.k);
         la = setTensorLayoutStrideNV(la, a_stride, 1);
         lb = setTensorLayoutStrideNV(lb, b_stride, 1);
-        [[dont_unroll]] while (k0 < p.k) STEP(la, lb)
+        WALK(la, lb)
     }
     // Rows and columns that do not exist are left out.
     EDGE ld = createTensorLayoutNV(2, gl_CooperativeMatrixClampModeConstantNV);

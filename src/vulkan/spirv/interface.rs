@@ -1120,6 +1120,7 @@ interface! {
             3 rows: u32,
             4 width: u32,
             5 depth: u32,
+            6 shared: bool,
         }
         MulMatTile of "mul_mat_tile" pushed Product {
             3 b: u32,

@@ -5,7 +5,7 @@
 
 use super::super::copy;
 use super::{Operands, aligned, columns};
-use crate::abi::ggml::ggml_type::GGML_TYPE_F16;
+use crate::abi::ggml::ggml_type::{GGML_TYPE_F16, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K};
 use crate::error::Result;
 use crate::vulkan::converted::Target;
 use crate::vulkan::coopmat2::TENSOR_THREADS;
@@ -94,7 +94,8 @@ pub(super) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> Result<()> {
         };
         readable = n.next_multiple_of(tile.columns);
     }
-    let constants = constants::MulMatTensor { rows: tile.rows, width: tile.columns, depth: tile.depth };
+    let shared = matches!(o.a.dtype, GGML_TYPE_Q4_K | GGML_TYPE_Q5_K);
+    let constants = constants::MulMatTensor { rows: tile.rows, width: tile.columns, depth: tile.depth, shared };
     let format = super::format_name(o.a.dtype);
     let kernel = KernelFor::new(&format, [TENSOR_THREADS, 1, 1], &constants)?;
     let [a_ne2, a_ne3, b_ne2] = repeat;
