@@ -139,7 +139,7 @@ fn ints(info: &Info, w: &Request) -> Option<Product> {
 fn coop_size(info: &Info) -> Option<[u32; 3]> {
     let half = vk::ComponentTypeKHR::FLOAT16;
     let fits = |n: u32, piece: u32| n >= piece && 32 % n == 0;
-    let small = MatrixTile::of(SMALL, info.limits.subgroup_size);
+    let small = MatrixTile::of(SMALL);
     let usable = |c: &&super::info::Coopmat| {
         c.ab == half
             && c.c == vk::ComponentTypeKHR::FLOAT32

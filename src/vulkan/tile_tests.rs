@@ -273,31 +273,3 @@ fn matrices_of_rows_without_values_give_zero() {
         assert!(results(card, &make).unwrap().iter().all(|r| !r.is_empty() && r.iter().all(|b| *b == 0)));
     }
 }
-
-#[test]
-#[ignore]
-fn khr_tmp_pipelines() {
-    let Some([device, _]) = devices() else { return };
-    let mut info = (**author(device).unwrap().info()).clone();
-    info.software = false;
-    info.features.coopmat2 = None;
-    if info.identity.vendor == 0x10de {
-        info.device_id = 0x2684;
-    }
-    info.identity.kind = ash::vk::PhysicalDeviceType::DISCRETE_GPU;
-    let reg = publish(vec![Card { info: Arc::new(info), direct: true }]);
-    let card = reg.device(0).unwrap();
-    for format in [GGML_TYPE_F16, GGML_TYPE_Q4_0, GGML_TYPE_Q4_K, GGML_TYPE_Q8_0] {
-        for m in [16384, 2048, 1024] {
-            let info = author(card).unwrap().info();
-            let t = matrix_tile(size(info).unwrap(), [m as u32, 512, 1], info);
-            println!("{format:?} {m}: {t:?} {:?}", size(info));
-            let make = |l: &mut Lab| {
-                let a = l.ctx.new_tensor(format, &[256, m]).unwrap();
-                let b = l.ctx.new_tensor(GGML_TYPE_F32, &[256, 512]).unwrap();
-                vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
-            };
-            results(card, &make);
-        }
-    }
-}

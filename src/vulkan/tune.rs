@@ -188,15 +188,10 @@ pub struct MatrixTile {
 }
 
 impl MatrixTile {
-    /// How subgroups of a size share a tile.
-    pub fn of(tile: Tile, subgroup_size: u32) -> Self {
-        let part = match (tile.rows, tile.columns) {
-            // 64 sums for an invocation.
-            (128, 128) if subgroup_size >= 64 => [64, 64],
-            (128, _) => [64, 32],
-            _ => [32, 32],
-        };
-        Self { tile, part }
+    /// How subgroups share a tile.
+    pub fn of(tile: Tile) -> Self {
+        // Sixty-four sums for each of 32 invocations: more take so many registers that too few subgroups fit on a unit (docs/PERFORMANCE.md).
+        Self { tile, part: if tile.rows == 128 { [64, 32] } else { [32, 32] } }
     }
 
     /// Number of subgroups.
@@ -222,9 +217,9 @@ impl MatrixTile {
 
 /// Like [`tile`], for products with cooperative matrices of a size.
 pub fn matrix_tile(size: [u32; 3], shape: [u32; 3], info: &Info) -> MatrixTile {
-    let of = |t: Tile| MatrixTile::of(t, info.limits.subgroup_size);
-    let tiles = Architecture::of(info).traits().matrix_tiles;
-    of(largest(tiles.iter().copied().filter(|t| of(*t).fits(size, info)), shape, amounts(info).matrix_groups))
+    let tiles = Architecture::of(info).traits().matrix_tiles.iter().copied();
+    let fitting = tiles.filter(|t| MatrixTile::of(*t).fits(size, info));
+    MatrixTile::of(largest(fitting, shape, amounts(info).matrix_groups))
 }
 
 /// A tile of `mul_mat_tensor`: rows of src0, columns of src1, and values of k of a step. Multiples of 32, 32 and 16, and at most 256. Rows divide the
@@ -374,12 +369,12 @@ mod tests {
             nvidia.limits.group_invocations = most;
             assert_eq!(of(&nvidia, [14336, 512, 1]), want, "{most} invocations");
         }
-        // Subgroups of 64, four of which share each tile.
+        // Subgroups of 64.
         let mut amd = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x1002, [32, 64], true);
         (amd.limits.subgroup_size, amd.limits.shared_memory) = (64, 64 << 10);
         assert_eq!(of(&amd, [14336, 512, 1]), small); // RDNA 1
         amd.device_id = 0x7550; // RDNA 4
-        assert_eq!(of(&amd, [14336, 512, 1]), ([128, 128], [64, 64], 4));
+        assert_eq!(of(&amd, [14336, 512, 1]), large);
         assert_eq!(of(&amd, [2048, 512, 1]), middle);
     }
 
@@ -387,13 +382,15 @@ mod tests {
     fn tiles_have_room_for_the_matrices_of_their_subgroups() {
         let mut info = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x10de, [32, 32], true);
         (info.limits.subgroup_size, info.limits.shared_memory) = (32, 48 << 10);
-        let fits = |rows, columns, size| MatrixTile::of(Tile { rows, columns }, 32).fits(size, &info);
+        let fits = |rows, columns, size| MatrixTile::of(Tile { rows, columns }).fits(size, &info);
         // 8 x 2048 bytes in 20,480, and 4 x 4096 in 15,360.
         assert!(fits(128, 128, [32, 16, 16]) && fits(128, 64, [32, 16, 16]));
         assert!(!fits(128, 128, [32, 32, 16]) && !fits(128, 64, [32, 32, 16]));
-        // Each of 512 invocations has a piece of a row of 128, but of 64 only half of them.
-        info.limits.subgroup_size = 128;
-        let fits = |rows, columns, size| MatrixTile::of(Tile { rows, columns }, 128).fits(size, &info);
-        assert!(fits(128, 128, SIXTEEN) && !fits(128, 64, SIXTEEN));
+        // A step of 64 columns has a piece for each of 256 invocations, but not of 512, and one of 128 columns not for each of 1024.
+        for (subgroup_size, want) in [(64, [true; 3]), (128, [false; 3])] {
+            info.limits.subgroup_size = subgroup_size;
+            let fits = |(rows, columns)| MatrixTile::of(Tile { rows, columns }).fits(SIXTEEN, &info);
+            assert_eq!([(128, 128), (128, 64), (64, 64)].map(fits), want, "subgroups of {subgroup_size}");
+        }
     }
 }
