@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod columns;
+mod experiment;
 pub mod experts;
 mod tensors;
 

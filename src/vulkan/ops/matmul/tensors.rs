@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::copy;
-use super::{Operands, aligned, columns};
+use super::{Operands, aligned, columns, experiment};
 use crate::abi::ggml::ggml_type::{GGML_TYPE_F16, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K};
 use crate::error::Result;
 use crate::vulkan::converted::Target;
@@ -73,7 +73,14 @@ pub(super) fn fit(o: &Operands) -> bool {
 pub(super) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> Result<()> {
     let columns::Layout { n, matrices, repeat } = columns::Layout::of(&o.a, &o.b);
     let mut readable = n;
-    let (whole, columns) = (reads(&o.a), is_ready(&o.b));
+    let (mut whole, columns) = (reads(&o.a), is_ready(&o.b));
+    // TEMPORARY.
+    if experiment::number(5) == Some(1)
+        && o.a.dtype.blck_size() > 1
+        && converts(&o.a, copy::packed_bytes(&o.a, GGML_TYPE_F16))
+    {
+        whole = false;
+    }
     // Scratch memory for the matrix could be that of earlier columns.
     let earlier = plan.converted(&o.b, Target::Halves).filter(|_| whole && !columns);
     let a_bytes = if whole { 0 } else { copy::packed_bytes(&o.a, GGML_TYPE_F16) };
@@ -82,7 +89,12 @@ pub(super) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> Result<()> {
     if !whole {
         o.a = copy::packed(o.a, GGML_TYPE_F16, a_room, plan)?;
     }
-    let tile = tune::tensor_tile([o.d.ne[0], n, matrices], plan.info);
+    let mut tile = tune::tensor_tile([o.d.ne[0], n, matrices], plan.info);
+    // TEMPORARY.
+    for (i, of) in [&mut tile.rows, &mut tile.columns, &mut tile.depth].into_iter().enumerate() {
+        *of = experiment::number(i).filter(|&n| n > 0).unwrap_or(*of);
+    }
+    let threads = experiment::number(3).filter(|&n| n > 0).unwrap_or(TENSOR_THREADS);
     if !columns {
         o.b = match earlier {
             Some(at) => halves(&o.b, at),
@@ -94,10 +106,10 @@ pub(super) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> Result<()> {
         };
         readable = n.next_multiple_of(tile.columns);
     }
-    let shared = matches!(o.a.dtype, GGML_TYPE_Q4_K | GGML_TYPE_Q5_K);
+    let shared = matches!(o.a.dtype, GGML_TYPE_Q4_K | GGML_TYPE_Q5_K) && experiment::number(4) != Some(0);
     let constants = constants::MulMatTensor { rows: tile.rows, width: tile.columns, depth: tile.depth, shared };
     let format = super::format_name(o.a.dtype);
-    let kernel = KernelFor::new(&format, [TENSOR_THREADS, 1, 1], &constants)?;
+    let kernel = KernelFor::new(&format, [threads, 1, 1], &constants)?;
     let [a_ne2, a_ne3, b_ne2] = repeat;
     // Rows of a view with one row have no stride.
     let strides = |v: &View| {
