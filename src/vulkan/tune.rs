@@ -215,8 +215,25 @@ impl MatrixTile {
     }
 }
 
+/// GGML_VK_COOP_TILE=rows,columns[,rows of a subgroup,its columns], read once. Temporary, for measurements.
+fn forced_tile() -> Option<MatrixTile> {
+    static FORCED: std::sync::OnceLock<Option<MatrixTile>> = std::sync::OnceLock::new();
+    *FORCED.get_or_init(|| {
+        let text = std::env::var("GGML_VK_COOP_TILE").ok()?;
+        let numbers: Vec<u32> = text.split(',').map_while(|n| n.trim().parse().ok()).collect();
+        match numbers[..] {
+            [rows, columns] => Some(MatrixTile::of(Tile { rows, columns })),
+            [rows, columns, m, n] => Some(MatrixTile { tile: Tile { rows, columns }, part: [m, n] }),
+            _ => None,
+        }
+    })
+}
+
 /// Like [`tile`], for products with cooperative matrices of a size.
 pub fn matrix_tile(size: [u32; 3], shape: [u32; 3], info: &Info) -> MatrixTile {
+    if let Some(forced) = forced_tile().filter(|t| t.fits(size, info)) {
+        return forced;
+    }
     let tiles = Architecture::of(info).traits().matrix_tiles.iter().copied();
     let fitting = tiles.filter(|t| MatrixTile::of(*t).fits(size, info));
     MatrixTile::of(largest(fitting, shape, amounts(info).matrix_groups))

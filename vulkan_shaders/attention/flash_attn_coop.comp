@@ -33,7 +33,7 @@ const uint P_PITCH = KEYS + 8;
 const uint S_PITCH = KEYS + 4;
 const uint TILE_SIZE = KEYS * (K_PITCH + V_PITCH);
 const uint QUERY_SIZE = SUBGROUPS * ROWS * K_PITCH;
-shared float16_t tile[TILE_SIZE > QUERY_SIZE ? TILE_SIZE : QUERY_SIZE]; // keys and values; before them, the queries
+shared uvec4 tile[(TILE_SIZE > QUERY_SIZE ? TILE_SIZE : QUERY_SIZE) / 8]; // keys and values, eight in each; before them, the queries
 shared float16_t weights[SUBGROUPS * ROWS * P_PITCH];
 shared float scores[SUBGROUPS * ROWS * S_PITCH]; // also a matrix of sums
 shared float exchange[SUBGROUPS * SUBGROUP_SIZE];
@@ -45,8 +45,20 @@ const uint LANES = SUBGROUP_SIZE > ROWS ? SUBGROUP_SIZE / ROWS : 1;
 const uint TURNS = ROWS * LANES / SUBGROUP_SIZE;
 const uint MS = ROWS / CM;
 
-void write8(uint to, float x[8]) {
-    [[unroll]] for (uint j = 0; j < 8; ++j) { tile[to + j] = float16_t(x[j]); }
+uvec4 packed(float x[8]) {
+    uvec4 words;
+    [[unroll]] for (uint j = 0; j < 4; ++j) { words[j] = packFloat2x16(f16vec2(x[2 * j], x[2 * j + 1])); }
+    return words;
+}
+
+// Values 8*i to 8*i+7 of a row of keys or values.
+uvec4 halves8(uint64_t row, uint i) {
+#if FMT == FMT_F16
+    if (ALIGNED) { return floatBitsToUint(F32x4s(at(row, i, 16)).v[0]); }
+#endif
+    float x[8];
+    read8(row, i, x);
+    return packed(x);
 }
 
 void main() {
@@ -64,13 +76,13 @@ void main() {
         F32s q = F32s(at(query_row(keys, query(keys, first_query + row)), i % (D / 8), 32));
         float x[8];
         [[unroll]] for (uint j = 0; j < 8; ++j) { x[j] = q.v[j] * p.scale; }
-        write8(row * K_PITCH + i % (D / 8) * 8, x);
+        tile[row * (K_PITCH / 8) + i % (D / 8)] = packed(x);
     }
     barrier();
     coopmat<float16_t, gl_ScopeSubgroup, CM, CK, gl_MatrixUseA> mq[MS * (D / CK)];
     [[unroll]] for (uint i = 0; i < MS; ++i) {
         [[unroll]] for (uint c = 0; c < D / CK; ++c) {
-            coopMatLoad(mq[i * (D / CK) + c], tile, (g * ROWS + i * CM) * K_PITCH + c * CK, K_PITCH, gl_CooperativeMatrixLayoutRowMajor);
+            coopMatLoad(mq[i * (D / CK) + c], tile, (g * ROWS + i * CM) * (K_PITCH / 8) + c * (CK / 8), K_PITCH / 8, gl_CooperativeMatrixLayoutRowMajor);
         }
     }
     coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator> sums[MS * (DV / CN)];
@@ -114,16 +126,14 @@ void main() {
         for (uint i = t; i < KEYS * (D / 8); i += T) {
             const uint row = i / (D / 8);
             const uint key = first + row;
-            float x[8];
-            read8(at(k, uint64_t(min(key, keys.end - 1)) * p.k_nb.x, BYTES), i % (D / 8), x);
-            write8(row * K_PITCH + i % (D / 8) * 8, x);
+            const uint64_t from = at(k, uint64_t(min(key, keys.end - 1)) * p.k_nb.x, BYTES);
+            tile[row * (K_PITCH / 8) + i % (D / 8)] = halves8(from, i % (D / 8));
         }
         for (uint i = t; i < KEYS * (DV / 8); i += T) {
             const uint row = i / (DV / 8);
             const uint key = first + row;
-            float x[8];
-            read8(at(v, uint64_t(min(key, keys.end - 1)) * p.v_nb.x, BYTES), i % (DV / 8), x);
-            write8(KEYS * K_PITCH + row * V_PITCH + i % (DV / 8) * 8, x);
+            const uint64_t from = at(v, uint64_t(min(key, keys.end - 1)) * p.v_nb.x, BYTES);
+            tile[KEYS * (K_PITCH / 8) + row * (V_PITCH / 8) + i % (DV / 8)] = halves8(from, i % (DV / 8));
         }
         barrier();
         if (!any) { continue; } // uniform in the subgroup; the barriers above are those of the next tile
@@ -132,7 +142,7 @@ void main() {
             [[unroll]] for (uint i = 0; i < MS; ++i) { s[i] = coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>(0.0); }
             [[unroll]] for (uint c = 0; c < D / CK; ++c) {
                 coopmat<float16_t, gl_ScopeSubgroup, CK, CN, gl_MatrixUseB> mk;
-                coopMatLoad(mk, tile, j * CN * K_PITCH + c * CK, K_PITCH, gl_CooperativeMatrixLayoutColumnMajor);
+                coopMatLoad(mk, tile, j * CN * (K_PITCH / 8) + c * (CK / 8), K_PITCH / 8, gl_CooperativeMatrixLayoutColumnMajor);
                 [[unroll]] for (uint i = 0; i < MS; ++i) { s[i] = coopMatMulAdd(mq[i * (D / CK) + c], mk, s[i]); }
             }
             [[unroll]] for (uint i = 0; i < MS; ++i) {
@@ -199,7 +209,7 @@ void main() {
             }
             [[unroll]] for (uint c = 0; c < DV / CN; ++c) {
                 coopmat<float16_t, gl_ScopeSubgroup, CK, CN, gl_MatrixUseB> mv;
-                coopMatLoad(mv, tile, KEYS * K_PITCH + j * CK * V_PITCH + c * CN, V_PITCH, gl_CooperativeMatrixLayoutRowMajor);
+                coopMatLoad(mv, tile, KEYS * (K_PITCH / 8) + j * CK * (V_PITCH / 8) + c * (CN / 8), V_PITCH / 8, gl_CooperativeMatrixLayoutRowMajor);
                 [[unroll]] for (uint i = 0; i < MS; ++i) {
                     sums[i * (DV / CN) + c] = coopMatMulAdd(mw[i], mv, sums[i * (DV / CN) + c]);
                 }

@@ -1,4 +1,4 @@
-// For products that read a step of values ahead: eight values of a row of a and of a column of b. The includer defines ALIGNED: rows and columns begin at
+// For products that read eight values of a row of a and of a column of b at once, some of them a step ahead. The includer defines ALIGNED: rows and columns begin at
 // multiples of 16 bytes.
 
 // Eight values as they are in memory, so that nothing waits for them before they are written to shared memory: 16 bytes, or a word for each value.
@@ -41,6 +41,22 @@ const uint A = F8;
 #else
 const uint A = F32; // blocks are decoded when they are read
 #endif
+
+// Values 8*i to 8*i+7 of an array.
+void eight_of(uint type, uint64_t base, uint i, out float y[8]) {
+    uint w[8];
+    words8(type, base, 8 * i, w);
+    [[unroll]] for (uint l = 0; l < 8; ++l) { y[l] = of_words(type, w, l); }
+}
+
+// The same of a row of a.
+void eight_of_row(uint64_t a, uint i, out float y[8]) {
+#if BLOCK == 1
+    eight_of(A, a, i, y);
+#else
+    dequant8(a, i, y);
+#endif
+}
 
 // Values `first` to `first` + 7 of a row of a and of a column of b. Those after the last are 0.
 void fetch(uint64_t a, uint64_t b, bool brings_b, uint first, out uint y[8], out uint x[8]) {

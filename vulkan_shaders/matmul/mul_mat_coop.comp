@@ -124,10 +124,11 @@ void main() {
         }
         to = STEP - to;
     }
-    // Matrices within d are stored as they are, if their columns begin at multiples of 16 bytes, as such a store needs.
+    // A tile within d is stored as it is, if its columns begin at multiples of 16 bytes, as such a store needs. The condition is uniform: llvmpipe ends all
+    // subgroups of a workgroup where some return and others wait in a subgroup's barrier.
     const uint row = row0 + sub_row;
     const uint column = w.first + sub_column;
-    const bool whole = row + SM <= p.m && column + SN <= w.end;
+    const bool whole = row0 + TM <= p.m && w.first + TN <= w.end;
     if (COLUMNS == ALL && whole && ((unpackUint2x32(w.d).x | p.d_nb.x * 4) & 15u) == 0) {
         [[unroll]] for (uint j = 0; j < NS; ++j) {
             F32s d = d_column(w, column + j * CN);

@@ -1089,6 +1089,7 @@ interface! {
             18 attn_factor: u32,
             19 corr_low: u32,
             20 corr_high: u32,
+            21 aligned: bool,
         }
         MulMatJoinedInts of "mul_mat_joined_ints" pushed Joined {
             3 one_subgroup: bool,
@@ -1141,6 +1142,7 @@ interface! {
             5 columns: u32,
             6 width: u32,
             7 rows: u32,
+            8 aligned: bool,
         }
         MulMatVecInts of "mul_mat_vec_ints" pushed Product {
             3 one_subgroup: bool,
