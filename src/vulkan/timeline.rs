@@ -4,14 +4,22 @@ use super::core::Core;
 use crate::error::{Error, Result};
 use ash::vk;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// A timeline semaphore. Its owner signals increasing values. Marks keep it alive.
 pub struct Timeline {
     core: Arc<Core>,
     /// The semaphore.
     pub semaphore: vk::Semaphore,
+    /// Nanoseconds of the last two waits.
+    last_waits: [AtomicU64; 2],
 }
+
+/// Waits that took longer last time are not polled: a processor would be busy for too long.
+const LONGEST_POLLED: Duration = Duration::from_millis(50);
+/// About how late a sleeping thread goes on.
+const WAKES_WITHIN: Duration = Duration::from_micros(100);
 
 /// A value that a timeline has reached: the driver has said so.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +50,7 @@ impl Timeline {
         // SAFETY: `Core`: the device is valid. `Info::probe` accepts only devices with timeline semaphores, and `info` borrows `kind`.
         let semaphore =
             unsafe { core.vk.create_semaphore(&info, None) }.map_err(|e| core.failed("making a semaphore", e))?;
-        Ok(Arc::new(Self { core: core.clone(), semaphore }))
+        Ok(Arc::new(Self { core: core.clone(), semaphore, last_waits: Default::default() }))
     }
 
     /// Whether it belongs to a device.
@@ -78,16 +86,65 @@ impl Timeline {
 
     /// Waits for a value.
     pub fn wait(&self, value: u64) -> Result<Reached> {
+        let begin = Instant::now();
+        let reached = match self.poll_the_end(value, begin)? {
+            Some(reached) => reached,
+            // Drivers report a device that hangs as lost; this long wait is for drivers that do not.
+            None => self.sleep(value, Duration::from_secs(600))?.ok_or_else(|| {
+                Error::Backend(format!("{}: no progress for ten minutes", self.core.info.identity.name))
+            })?,
+        };
+        let took = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let last = self.last_waits[0].swap(took, Ordering::Relaxed);
+        self.last_waits[1].store(last, Ordering::Relaxed);
+        Ok(reached)
+    }
+
+    /// Waits for a value by asking the driver again and again, at the start and around the time that one of the last waits took: a thread that
+    /// sleeps until an interrupt goes on much later than the device is done, after each token. `None` if it takes longer.
+    fn poll_the_end(&self, value: u64, begin: Instant) -> Result<Option<Reached>> {
+        // A host waits for a graph and for the copies behind it in turn, so the longer one counts.
+        let last = self.last_waits.iter().map(|w| w.load(Ordering::Relaxed)).max().unwrap_or(0);
+        let last = Duration::from_nanos(last);
+        // A software driver needs the processor itself.
+        if self.core.info.software || last > LONGEST_POLLED {
+            return Ok(None);
+        }
+        if let Some(reached) = self.poll(value, begin + WAKES_WITHIN / 2)? {
+            return Ok(Some(reached));
+        }
+        let asleep = (last - last / 8).saturating_sub(WAKES_WITHIN + begin.elapsed());
+        if !asleep.is_zero()
+            && let Some(reached) = self.sleep(value, asleep)?
+        {
+            return Ok(Some(reached));
+        }
+        self.poll(value, begin + last + last / 8 + WAKES_WITHIN)
+    }
+
+    /// Asks again and again, until a point in time.
+    fn poll(&self, value: u64, end: Instant) -> Result<Option<Reached>> {
+        loop {
+            let reached = self.reached()?;
+            if reached.includes(value) {
+                return Ok(Some(reached));
+            }
+            if Instant::now() >= end {
+                return Ok(None);
+            }
+            (0..32).for_each(|_| std::hint::spin_loop());
+        }
+    }
+
+    /// Sleeps until a value is reached, or for so long: `None`.
+    fn sleep(&self, value: u64, limit: Duration) -> Result<Option<Reached>> {
         let (semaphores, values) = ([self.semaphore], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        // Drivers report a device that hangs as lost; this long wait is for drivers that do not.
-        let limit = u64::try_from(Duration::from_secs(600).as_nanos()).unwrap_or(u64::MAX);
+        let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         // SAFETY: the semaphore was created from this device, as a timeline, and lives until drop. `info` borrows both arrays.
         match unsafe { self.core.vk.wait_semaphores(&info, limit) } {
-            Ok(()) => Ok(Reached(value)),
-            Err(vk::Result::TIMEOUT) => {
-                Err(Error::Backend(format!("{}: no progress for ten minutes", self.core.info.identity.name)))
-            }
+            Ok(()) => Ok(Some(Reached(value))),
+            Err(vk::Result::TIMEOUT) => Ok(None),
             Err(e) => Err(self.core.failed("waiting for the device", e)),
         }
     }

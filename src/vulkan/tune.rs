@@ -126,9 +126,17 @@ pub fn attention_groups(info: &Info) -> u64 {
     amounts(info).attention_groups
 }
 
-/// Invocations of a group of `mul_mat_vec`.
-pub fn vector_threads(info: &Info) -> u32 {
-    if info.software { info.limits.subgroup_size } else { 64.min(info.limits.group_invocations) }
+/// Invocations of a group of `mul_mat_vec`, for rows of `k` values. They decide in which order a row is summed, so they depend on nothing else: a column has
+/// the same bits beside any others.
+pub fn vector_threads(k: u32, info: &Info) -> u32 {
+    if info.software {
+        return info.limits.subgroup_size;
+    }
+    // Matrices have a few thousand rows. With 64 invocations for each two, an H100 has half of the threads that its units hold, which wait for memory; but a
+    // group that is one subgroup needs no barriers.
+    let discrete = info.identity.kind == vk::PhysicalDeviceType::DISCRETE_GPU;
+    let wanted = if discrete && k >= 4096 && !whole_subgroup(info, 64) { 128 } else { 64 };
+    wanted.min(info.limits.group_invocations)
 }
 
 /// Operations that take a device as long as a byte of memory. A low guess, so that a piece of work is rather too short than too long.

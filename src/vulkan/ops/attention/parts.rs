@@ -51,7 +51,8 @@ fn rows(n: u32, d: u32, info: &Info) -> u32 {
 /// An invocation for each eight columns of a value, and room for a query.
 pub(super) fn check([dk, dv]: [i64; 2], info: &Info) -> Result<()> {
     ensure!(dv / 8 <= i64::from(THREADS), "values of {dv} columns");
-    let room = u32::try_from(dk).is_ok_and(|d| d < 1 << 16 && shared_bytes(1, d, info) <= info.limits.shared_memory.into());
+    let room =
+        u32::try_from(dk).is_ok_and(|d| d < 1 << 16 && shared_bytes(1, d, info) <= info.limits.shared_memory.into());
     ensure!(room && info.limits.group_invocations >= THREADS, "keys of {dk} columns");
     Ok(())
 }
@@ -178,8 +179,7 @@ pub(super) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         let kernel = tune::whole_subgroups(kernel, plan.info);
         plan.dispatch(kernel, push!(FlashAttnCoop), groups, &o.reads(), &[writes]);
     } else {
-        let constants =
-            |one_subgroup| constants::FlashAttnParts { one_subgroup, d: dk, dv, group, heads, flags };
+        let constants = |one_subgroup| constants::FlashAttnParts { one_subgroup, d: dk, dv, group, heads, flags };
         let kernel = tune::reduction_of(&format!(".{format}.{rows}"), THREADS, constants, plan.info)?;
         plan.dispatch(kernel, push!(FlashAttnParts), groups, &o.reads(), &[writes]);
     }

@@ -7,12 +7,17 @@
 
 use std::sync::OnceLock;
 
-/// The numbers of the variable.
-pub fn number(i: usize) -> Option<u32> {
-    static ALL: OnceLock<Vec<u32>> = OnceLock::new();
-    let read = || {
-        let text = std::env::var("GGML_VK_TENSOR_TILE").unwrap_or_default();
-        text.split(',').map_while(|n| n.trim().parse().ok()).collect()
-    };
-    ALL.get_or_init(read).get(i).copied()
+/// The numbers of the variable, for a matrix of `m` rows: `m:rows,columns,...;m:...`, or the same for all.
+pub fn numbers(m: u32) -> Vec<u32> {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    let text = TEXT.get_or_init(|| std::env::var("GGML_VK_TENSOR_TILE").unwrap_or_default());
+    let list = |t: &str| t.split(',').map_while(|n| n.trim().parse().ok()).collect();
+    if !text.contains(':') {
+        return list(text);
+    }
+    text.split(';')
+        .filter_map(|part| part.split_once(':'))
+        .find(|(of, _)| of.trim().parse() == Ok(m))
+        .map(|(_, numbers)| list(numbers))
+        .unwrap_or_default()
 }

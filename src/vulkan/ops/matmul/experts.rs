@@ -69,7 +69,8 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
             |one_subgroup| constants::$set { one_subgroup, b: b_type, gate, biases: part.bias.is_some(), summand: adds }
         };
     }
-    let (threads, variant) = (tune::vector_threads(plan.info), format!(".{}", format_name(o.a.dtype)));
+    let variant = format!(".{}", format_name(o.a.dtype));
+    let threads = tune::vector_threads(o.a.ne[0], plan.info);
     let kernel = if b_type == BLOCKS {
         tune::reduction_of(&variant, threads, constants!(MulMatExpertsInts), plan.info)?
     } else {

@@ -134,10 +134,11 @@ fn form(
             Form { kernel, rows: threads * rows, width }
         }
         Product::Vector | Product::VectorInts => {
-            let (width, threads, variant) = (tune::columns(n), tune::vector_threads(info), format!(".{format}"));
+            let (width, threads) = (tune::columns(n), tune::vector_threads(a.ne[0], info));
+            let variant = format!(".{format}");
             let rows = tune::vector_rows(a.dtype, width, groups, info);
             let kernel = if method == Product::Vector {
-                let constants = |one_subgroup| constants::MulMatVec { one_subgroup, b, columns, width, rows };
+                let constants = |one_subgroup| constants::MulMatVec { one_subgroup, b, columns, width, rows, aligned };
                 tune::reduction_of(&variant, threads, constants, info)?
             } else {
                 let constants = |one_subgroup| constants::MulMatVecInts { one_subgroup, b, columns, width, rows };
@@ -393,7 +394,7 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
     let bits = |f: fn(&Turn) -> f32| turn.as_ref().map_or(0, |t| f(t).to_bits());
     // Both sources have the same constants.
     macro_rules! constants {
-        ($set:ident) => {
+        ($set:ident $(, $more:ident)?) => {
             |one_subgroup| constants::$set {
                 one_subgroup,
                 b: b_type,
@@ -413,14 +414,20 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
                 attn_factor: bits(|t| t.attn_factor),
                 corr_low: bits(|t| t.corr[0]),
                 corr_high: bits(|t| t.corr[1]),
+                $($more,)?
             }
         };
     }
-    let (threads, variant) = (tune::vector_threads(plan.info), format!(".{}", format_name(o.a.dtype)));
+    let variant = format!(".{}", format_name(o.a.dtype));
+    let threads = tune::vector_threads(o.a.ne[0], plan.info);
     let kernel = if b_type == BLOCKS {
         tune::reduction_of(&variant, threads, constants!(MulMatJoinedInts), plan.info)?
     } else {
-        tune::reduction_of(&variant, threads, constants!(MulMatJoined), plan.info)?
+        let stride = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64;
+        let plain = o.a.dtype.blck_size() == 1;
+        let rows_aligned = !plain || a.iter().all(|at| at.is_multiple_of(16)) && stride.is_multiple_of(16);
+        let aligned = rows_aligned && b.at.is_multiple_of(16);
+        tune::reduction_of(&variant, threads, constants!(MulMatJoined, aligned), plan.info)?
     };
     let ([a0, a1, a2], [d0, d1, d2], [s0, s1, s2], [end0, end1, end2]) = (a, d, s, ends);
     let push = push::Joined {

@@ -73,9 +73,10 @@ pub(super) fn fit(o: &Operands) -> bool {
 pub(super) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> Result<()> {
     let columns::Layout { n, matrices, repeat } = columns::Layout::of(&o.a, &o.b);
     let mut readable = n;
+    let experiment = experiment::numbers(o.d.ne[0]);
     let (mut whole, columns) = (reads(&o.a), is_ready(&o.b));
     // TEMPORARY.
-    if experiment::number(5) == Some(1)
+    if experiment.get(5) == Some(&1)
         && o.a.dtype.blck_size() > 1
         && converts(&o.a, copy::packed_bytes(&o.a, GGML_TYPE_F16))
     {
@@ -92,9 +93,9 @@ pub(super) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> Result<()> {
     let mut tile = tune::tensor_tile([o.d.ne[0], n, matrices], plan.info);
     // TEMPORARY.
     for (i, of) in [&mut tile.rows, &mut tile.columns, &mut tile.depth].into_iter().enumerate() {
-        *of = experiment::number(i).filter(|&n| n > 0).unwrap_or(*of);
+        *of = experiment.get(i).copied().filter(|&n| n > 0).unwrap_or(*of);
     }
-    let threads = experiment::number(3).filter(|&n| n > 0).unwrap_or(TENSOR_THREADS);
+    let threads = experiment.get(3).copied().filter(|&n| n > 0).unwrap_or(TENSOR_THREADS);
     if !columns {
         o.b = match earlier {
             Some(at) => halves(&o.b, at),
@@ -106,7 +107,7 @@ pub(super) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> Result<()> {
         };
         readable = n.next_multiple_of(tile.columns);
     }
-    let shared = matches!(o.a.dtype, GGML_TYPE_Q4_K | GGML_TYPE_Q5_K) && experiment::number(4) != Some(0);
+    let shared = matches!(o.a.dtype, GGML_TYPE_Q4_K | GGML_TYPE_Q5_K) && experiment.get(4).copied() != Some(0);
     let constants = constants::MulMatTensor { rows: tile.rows, width: tile.columns, depth: tile.depth, shared };
     let format = super::format_name(o.a.dtype);
     let kernel = KernelFor::new(&format, [threads, 1, 1], &constants)?;
