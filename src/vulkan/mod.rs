@@ -32,6 +32,8 @@
 
 mod abort;
 pub mod architecture;
+#[cfg(test)]
+mod attention_tests;
 pub mod buffer;
 #[cfg(test)]
 mod column_tests;
