@@ -45,7 +45,7 @@ pub(super) fn publish(cards: Vec<Card>) -> RegRef {
 
 /// Whether a device rounds the columns of such a product to F16, as methods with matrices do.
 pub(super) fn rounds_columns(device: DeviceRef, format: ggml_type, columns: u32) -> bool {
-    let request = Request { columns, format, exact: false };
+    let request = Request { columns, format, exact: false, loadable: false };
     let method = product(author(device).unwrap().info(), &request);
     matches!(method, Product::Matrices(_) | Product::Matrices2(_))
 }

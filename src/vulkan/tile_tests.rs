@@ -188,7 +188,7 @@ fn matrix_cards() -> &'static [DeviceRef] {
 
 /// The size of the matrices that a card uses.
 fn size(info: &Info) -> Option<[u32; 3]> {
-    match ladder::product(info, &Request { columns: 100, format: GGML_TYPE_F16, exact: false }) {
+    match ladder::product(info, &Request { columns: 100, format: GGML_TYPE_F16, exact: false, loadable: false }) {
         Product::Matrices(size) => Some(size),
         _ => None,
     }
