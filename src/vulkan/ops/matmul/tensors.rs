@@ -249,6 +249,15 @@ fn halves(b: &View, at: Range) -> View {
 mod tests {
     use super::*;
     use crate::abi::ggml::ggml_type::{self, *};
+    use crate::quant::convert::f32_to_f16;
+    use crate::tensor::TensorRef;
+    use crate::vulkan::command::Recorder;
+    use crate::vulkan::converted::Converted;
+    use crate::vulkan::device::author;
+    use crate::vulkan::info::{Features, Identity, Limits};
+    use crate::vulkan::lab::{Lab, bytes, floats, scattered};
+    use crate::vulkan::testing::{Quiet, devices, made_up};
+    use ash::vk;
 
     fn dense(dtype: ggml_type, at: u64, ne: [u32; 4]) -> View {
         let row = ne[0] / dtype.blck_size() as u32;
@@ -297,5 +306,129 @@ mod tests {
         o.a.ne[2] = 1;
         o.a.nb[2] = 0;
         assert!(fit(&o));
+    }
+
+    fn information(groups: [u32; 3]) -> Info {
+        let (kind, driver) = (vk::PhysicalDeviceType::DISCRETE_GPU, vk::DriverId::NVIDIA_PROPRIETARY);
+        let identity = Identity { name: String::new(), kind, vendor: 0x10de, driver, uuid: [0; 16], luid: None };
+        made_up(identity, Features::default(), Limits { groups, ..Limits::default() })
+    }
+
+    /// A product with `slots` of 8 experts for each token.
+    fn product_of_experts(format: ggml_type, k: u32, slots: u32, tokens: u32) -> (Operands, View) {
+        let a = dense(format, 256, [k, 100, 8, 1]);
+        let (b, d) = (dense(GGML_TYPE_F32, 4, [k, 1, tokens, 1]), dense(GGML_TYPE_F32, 4, [100, slots, tokens, 1]));
+        (Operands { a, b, d }, dense(GGML_TYPE_I32, 4, [slots, tokens, 1, 1]))
+    }
+
+    #[test]
+    fn experts_fit_where_the_shader_can_load_them_and_lists_are_short() {
+        let info = information([1 << 20, 65535, 65535]);
+        let fits = |(o, ids): &(Operands, View)| fit_experts(o, ids, &info);
+        // Neither columns nor results need be aligned.
+        assert!(fits(&product_of_experts(GGML_TYPE_Q4_K, 256, 2, 512)));
+        assert!(fits(&product_of_experts(GGML_TYPE_F16, 64, 2, 9)));
+        assert!(!fits(&product_of_experts(GGML_TYPE_F16, 68, 2, 512)));
+        assert!(!fits(&product_of_experts(GGML_TYPE_F32, 64, 2, 512)));
+        assert!(!fits(&product_of_experts(GGML_TYPE_F16, 64, 2, 0)));
+        // Matrices are converted for 128 columns of each.
+        assert!(fits(&product_of_experts(GGML_TYPE_IQ2_XS, 256, 2, 512)));
+        assert!(!fits(&product_of_experts(GGML_TYPE_IQ2_XS, 256, 2, 511)));
+        // Addresses of experts.
+        let mut o = product_of_experts(GGML_TYPE_Q8_0, 64, 2, 511);
+        assert!(fits(&o));
+        (o.0.a.ne[1], o.0.a.nb[2]) = (99, 99 * 2);
+        assert!(!fits(&o), "99 rows of 68 bytes");
+        let mut o = product_of_experts(GGML_TYPE_Q8_0, 64, 2, 511);
+        o.0.a.at = 8;
+        assert!(!fits(&o));
+        // Scratch memory, experts, and groups.
+        assert!(fits(&product_of_experts(GGML_TYPE_F16, 4096, 8, 15 << 10)));
+        assert!(!fits(&product_of_experts(GGML_TYPE_F16, 4096, 8, 16 << 10)));
+        let mut many = product_of_experts(GGML_TYPE_F16, 64, 2, 512);
+        many.0.a.ne[2] = MAX_EXPERTS + 1;
+        assert!(!fits(&many));
+        let (o, ids) = product_of_experts(GGML_TYPE_F16, 64, 2, 512);
+        assert!(fit_experts(&o, &ids, &information([40, 4, 1])));
+        assert!(!fit_experts(&o, &ids, &information([39, 4, 1])), "32 full tiles and 8 others");
+        assert!(!fit_experts(&o, &ids, &information([40, 3, 1])), "100 rows");
+    }
+
+    /// All steps but the product itself, which no driver in software can compute: tiles have the pairs of their expert, and the columns of these stand in
+    /// their order.
+    #[test]
+    fn columns_stand_in_the_order_of_the_experts() {
+        let Some([device, _]) = devices() else { return };
+        let _quiet = Quiet::new();
+        let gpu = author(device).unwrap().gpu().unwrap();
+        let (k, m, experts, slots, tokens, gap) = (72, 40, 5, 3, 50, 4usize);
+        let pairs = slots * tokens;
+        // Seven of eight ids are there.
+        let chosen: Vec<i32> = (0..pairs).map(|i| ((i * i + i / 7) % 8) as i32 - 1).collect();
+        let there = |pair: usize| (0..experts as i32).contains(&chosen[pair]);
+        for (format, columns, skip) in [(GGML_TYPE_F32, 1, 0), (GGML_TYPE_F32, 3, 1), (GGML_TYPE_F16, 3, 0)] {
+            let mut lab = Lab::new();
+            let ids = lab.i32s(&[slots as i64, tokens as i64], &chosen);
+            let of = |i: usize| scattered(i, 3);
+            let ne = [k + gap, columns, tokens].map(|n| n as i64);
+            let b = if format == GGML_TYPE_F32 { lab.f32s(&ne, of) } else { lab.f16s(&ne, of) };
+            let a = lab.f16s(&[k, m, experts].map(|n| n as i64), of);
+            let d = lab.f32s(&[m, slots, tokens].map(|n| n as i64), |_| 7.0);
+            let room = lab.f16s(&[64 << 10], |_| f32::NAN);
+            let _buffer = lab.place(device);
+            let view = |t: TensorRef| View::of(t).unwrap();
+            let mut b = view(b);
+            b.ne[0] = k as u32;
+            b.at += skip as u64 * size(&b);
+            let (o, ids) = (Operands { a: view(a), b, d: view(d) }, view(ids));
+            let mut scratch = |bytes| {
+                assert!(bytes <= 128 << 10, "{bytes} bytes");
+                Ok(view(room).range)
+            };
+            let converted = Converted::default();
+            let mut plan = DispatchList::new(gpu.info(), &mut scratch, &converted);
+            let sizes = expert_bytes(
+                &o,
+                ids.n() as u32,
+                tune::expert_tile([m as u32, pairs as u32, experts as u32], gpu.info()).columns,
+            );
+            plan_experts(o, &ids, &mut plan).unwrap();
+            let steps = plan.finish().dispatches;
+            assert_eq!(steps.len(), 3);
+            let mut r = Recorder::new(&gpu.core).unwrap();
+            r.start_graph();
+            for s in &steps[..2] {
+                let program = gpu.pipelines.get(&s.kernel).unwrap();
+                r.dispatch(program, s.push.as_bytes(), s.groups, &s.reads, &s.writes).unwrap();
+                r.end_node(1).unwrap();
+            }
+            r.finish().unwrap();
+            let all = bytes(room);
+            let [tiles, list] = [(sizes[1], sizes[2]), (sizes[1] + sizes[2], sizes[3])].map(|(at, n)| {
+                let words = all[at as usize..(at + n) as usize].chunks_exact(4);
+                words.map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]) as usize).collect::<Vec<_>>()
+            });
+            let half = |i: usize| u16::from_le_bytes([all[2 * i], all[2 * i + 1]]);
+            let mut seen = vec![false; pairs];
+            for tile in tiles.chunks_exact(3).filter(|t| t[1] < t[2]) {
+                for place in tile[1]..tile[2] {
+                    let pair = list[place];
+                    assert_eq!(chosen[pair], tile[0] as i32);
+                    assert!(!std::mem::replace(&mut seen[pair], true));
+                    let (slot, token) = (pair % slots, pair / slots);
+                    let column = token * columns + slot % columns;
+                    for i in 0..k {
+                        let want = of(column * (k + gap) + skip + i);
+                        assert_eq!(half(place * k + i), f32_to_f16(want), "{format:?}: pair {pair}, value {i}");
+                    }
+                }
+            }
+            let results = floats(d);
+            for pair in 0..pairs {
+                assert_eq!(seen[pair], there(pair));
+                let want = if there(pair) { 7.0 } else { 0.0 };
+                assert!(results[pair * m..][..m].iter().all(|&x| x == want));
+            }
+        }
     }
 }
