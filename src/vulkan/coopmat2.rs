@@ -27,8 +27,8 @@ pub const TENSOR_THREADS: u32 = 256;
 /// Largest rows or columns of its matrices, and divisors of all of them and of their depth.
 const TENSOR_SIDE: u32 = 256;
 const TENSOR_GRANULARITY: [u32; 3] = [32, 32, 16];
-/// Most bytes of shared memory that it uses itself, for 128 rows.
-const TENSOR_SHARED: u32 = (128 + 2) * 8 * 8;
+/// Most bytes of shared memory that it uses itself, for 128 rows and 256 columns.
+const TENSOR_SHARED: u32 = (128 + 2) * 8 * 8 + 256 * 8;
 
 /// What a device can do with the extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

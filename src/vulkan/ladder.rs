@@ -3,7 +3,7 @@
 //!
 //! | method | needs | used for |
 //! |---|---|---|
-//! | `tensors` | the same extension with matrices of a workgroup, tensor addressing and block loads; values of src0 that fit into F16; MUL_MAT of tensors whose alignment allows the loads (`ops/matmul/tensors.rs`) | the same as `matrices2` |
+//! | `tensors` | the same extension with matrices of a workgroup, tensor addressing and block loads; values of src0 that fit into F16; tensors whose alignment allows the loads (`ops/matmul/tensors.rs`) | the same as `matrices2` |
 //! | `matrices2` | VK_NV_cooperative_matrix2; values of src0 that fit into F16 | many columns, on architectures whose row says so, or with GGML_VK_TRY_COOPMAT |
 //! | `matrices` | VK_KHR_cooperative_matrix, F16 into F32; 20 KiB of shared memory; the same values | the same |
 //! | `ints` | dot products of 8-bit integers; a format of scaled integers | devices with such instructions |

@@ -154,6 +154,7 @@ mod tests {
         let methods: &[(&str, &[&[u32]])] = &[
             ("product_lists", &[ALL]),
             ("product_blocks", &[ALL]),
+            ("product_gather", &[ALL]),
             ("mul_mat_rows.plain", &[ALL]),
             ("mul_mat_rows.lanes", &[ALL, BALLOT]),
             ("mul_mat_tile", &[ALL]),
@@ -167,7 +168,8 @@ mod tests {
             ("mul_mat_coop", &[ALL, MATRICES, &[61]]),
             ("mul_mat_coop2", &[ALL, MATRICES, &[61, 5432]]),
             // Loads from tensors and of blocks, which the device has for these products only.
-            ("mul_mat_tensor", &[ALL, MATRICES, &[5433, 5434, 5439]]),
+            ("mul_mat_tensor.plain", &[ALL, MATRICES, &[5433, 5434, 5439]]),
+            ("mul_mat_tensor.list", &[ALL, MATRICES, &[5432, 5433, 5434, 5439]]),
         ];
         for name in names().iter().filter(|n| n.starts_with("mul_mat") || n.starts_with("product")) {
             let of =

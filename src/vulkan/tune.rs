@@ -269,12 +269,23 @@ const TENSOR_TILES: [(TensorTile, u64); 4] = [
 
 /// The tile of `mul_mat_tensor` that should be the fastest: units compute a tile at a time, and the last round may leave most of them idle.
 pub fn tensor_tile([rows, columns, matrices]: [u32; 3], info: &Info) -> TensorTile {
+    fastest_tile(rows, |width| u64::from(columns.div_ceil(width)) * u64::from(matrices), info)
+}
+
+/// The same for columns that chance gives to experts: each has half a tile to spare on average, but at least one tile.
+pub fn expert_tile([rows, columns, experts]: [u32; 3], info: &Info) -> TensorTile {
+    let experts = experts.min(columns);
+    fastest_tile(rows, |width| u64::from((columns / width + experts / 2).max(experts)), info)
+}
+
+/// `across`: tiles of some columns each.
+fn fastest_tile(rows: u32, across: impl Fn(u32) -> u64, info: &Info) -> TensorTile {
     let units = match info.limits.units {
         0 => (amounts(info).tile_groups / 2).max(1),
         n => n.into(),
     };
     let time = |(t, speed): &(TensorTile, u64)| {
-        let groups = u64::from(rows.div_ceil(t.rows)) * u64::from(columns.div_ceil(t.columns)) * u64::from(matrices);
+        let groups = u64::from(rows.div_ceil(t.rows)) * across(t.columns);
         groups.div_ceil(units) * u64::from(t.rows * t.columns) * 100 / speed
     };
     TENSOR_TILES.iter().min_by_key(|t| time(t)).map_or(TENSOR_TILES[0].0, |t| t.0)
@@ -335,6 +346,17 @@ mod tests {
         assert_eq!(of([14336, 32, 1]), [64, 64]);
         assert_eq!(of([4096, 16, 1]), [32, 64]);
         assert_eq!(of([64, 64, 1]), [32, 64]);
+        // Prompts of 512 with 2 of 8 experts and with 8 of 128, and of 16 tokens.
+        let of = |shape| {
+            let t = expert_tile(shape, &h100);
+            [t.rows, t.columns]
+        };
+        assert_eq!(of([14336, 1024, 8]), [128, 128]);
+        assert_eq!(of([4096, 1024, 8]), [128, 128]);
+        assert_eq!(of([768, 4096, 128]), [64, 64]);
+        assert_eq!(of([2048, 4096, 128]), [64, 64]);
+        assert_eq!(of([768, 128, 128]), [64, 64]);
+        assert_eq!(of([14336, 8192, 8]), [128, 256]);
         for (t, _) in TENSOR_TILES {
             assert!(t.rows % 32 == 0 && t.columns % 32 == 0 && t.depth % 16 == 0 && 256 % t.depth == 0);
             assert!(t.rows.max(t.columns).max(t.depth) <= 256);

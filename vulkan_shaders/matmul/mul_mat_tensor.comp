@@ -3,6 +3,8 @@
 // and block loads). The driver stages them, so the tile can be large. Both operands are F16, but a may have blocks, which a function decodes value by
 // value. The tensors start at the corner of the tile, so that offsets fit into 32 bits. Their first bytes, and those of all matrices, must be
 // aligned to 16; rows of F16 too.
+// LIST: for MUL_MAT_ID, a workgroup has a tile of `product_lists`: columns of b with the same expert, a matrix of a. `product_gather` has put the columns
+// in this order. Those of d are anywhere, so that each value is stored on its own.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_NV_cooperative_matrix2 : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -18,9 +20,10 @@ layout(constant_id = 6) const bool SHARED = false; // GROUP_SCALES: scales of a 
 
 layout(push_constant, scalar) uniform Tensors {
     uint64_t a, b, d;
-    uint k, m, n;
-    uint readable; // columns of b that may be read, n or more
-    uvec2 repeat;  // matrices of b for each of a, dimensions 2 and 3
+    uint64_t pairs, tiles; // LIST: numbers of pairs, sorted by expert; and expert, first, end
+    uint k, m, n;          // LIST: n is the number of slots
+    uint readable;         // columns of b that may be read, n or more; LIST: WIDTH or more from the first of each tile
+    uvec2 repeat;          // matrices of b for each of a, dimensions 2 and 3
     uint b_ne2;
     uvec3 a_nb; // dimensions 1 to 3, in blocks
     uvec3 b_nb;
@@ -75,6 +78,19 @@ float16_t decode(const in Block block, const in uint place[2], const in uint ins
 #define DECODED , decode
 #endif
 
+#ifdef LIST
+layout(buffer_reference, scalar, buffer_reference_align = 4) readonly buffer Numbers { uint v[]; };
+
+shared uint64_t places[WIDTH]; // columns of d, 0 for those after the last of the tile
+
+// Called for each element (i, j) of the results. The first has this row of d.
+float put(const in uint i, const in uint j, const in float x, const in uint row) {
+    const uint64_t to = places[j];
+    if (to != 0 && row + i < p.m) { F32s(to).v[row + i] = x; }
+    return x;
+}
+#endif
+
 #define LAYOUT tensorLayoutNV<2>
 #define EDGE tensorLayoutNV<2, gl_CooperativeMatrixClampModeConstantNV>
 #define MATRIX_A coopmat<float16_t, gl_ScopeWorkgroup, ROWS, DEPTH, gl_MatrixUseA>
@@ -113,14 +129,34 @@ const uint UNROLLED = 256 / DEPTH; // steps
 
 void main() {
     // Neighbours have the same rows of a, which are read from memory only once then.
-    const uint column0 = gl_WorkGroupID.x * WIDTH;
     const uint row0 = gl_WorkGroupID.y * ROWS;
+#ifdef LIST
+    Numbers tile = Numbers(at(p.tiles, uint64_t(gl_WorkGroupID.x) * 3, 4));
+    const uint column0 = tile.v[1];
+    const uint end = tile.v[2];
+    if (column0 >= end) { return; } // uniform
+    for (uint j = gl_LocalInvocationIndex; j < WIDTH; j += gl_WorkGroupSize.x) {
+        uint64_t to = 0;
+        if (column0 + j < end) {
+            const uint pair = Numbers(at(p.pairs, column0 + j, 4)).v[0];
+            to = at(p.d, offset3(uvec3(pair % p.n, pair / p.n, 0), p.d_nb), 4);
+        }
+        places[j] = to;
+    }
+    barrier();
+    const uvec3 of_a = uvec3(row0, tile.v[0], 0);
+    const uvec3 of_b = uvec3(column0, 0, 0);
+#else
+    const uint column0 = gl_WorkGroupID.x * WIDTH;
     const uint i2 = gl_WorkGroupID.z % p.b_ne2;
     const uint i3 = gl_WorkGroupID.z / p.b_ne2;
-    const uint64_t from_a = at(p.a, offset3(uvec3(row0, i2 / p.repeat.x, i3 / p.repeat.y), p.a_nb), BYTES);
+    const uvec3 of_a = uvec3(row0, i2 / p.repeat.x, i3 / p.repeat.y);
+    const uvec3 of_b = uvec3(column0, i2, i3);
+    Results d = Results(at(p.d, offset3(of_b, p.d_nb) + row0, 4));
+#endif
+    const uint64_t from_a = at(p.a, offset3(of_a, p.a_nb), BYTES);
     Halves a = Halves(from_a);
-    Halves b = Halves(at(p.b, offset3(uvec3(column0, i2, i3), p.b_nb), 2));
-    Results d = Results(at(p.d, offset3(uvec3(column0, i2, i3), p.d_nb) + row0, 4));
+    Halves b = Halves(at(p.b, offset3(of_b, p.b_nb), 2));
 
     // The masks change nothing: they tell the compiler how rows are aligned.
 #if BLOCK == 1
@@ -158,9 +194,13 @@ void main() {
         lb = setTensorLayoutStrideNV(lb, b_stride, 1);
         WALK(la, lb)
     }
+#ifdef LIST
+    coopMatPerElementNV(sum, sum, put, row0);
+#else
     // Rows and columns that do not exist are left out.
     EDGE ld = createTensorLayoutNV(2, gl_CooperativeMatrixClampModeConstantNV);
     ld = setTensorLayoutDimensionNV(ld, p.n - column0, p.m - row0);
     ld = setTensorLayoutStrideNV(ld, p.d_nb.x, 1);
     coopMatStoreTensorNV(sum, d.v, 0, sliceTensorLayoutNV(ld, 0, WIDTH, 0, ROWS), turned);
+#endif
 }

@@ -631,6 +631,16 @@ interface! {
             28 n_rows: u32,
             32 a_nb: [u32; 3],
         }
+        ProductGather {
+            0 b: u64,
+            8 d: u64,
+            16 pairs: u64,
+            24 pieces: u32,
+            28 n_pairs: u32,
+            32 slots: u32,
+            36 b_ne1: u32,
+            40 b_nb: [u32; 2],
+        }
         ProductLists {
             0 ids: u64,
             8 pairs: u64,
@@ -804,15 +814,17 @@ interface! {
             0 a: u64,
             8 b: u64,
             16 d: u64,
-            24 k: u32,
-            28 m: u32,
-            32 n: u32,
-            36 readable: u32,
-            40 repeat: [u32; 2],
-            48 b_ne2: u32,
-            52 a_nb: [u32; 3],
-            64 b_nb: [u32; 3],
-            76 d_nb: [u32; 3],
+            24 pairs: u64,
+            32 tiles: u64,
+            40 k: u32,
+            44 m: u32,
+            48 n: u32,
+            52 readable: u32,
+            56 repeat: [u32; 2],
+            64 b_ne2: u32,
+            68 a_nb: [u32; 3],
+            80 b_nb: [u32; 3],
+            92 d_nb: [u32; 3],
         }
         TimestepEmbedding {
             0 a: u64,
@@ -1194,6 +1206,10 @@ interface! {
         }
         ProductBlocks of "product_blocks" pushed ProductBlocks {
             3 a: u32,
+        }
+        ProductGather of "product_gather" pushed ProductGather {
+            3 b: u32,
+            4 aligned: bool,
         }
         ProductLists of "product_lists" pushed ProductLists {}
         Quantize of "quantize" pushed SetRows {

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::vulkan::tune::TensorTile;
 use std::sync::OnceLock;
 
 /// The numbers of the variable, for a matrix of `m` rows: `m:rows,columns,...;m:...`, or the same for all.
@@ -20,4 +21,17 @@ pub fn numbers(m: u32) -> Vec<u32> {
         .find(|(of, _)| of.trim().parse() == Ok(m))
         .map(|(_, numbers)| list(numbers))
         .unwrap_or_default()
+}
+
+/// Replaces what the numbers say of a tile.
+pub fn tile(numbers: &[u32], tile: &mut TensorTile) {
+    for (i, of) in [&mut tile.rows, &mut tile.columns, &mut tile.depth].into_iter().enumerate() {
+        *of = numbers.get(i).copied().filter(|&n| n > 0).unwrap_or(*of);
+    }
+}
+
+/// TEMPORARY: GGML_VK_EXP_ID=0 keeps products with experts from the method `tensors`.
+pub fn experts_by_tensors() -> bool {
+    static ON: OnceLock<bool> = OnceLock::new();
+    *ON.get_or_init(|| std::env::var("GGML_VK_EXP_ID").as_deref() != Ok("0"))
 }

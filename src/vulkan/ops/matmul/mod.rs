@@ -456,6 +456,40 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Most tiles of pairs: full ones, and at most one partial tile for each expert.
+fn most_tiles(pairs: u32, experts: u32, width: u32) -> u32 {
+    pairs.div_ceil(width) + experts.min(pairs)
+}
+
+/// Bytes of the lists of [`sort`].
+fn list_bytes(pairs: u32, n_tiles: u32) -> [u64; 2] {
+    [u64::from(n_tiles) * 12, u64::from(pairs) * 4]
+}
+
+/// Adds a dispatch that sorts the pairs by expert, and makes tiles of at most `width`.
+fn sort(ids: &View, o: &Operands, width: u32, [tiles, pairs]: [Range; 2], plan: &mut DispatchList<'_>) -> Result<()> {
+    let limits = &plan.info.limits;
+    let threads = if plan.info.software { limits.subgroup_size } else { 256.min(limits.group_invocations) };
+    let kernel = KernelFor::new("", [threads, 1, 1], &constants::ProductLists {})?;
+    let (n_pairs, experts) = (ids.ne[0] * ids.ne[1], o.a.ne[2]);
+    let push = push::ProductLists {
+        ids: ids.at,
+        pairs: pairs.address,
+        tiles: tiles.address,
+        d: o.d.at,
+        slots: ids.ne[0],
+        n_pairs,
+        experts,
+        width,
+        n_tiles: most_tiles(n_pairs, experts, width),
+        ids_nb: [ids.nb[0], ids.nb[1]],
+        m: o.d.ne[0],
+        d_nb: [o.d.nb[1], o.d.nb[2]],
+    };
+    plan.dispatch(kernel, push, [1, 1, 1], &[ids.range], &[pairs, tiles, o.d.range]);
+    Ok(())
+}
+
 /// MUL_MAT_ID: for each token (dimension 1) and slot (dimension 0), src2 has the id of a matrix of src0, or of none, for which the result is
 /// 0. Few tokens are computed with a workgroup for each pair of token and slot. Many are first sorted by expert, so that a matrix is read
 /// once for a tile of pairs.
@@ -465,10 +499,13 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let info = plan.info;
     let (slots, tokens, experts) = (ids.ne[0], ids.ne[1], o.a.ne[2]);
     let pairs = slots * tokens;
-    let mut method = ladder::product(info, &o.request(node, tokens));
+    let loadable = tensors::fit_experts(&o, &ids, info) && experiment::experts_by_tensors();
+    let mut method = ladder::product(info, &Request { loadable, ..o.request(node, tokens) });
+    if method == Product::Tensors {
+        return tensors::plan_experts(o, &ids, plan);
+    }
     let share = (pairs / experts.max(1)).max(1); // average number of pairs of an expert
-    // Full tiles, and at most one partial tile for each expert.
-    let tiles_of = |width: u32| pairs.div_ceil(width) + experts.min(pairs);
+    let tiles_of = |width: u32| most_tiles(pairs, experts, width);
     // The narrowest tiles that the method may have.
     let most = tiles_of(if method == Product::Rows { tune::row_columns(share) } else { TILE });
     let lists = experts <= MAX_EXPERTS
@@ -507,8 +544,8 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let form = form(method, &o.a, (&o.b, b_type), columns, shape, 0, info)?;
     let n_tiles = tiles_of(form.width);
 
-    let list_bytes = if lists { [u64::from(n_tiles) * 12, u64::from(pairs) * 4] } else { [0; 2] };
-    let [block_room, tile_room, pair_room] = plan.scratch_parts([blocks, list_bytes[0], list_bytes[1]])?;
+    let [tile_bytes, pair_bytes] = if lists { list_bytes(pairs, n_tiles) } else { [0; 2] };
+    let [block_room, tile_room, pair_room] = plan.scratch_parts([blocks, tile_bytes, pair_bytes])?;
     if let Some(at) = ready {
         o.b = block_view(&o.b, at);
     } else if blocks > 0 {
@@ -516,23 +553,7 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     }
     let repeat = [experts, 1, o.b.ne[1]];
     if lists {
-        let threads = if info.software { info.limits.subgroup_size } else { 256.min(info.limits.group_invocations) };
-        let kernel = KernelFor::new("", [threads, 1, 1], &constants::ProductLists {})?;
-        let push = push::ProductLists {
-            ids: ids.at,
-            pairs: pair_room.address,
-            tiles: tile_room.address,
-            d: o.d.at,
-            slots,
-            n_pairs: pairs,
-            experts,
-            width: form.width,
-            n_tiles,
-            ids_nb: [ids.nb[0], ids.nb[1]],
-            m: o.d.ne[0],
-            d_nb: [o.d.nb[1], o.d.nb[2]],
-        };
-        plan.dispatch(kernel, push, [1, 1, 1], &[ids.range], &[pair_room, tile_room, o.d.range]);
+        sort(&ids, &o, form.width, [tile_room, pair_room], plan)?;
         let push = o.push([pair_room.address, tile_room.address], slots, repeat, [0; 2]);
         let groups = [o.d.ne[0].div_ceil(form.rows), n_tiles, 1];
         plan.dispatch(form.kernel, push, groups, &[o.a.range, o.b.range, pair_room, tile_room], &[o.d.range]);
