@@ -172,21 +172,16 @@ pub struct Amounts {
     pub flops_per_byte: u64,
 }
 
-/// TEMPORARY: for the run on a card.
-fn tried(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(otherwise)
-}
-
 /// The amounts of a device.
 pub fn amounts(info: &Info) -> Amounts {
     let kind = info.identity.kind;
     let discrete = kind == vk::PhysicalDeviceType::DISCRETE_GPU;
     let shared = kind == vk::PhysicalDeviceType::INTEGRATED_GPU;
     Amounts {
-        vector_groups: tried("GGML_VK_EXP_VECTOR", if discrete { 4096 } else { 512 }),
+        vector_groups: if discrete { 2048 } else { 512 },
         // Two for each of 96 units, or of 16.
         tile_groups: if discrete { 192 } else { 32 },
-        attention_groups: tried("GGML_VK_EXP_ATTENTION", if discrete { 512 } else { 64 }),
+        attention_groups: if discrete { 512 } else { 64 },
         // One for nearly each of 132 units: these tiles rather wait for memory, of which a large tile reads less.
         matrix_groups: if discrete { 128 } else { 16 },
         converted_bytes: if shared { 4 << 20 } else { 8 << 20 },

@@ -35,14 +35,18 @@ fn attend(l: &mut Lab, shape: Shape, format: ggml_type, [first, n]: [i64; 2], si
 fn parts_of_the_keys_are_joined() {
     let _quiet = Quiet::new();
     for (way, device) in kinds() {
-        // Less than a tile, a tile, and parts of which the last one is not full.
-        for keys in [33, 64, 300, 2100] {
-            for (shape, format) in [([64, keys, 4, 2], GGML_TYPE_F16), ([96, keys, 8, 1], GGML_TYPE_Q8_0)] {
-                for (n, sinks) in [(1, false), (2, true), (7, false), (40, true)] {
-                    let what = format!("{way}, {n} queries of {shape:?} in {format:?}");
-                    let make = |l: &mut Lab| vec![attend(l, shape, format, [0, n], sinks)];
-                    assert!(agrees(*device, &what, 2e-5, &make), "{what} are refused");
-                }
+        // Less than a tile, and parts of which the last one is not full. Each kind of call is a pipeline, for which a software driver takes a second
+        // and more.
+        for keys in [33, 300, 2100] {
+            for (shape, format, n, sinks) in [
+                ([64, keys, 4, 2], GGML_TYPE_F16, 1, true),
+                ([64, keys, 4, 2], GGML_TYPE_F16, 20, true),
+                ([96, keys, 8, 1], GGML_TYPE_Q8_0, 1, false),
+                ([96, keys, 8, 1], GGML_TYPE_Q8_0, 13, false),
+            ] {
+                let what = format!("{way}, {n} queries of {shape:?} in {format:?}");
+                let make = |l: &mut Lab| vec![attend(l, shape, format, [0, n], sinks)];
+                assert!(agrees(*device, &what, 2e-5, &make), "{what} are refused");
             }
         }
     }
@@ -53,7 +57,7 @@ fn parts_of_the_keys_are_joined() {
 fn a_query_has_the_same_bits_beside_others() {
     let _quiet = Quiet::new();
     for (way, device) in kinds().iter().filter(|(way, _)| way.contains("card")) {
-        for (shape, format) in [([64, 300, 4, 2], GGML_TYPE_F16), ([128, 1000, 4, 4], GGML_TYPE_Q8_0)] {
+        for (shape, format) in [([64, 300, 4, 2], GGML_TYPE_F16), ([128, 700, 4, 4], GGML_TYPE_Q8_0)] {
             let of = |range: [i64; 2]| {
                 let make = |l: &mut Lab| vec![attend(l, shape, format, range, false)];
                 results(*device, &make).unwrap().remove(0)

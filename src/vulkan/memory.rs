@@ -1,5 +1,6 @@
 //! Device memory and host memory, each piece with a buffer object and a device address.
 
+use super::Info;
 use super::core::Core;
 use crate::environment;
 use crate::error::{Error, Result};
@@ -130,6 +131,8 @@ pub struct Memory {
     /// Its size in bytes.
     pub size: u64,
     mapped: Option<NonNull<u8>>,
+    /// The host reads the mapped bytes as fast as its own.
+    near: bool,
 }
 // SAFETY: only `mapped` is not `Send`. The address stays mapped until drop, on whichever thread that is.
 unsafe impl Send for Memory {}
@@ -155,6 +158,7 @@ impl Memory {
         let need = object.need;
         let order = preferences(purpose, core.info.shares_memory(), &Policy::from_env());
         let mut made = Err(out_of_memory());
+        let mut near = false;
         for index in memory_types(&core.info.memory, need, &order) {
             let desc = AllocationCreateDesc {
                 name,
@@ -166,6 +170,7 @@ impl Memory {
             match core.with_allocator(|a| a.allocate(&desc)) {
                 Some(Ok(allocation)) => {
                     made = Ok(allocation);
+                    near = is_near(core.info.memory.memory_types[index as usize].property_flags, &core.info);
                     break;
                 }
                 // The next type may have room.
@@ -179,7 +184,7 @@ impl Memory {
         // of `need`.
         let bound = unsafe { core.vk.bind_buffer_memory(object.handle, allocation.memory(), allocation.offset()) };
         let backing = Backing { core: core.clone(), source: Some(Source::Allocated(allocation)) };
-        Self::after_bind(bound, object, backing, size, mapped)
+        Self::after_bind(bound, object, backing, size, (mapped, near))
     }
 
     /// The memory, if binding it to the object succeeded.
@@ -188,9 +193,9 @@ impl Memory {
         object: Object,
         backing: Backing,
         size: u64,
-        mapped: Option<NonNull<u8>>,
+        (mapped, near): (Option<NonNull<u8>>, bool),
     ) -> Result<Self> {
-        let mut memory = Self { object, _backing: backing, address: 0, size, mapped };
+        let mut memory = Self { object, _backing: backing, address: 0, size, mapped, near };
         bound.map_err(|e| memory.object.core.failed("binding memory", e))?;
         memory.address = memory.object.address();
         Ok(memory)
@@ -265,7 +270,7 @@ impl Memory {
         // SAFETY: the object is new and has no memory yet. The imported memory is its own, has the same size, and is of a type in `need`.
         let bound = unsafe { core.vk.bind_buffer_memory(object.handle, memory, 0) };
         let backing = Backing { core: core.clone(), source: Some(Source::Imported(memory, block)) };
-        Self::after_bind(bound, object, backing, size, Some(ptr))
+        Self::after_bind(bound, object, backing, size, (Some(ptr), true))
     }
 
     /// The buffer object. It is valid as long as this.
@@ -277,6 +282,16 @@ impl Memory {
     pub fn mapped(&self) -> Option<NonNull<u8>> {
         self.mapped
     }
+
+    /// Whether the host should read the mapped bytes itself.
+    pub fn is_near(&self) -> bool {
+        self.near
+    }
+}
+
+/// Whether the host reads memory of a type as fast as its own. A card's memory is mapped without caches: each read waits for an answer over PCI Express.
+fn is_near(flags: vk::MemoryPropertyFlags, info: &Info) -> bool {
+    flags.contains(P::HOST_CACHED) || info.shares_memory()
 }
 
 /// Bytes of a [`Memory`] that their owner may read and write now.

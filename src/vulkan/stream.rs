@@ -264,7 +264,7 @@ impl VkStream {
         let offset = at.offset + p.offset as u64;
         let mut recorder = lock(&self.recorder);
         let bytes = data.bytes();
-        if recorder.is_idle() && self.gpu.is_direct(&at.memory) {
+        if recorder.is_idle() && self.gpu.is_read_directly(&at.memory) {
             return self.gpu.read_2d(&span(&at, p)?, bytes, p);
         }
         let (from, len) = (CopyEnd::new(&at.memory, offset), bytes.len());

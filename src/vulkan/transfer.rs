@@ -1,7 +1,8 @@
 //! Synchronous copies between host and device, outside of streams.
 //!
-//! Memory that the host can access is written and read directly: ggml-backend.h requires that the caller has waited for the streams that
-//! use it. Other memory is copied in pieces through staging memory, so that host and device copy at the same time.
+//! Memory that the host can access is written directly: ggml-backend.h requires that the caller has waited for the streams that use it. It is
+//! also read directly, unless it is that of a card. Other memory is copied in pieces through staging memory, so that host and device copy at
+//! the same time.
 
 use super::command::{CopyEnd, Recorder};
 use super::gpu::Gpu;
@@ -12,18 +13,30 @@ use std::ptr::NonNull;
 
 /// Bytes of a piece in staging memory.
 const PIECE: usize = 8 << 20;
+/// Bytes that the host sets in a card's memory sooner than the device begins.
+const SHORT_FILL: u64 = 64 << 10;
 /// Pieces in flight.
 const FLYING: usize = 3;
 
 impl Gpu {
-    /// Whether the host reads and writes this memory directly.
+    /// Whether the host writes this memory directly.
     pub(super) fn is_direct(&self, memory: &Memory) -> bool {
         self.direct && memory.mapped().is_some()
     }
 
-    /// The bytes of a span, if the host accesses them directly.
+    /// Whether the host reads this memory directly.
+    pub(super) fn is_read_directly(&self, memory: &Memory) -> bool {
+        self.is_direct(memory) && memory.is_near()
+    }
+
+    /// The bytes of a span, if the host writes them directly.
     pub(super) fn window<'m>(&self, span: &Span<'m>) -> Option<Window<'m>> {
         if self.direct { span.window() } else { None }
+    }
+
+    /// The bytes of a span, if the host reads them directly.
+    fn near_window<'m>(&self, span: &Span<'m>) -> Option<Window<'m>> {
+        self.window(span).filter(|_| span.memory().is_near())
     }
 
     /// Sets all bytes of a span.
@@ -45,7 +58,7 @@ impl Gpu {
     /// Reads all bytes of a span.
     pub fn read(&self, from: &Span<'_>, data: &mut [u8]) -> Result<()> {
         same_size(from.size(), data.len() as u64)?;
-        if let Some(window) = self.window(from) {
+        if let Some(window) = self.near_window(from) {
             window.read(data);
             return Ok(());
         }
@@ -79,7 +92,7 @@ impl Gpu {
 
     /// Reads pieces of a span, which begins at the first one. The bytes of `data` between the pieces keep their values.
     pub fn read_2d(&self, from: &Span<'_>, data: &mut [u8], p: Pieces) -> Result<()> {
-        if !self.is_direct(from.memory()) && self.fit_one_copy(p) {
+        if !self.is_read_directly(from.memory()) && self.fit_one_copy(p) {
             from.part(0, p.extent_in_tensor() as u64)?;
             let mut recorder = self.transfer();
             let (start, target) = (CopyEnd::of(from, 0), NonNull::from(data).cast());
@@ -100,7 +113,8 @@ impl Gpu {
 
     /// Sets all bytes of a span to a value.
     pub fn fill(&self, to: &Span<'_>, value: u8) -> Result<()> {
-        if let Some(window) = self.window(to) {
+        let by_host = self.window(to).filter(|_| to.memory().is_near() || to.size() <= SHORT_FILL);
+        if let Some(window) = by_host {
             window.fill(value);
             return Ok(());
         }
@@ -110,7 +124,7 @@ impl Gpu {
     /// Copies a span to another one of the same size, on the device if the host cannot access both.
     pub fn copy(&self, from: &Span<'_>, to: &Span<'_>) -> Result<()> {
         same_size(from.size(), to.size())?;
-        if let (Some(source), Some(target)) = (self.window(from), self.window(to)) {
+        if let (Some(source), Some(target)) = (self.near_window(from), self.near_window(to)) {
             target.copy_from(&source);
             return Ok(());
         }

@@ -223,25 +223,8 @@ impl MatrixTile {
     }
 }
 
-/// GGML_VK_COOP_TILE=rows,columns[,rows of a subgroup,its columns], read once. Temporary, for measurements.
-fn forced_tile() -> Option<MatrixTile> {
-    static FORCED: std::sync::OnceLock<Option<MatrixTile>> = std::sync::OnceLock::new();
-    *FORCED.get_or_init(|| {
-        let text = std::env::var("GGML_VK_COOP_TILE").ok()?;
-        let numbers: Vec<u32> = text.split(',').map_while(|n| n.trim().parse().ok()).collect();
-        match numbers[..] {
-            [rows, columns] => Some(MatrixTile::of(Tile { rows, columns })),
-            [rows, columns, m, n] => Some(MatrixTile { tile: Tile { rows, columns }, part: [m, n] }),
-            _ => None,
-        }
-    })
-}
-
 /// Like [`tile`], for products with cooperative matrices of a size.
 pub fn matrix_tile(size: [u32; 3], shape: [u32; 3], info: &Info) -> MatrixTile {
-    if let Some(forced) = forced_tile().filter(|t| t.fits(size, info)) {
-        return forced;
-    }
     let tiles = Architecture::of(info).traits().matrix_tiles.iter().copied();
     let fitting = tiles.filter(|t| MatrixTile::of(*t).fits(size, info));
     MatrixTile::of(largest(fitting, shape, amounts(info).matrix_groups))
@@ -259,33 +242,37 @@ pub struct TensorTile {
     pub depth: u32,
 }
 
-/// The tiles, and how fast each is with all units busy, in percent. Large tiles read less for each multiplication.
-const TENSOR_TILES: [(TensorTile, u64); 4] = [
-    (TensorTile { rows: 128, columns: 256, depth: 64 }, 100),
-    (TensorTile { rows: 128, columns: 128, depth: 64 }, 90),
-    (TensorTile { rows: 64, columns: 64, depth: 64 }, 50),
-    (TensorTile { rows: 32, columns: 64, depth: 128 }, 30),
+/// A tile, and how fast it is in percent of the fastest: with F16, and with blocks, which are decoded for each tile anew.
+type TileSpeed = (TensorTile, [u64; 2]);
+
+/// The tiles. Their speeds are those of an H100 with F16 and Q4_K (docs/PERFORMANCE.md): large tiles read less for each multiplication.
+const TENSOR_TILES: [TileSpeed; 4] = [
+    (TensorTile { rows: 128, columns: 256, depth: 64 }, [100, 100]),
+    (TensorTile { rows: 128, columns: 128, depth: 64 }, [90, 84]),
+    (TensorTile { rows: 64, columns: 64, depth: 64 }, [36, 35]),
+    (TensorTile { rows: 32, columns: 64, depth: 128 }, [28, 41]),
 ];
 
 /// The tile of `mul_mat_tensor` that should be the fastest: units compute a tile at a time, and the last round may leave most of them idle.
-pub fn tensor_tile([rows, columns, matrices]: [u32; 3], info: &Info) -> TensorTile {
-    fastest_tile(rows, |width| u64::from(columns.div_ceil(width)) * u64::from(matrices), info)
+pub fn tensor_tile(format: ggml_type, [rows, columns, matrices]: [u32; 3], info: &Info) -> TensorTile {
+    fastest_tile(format, rows, |width| u64::from(columns.div_ceil(width)) * u64::from(matrices), info)
 }
 
 /// The same for columns that chance gives to experts: each has half a tile to spare on average, but at least one tile.
-pub fn expert_tile([rows, columns, experts]: [u32; 3], info: &Info) -> TensorTile {
+pub fn expert_tile(format: ggml_type, [rows, columns, experts]: [u32; 3], info: &Info) -> TensorTile {
     let experts = experts.min(columns);
-    fastest_tile(rows, |width| u64::from((columns / width + experts / 2).max(experts)), info)
+    fastest_tile(format, rows, |width| u64::from((columns / width + experts / 2).max(experts)), info)
 }
 
 /// `across`: tiles of some columns each.
-fn fastest_tile(rows: u32, across: impl Fn(u32) -> u64, info: &Info) -> TensorTile {
+fn fastest_tile(format: ggml_type, rows: u32, across: impl Fn(u32) -> u64, info: &Info) -> TensorTile {
     let units = match info.limits.units {
         0 => (amounts(info).tile_groups / 2).max(1),
         n => n.into(),
     };
-    let time = |(t, speed): &(TensorTile, u64)| {
+    let time = |(t, speeds): &TileSpeed| {
         let groups = u64::from(rows.div_ceil(t.rows)) * across(t.columns);
+        let speed = speeds[usize::from(format.blck_size() > 1)];
         groups.div_ceil(units) * u64::from(t.rows * t.columns) * 100 / speed
     };
     TENSOR_TILES.iter().min_by_key(|t| time(t)).map_or(TENSOR_TILES[0].0, |t| t.0)
@@ -305,6 +292,7 @@ mod tests {
     use super::super::info::{Features, Identity, Limits};
     use super::super::testing::made_up;
     use super::*;
+    use crate::abi::ggml::ggml_type::*;
 
     fn card(kind: vk::PhysicalDeviceType, vendor: u32, subgroup_range: [u32; 2], control: bool) -> Info {
         let driver = vk::DriverId::MESA_RADV;
@@ -332,30 +320,30 @@ mod tests {
     fn tensor_tiles_keep_all_units_busy() {
         let mut h100 = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x10de, [32, 32], true);
         h100.limits.units = 132;
-        let of = |shape| {
-            let t = tensor_tile(shape, &h100);
+        let of = |format, shape| {
+            let t = tensor_tile(format, shape, &h100);
             [t.rows, t.columns]
         };
-        // An 8B llama's matrices with prompts of 512, its output, and attention.
-        assert_eq!(of([14336, 512, 1]), [128, 256]);
-        assert_eq!(of([4096, 512, 1]), [128, 128]);
-        assert_eq!(of([1024, 512, 1]), [64, 64]);
-        assert_eq!(of([128_256, 512, 1]), [128, 256]);
-        assert_eq!(of([512, 512, 32]), [128, 256]);
-        // Few columns.
-        assert_eq!(of([14336, 32, 1]), [64, 64]);
-        assert_eq!(of([4096, 16, 1]), [32, 64]);
-        assert_eq!(of([64, 64, 1]), [32, 64]);
-        // Prompts of 512 with 2 of 8 experts and with 8 of 128, and of 16 tokens.
+        for format in [GGML_TYPE_F16, GGML_TYPE_Q4_K] {
+            // An 8B llama's matrices with prompts of 512, its output, and attention.
+            assert_eq!(of(format, [14336, 512, 1]), [128, 256]);
+            assert_eq!(of(format, [4096, 512, 1]), [128, 128]);
+            assert_eq!(of(format, [128_256, 512, 1]), [128, 256]);
+            assert_eq!(of(format, [512, 512, 32]), [128, 256]);
+            // Few columns.
+            assert_eq!(of(format, [64, 64, 1]), [32, 64]);
+        }
+        // Decoding blocks for the first time costs more than reading columns again.
+        assert_eq!(of(GGML_TYPE_F16, [1024, 512, 1]), [64, 64]);
+        assert_eq!(of(GGML_TYPE_Q4_K, [1024, 512, 1]), [32, 64]);
+        // Prompts of 512 with 2 of 8 experts and with 8 of 128.
         let of = |shape| {
-            let t = expert_tile(shape, &h100);
+            let t = expert_tile(GGML_TYPE_Q4_K, shape, &h100);
             [t.rows, t.columns]
         };
         assert_eq!(of([14336, 1024, 8]), [128, 128]);
         assert_eq!(of([4096, 1024, 8]), [128, 128]);
-        assert_eq!(of([768, 4096, 128]), [64, 64]);
-        assert_eq!(of([2048, 4096, 128]), [64, 64]);
-        assert_eq!(of([768, 128, 128]), [64, 64]);
+        assert_eq!(of([768, 4096, 128]), [32, 64]);
         assert_eq!(of([14336, 8192, 8]), [128, 256]);
         for (t, _) in TENSOR_TILES {
             assert!(t.rows % 32 == 0 && t.columns % 32 == 0 && t.depth % 16 == 0 && 256 % t.depth == 0);

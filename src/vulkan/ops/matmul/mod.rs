@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod columns;
-mod experiment;
 pub mod experts;
 mod tensors;
 
@@ -499,7 +498,7 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let info = plan.info;
     let (slots, tokens, experts) = (ids.ne[0], ids.ne[1], o.a.ne[2]);
     let pairs = slots * tokens;
-    let loadable = tensors::fit_experts(&o, &ids, info) && experiment::experts_by_tensors();
+    let loadable = tensors::fit_experts(&o, &ids, info);
     let mut method = ladder::product(info, &Request { loadable, ..o.request(node, tokens) });
     if method == Product::Tensors {
         return tensors::plan_experts(o, &ids, plan);

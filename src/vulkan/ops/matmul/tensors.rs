@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::copy;
-use super::{MAX_EXPERTS, Operands, aligned, columns, experiment};
+use super::{MAX_EXPERTS, Operands, aligned, columns};
 use crate::abi::ggml::ggml_type::{GGML_TYPE_F16, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K};
 use crate::error::Result;
 use crate::vulkan::converted::Target;
@@ -103,13 +103,11 @@ fn expert_bytes(o: &Operands, pairs: u32, width: u32) -> [u64; 4] {
     [a, bytes_of(pairs, o.b.ne[0]), tiles, list]
 }
 
-/// Number of invocations, and module with constants.
-fn kernel(set: &str, a: &View, tile: TensorTile, experiment: &[u32]) -> Result<KernelFor<push::Tensors>> {
-    // TEMPORARY: the experiment.
-    let threads = experiment.get(3).copied().filter(|&n| n > 0).unwrap_or(TENSOR_THREADS);
-    let shared = matches!(a.dtype, GGML_TYPE_Q4_K | GGML_TYPE_Q5_K) && experiment.get(4).copied() != Some(0);
+/// Module with constants.
+fn kernel(set: &str, a: &View, tile: TensorTile) -> Result<KernelFor<push::Tensors>> {
+    let shared = matches!(a.dtype, GGML_TYPE_Q4_K | GGML_TYPE_Q5_K);
     let constants = constants::MulMatTensor { rows: tile.rows, width: tile.columns, depth: tile.depth, shared };
-    KernelFor::new(&format!("{set}.{}", super::format_name(a.dtype)), [threads, 1, 1], &constants)
+    KernelFor::new(&format!("{set}.{}", super::format_name(a.dtype)), [TENSOR_THREADS, 1, 1], &constants)
 }
 
 /// Strides of dimensions 1 to 3. Rows of a view with one row have none.
@@ -122,9 +120,7 @@ fn strides(v: &View) -> [u32; 3] {
 pub(super) fn plan_experts(mut o: Operands, ids: &View, plan: &mut DispatchList<'_>) -> Result<()> {
     let (k, m, experts) = (o.a.ne[0], o.d.ne[0], o.a.ne[2]);
     let (slots, pairs) = (ids.ne[0], ids.ne[0] * ids.ne[1]);
-    let mut tile = tune::expert_tile([m, pairs, experts], plan.info);
-    let experiment = experiment::numbers(m);
-    experiment::tile(&experiment, &mut tile);
+    let tile = tune::expert_tile(o.a.dtype, [m, pairs, experts], plan.info);
     let [a_room, b_room, tile_room, pair_room] = plan.scratch_parts(expert_bytes(&o, pairs, tile.columns))?;
     if !reads(&o.a) {
         o.a = copy::packed(o.a, GGML_TYPE_F16, a_room, plan)?;
@@ -148,7 +144,7 @@ pub(super) fn plan_experts(mut o: Operands, ids: &View, plan: &mut DispatchList<
         d_nb: o.d.nb123(),
     };
     let groups = [super::most_tiles(pairs, experts, tile.columns), m.div_ceil(tile.rows), 1];
-    let kernel = kernel("list", &o.a, tile, &experiment)?;
+    let kernel = kernel("list", &o.a, tile)?;
     plan.dispatch(kernel, push, groups, &[o.a.range, b_room, tile_room, pair_room], &[o.d.range]);
     Ok(())
 }
@@ -178,15 +174,7 @@ fn gather(b: &View, slots: u32, n_pairs: u32, [to, pairs]: [Range; 2], plan: &mu
 pub(super) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> Result<()> {
     let columns::Layout { n, matrices, repeat } = columns::Layout::of(&o.a, &o.b);
     let mut readable = n;
-    let experiment = experiment::numbers(o.d.ne[0]);
-    let (mut whole, columns) = (reads(&o.a), is_ready(&o.b));
-    // TEMPORARY.
-    if experiment.get(5) == Some(&1)
-        && o.a.dtype.blck_size() > 1
-        && converts(&o.a, copy::packed_bytes(&o.a, GGML_TYPE_F16))
-    {
-        whole = false;
-    }
+    let (whole, columns) = (reads(&o.a), is_ready(&o.b));
     // Scratch memory for the matrix could be that of earlier columns.
     let earlier = plan.converted(&o.b, Target::Halves).filter(|_| whole && !columns);
     let a_bytes = if whole { 0 } else { copy::packed_bytes(&o.a, GGML_TYPE_F16) };
@@ -195,8 +183,7 @@ pub(super) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> Result<()> {
     if !whole {
         o.a = copy::packed(o.a, GGML_TYPE_F16, a_room, plan)?;
     }
-    let mut tile = tune::tensor_tile([o.d.ne[0], n, matrices], plan.info);
-    experiment::tile(&experiment, &mut tile);
+    let tile = tune::tensor_tile(o.a.dtype, [o.d.ne[0], n, matrices], plan.info);
     if !columns {
         o.b = match earlier {
             Some(at) => halves(&o.b, at),
@@ -208,7 +195,7 @@ pub(super) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> Result<()> {
         };
         readable = n.next_multiple_of(tile.columns);
     }
-    let kernel = kernel("plain", &o.a, tile, &experiment)?;
+    let kernel = kernel("plain", &o.a, tile)?;
     let [a_ne2, a_ne3, b_ne2] = repeat;
     let m = o.d.ne[0];
     let most = plan.info.limits.groups[1].saturating_mul(tile.rows).max(1);
@@ -390,7 +377,7 @@ mod tests {
             let sizes = expert_bytes(
                 &o,
                 ids.n() as u32,
-                tune::expert_tile([m as u32, pairs as u32, experts as u32], gpu.info()).columns,
+                tune::expert_tile(GGML_TYPE_F16, [m as u32, pairs as u32, experts as u32], gpu.info()).columns,
             );
             plan_experts(o, &ids, &mut plan).unwrap();
             let steps = plan.finish().dispatches;
