@@ -242,15 +242,16 @@ pub struct TensorTile {
     pub depth: u32,
 }
 
-/// A tile, and how fast it is in percent of the fastest: with F16, and with blocks, which are decoded for each tile anew.
-type TileSpeed = (TensorTile, [u64; 2]);
+/// A tile, how many of them a unit computes at once, and how fast they are in percent of the fastest: with F16, and with blocks, which are decoded for
+/// each tile anew.
+type TileSpeed = (TensorTile, u32, [u64; 2]);
 
 /// The tiles. Their speeds are those of an H100 with F16 and Q4_K (docs/PERFORMANCE.md): large tiles read less for each multiplication.
 const TENSOR_TILES: [TileSpeed; 4] = [
-    (TensorTile { rows: 128, columns: 256, depth: 64 }, [100, 100]),
-    (TensorTile { rows: 128, columns: 128, depth: 64 }, [90, 84]),
-    (TensorTile { rows: 64, columns: 64, depth: 64 }, [36, 35]),
-    (TensorTile { rows: 32, columns: 64, depth: 128 }, [28, 41]),
+    (TensorTile { rows: 128, columns: 256, depth: 64 }, 1, [100, 100]),
+    (TensorTile { rows: 128, columns: 128, depth: 64 }, 1, [90, 84]),
+    (TensorTile { rows: 64, columns: 64, depth: 64 }, 2, [70, 66]),
+    (TensorTile { rows: 32, columns: 64, depth: 128 }, 2, [34, 52]),
 ];
 
 /// The tile of `mul_mat_tensor` that should be the fastest: units compute a tile at a time, and the last round may leave most of them idle.
@@ -270,10 +271,10 @@ fn fastest_tile(format: ggml_type, rows: u32, across: impl Fn(u32) -> u64, info:
         0 => (amounts(info).tile_groups / 2).max(1),
         n => n.into(),
     };
-    let time = |(t, speeds): &TileSpeed| {
+    let time = |(t, at_once, speeds): &TileSpeed| {
         let groups = u64::from(rows.div_ceil(t.rows)) * across(t.columns);
         let speed = speeds[usize::from(format.blck_size() > 1)];
-        groups.div_ceil(units) * u64::from(t.rows * t.columns) * 100 / speed
+        groups.div_ceil(units * u64::from(*at_once)) * u64::from(at_once * t.rows * t.columns) * 100 / speed
     };
     TENSOR_TILES.iter().min_by_key(|t| time(t)).map_or(TENSOR_TILES[0].0, |t| t.0)
 }
@@ -331,7 +332,7 @@ mod tests {
             assert_eq!(of(format, [128_256, 512, 1]), [128, 256]);
             assert_eq!(of(format, [512, 512, 32]), [128, 256]);
             // Few columns.
-            assert_eq!(of(format, [64, 64, 1]), [32, 64]);
+            assert_eq!(of(format, [14336, 32, 1]), [64, 64]);
         }
         // Decoding blocks for the first time costs more than reading columns again.
         assert_eq!(of(GGML_TYPE_F16, [1024, 512, 1]), [64, 64]);
@@ -343,9 +344,9 @@ mod tests {
         };
         assert_eq!(of([14336, 1024, 8]), [128, 128]);
         assert_eq!(of([4096, 1024, 8]), [128, 128]);
-        assert_eq!(of([768, 4096, 128]), [32, 64]);
+        assert_eq!(of([768, 4096, 128]), [64, 64]);
         assert_eq!(of([14336, 8192, 8]), [128, 256]);
-        for (t, _) in TENSOR_TILES {
+        for (t, ..) in TENSOR_TILES {
             assert!(t.rows % 32 == 0 && t.columns % 32 == 0 && t.depth % 16 == 0 && 256 % t.depth == 0);
             assert!(t.rows.max(t.columns).max(t.depth) <= 256);
         }

@@ -19,6 +19,8 @@ layout(constant_id = 3) const uint CM = 16;
 layout(constant_id = 9) const uint CN = 16;
 layout(constant_id = 10) const uint CK = 16;
 layout(constant_id = 11) const uint SUBGROUP_SIZE = 32;
+// All subgroups take the same way: in Mesa's software driver, subgroupBarrier waits for the whole workgroup.
+layout(constant_id = 12) const bool TOGETHER = false;
 
 const uint SUBGROUPS = 4;
 const uint ROWS = 16; // of a subgroup
@@ -39,6 +41,7 @@ shared float scores[SUBGROUPS * ROWS * S_PITCH]; // also a matrix of sums
 shared float exchange[SUBGROUPS * SUBGROUP_SIZE];
 shared float rescale[SUBGROUPS * ROWS];
 shared uint live[SUBGROUPS]; // whether a subgroup has work in the tile
+shared uint scaled[SUBGROUPS]; // TOGETHER: whether it scales its sums
 
 // Invocations of a row, and rows of an invocation.
 const uint LANES = SUBGROUP_SIZE > ROWS ? SUBGROUP_SIZE / ROWS : 1;
@@ -136,7 +139,7 @@ void main() {
             tile[KEYS * (K_PITCH / 8) + row * (V_PITCH / 8) + i % (DV / 8)] = halves8(from, i % (DV / 8));
         }
         barrier();
-        if (!any) { continue; } // uniform in the subgroup; the barriers above are those of the next tile
+        if (!any && !TOGETHER) { continue; } // uniform in the subgroup; the barriers above are those of the next tile
         [[unroll]] for (uint j = 0; j < KEYS / CN; ++j) {
             coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator> s[MS];
             [[unroll]] for (uint i = 0; i < MS; ++i) { s[i] = coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>(0.0); }
@@ -187,7 +190,13 @@ void main() {
             if (lane % LANES == 0) { rescale[row] = factor; }
             subgroupBarrier(); // the maxima have been read
         }
-        if (subgroupAny(far)) {
+        bool scales = subgroupAny(far);
+        if (TOGETHER) {
+            if (subgroupElect()) { scaled[g] = scales ? 1 : 0; }
+            barrier();
+            [[unroll]] for (uint i = 0; i < SUBGROUPS; ++i) { scales = scales || scaled[i] != 0; }
+        }
+        if (scales) {
             [[unroll]] for (uint i = 0; i < MS; ++i) {
                 [[unroll]] for (uint c = 0; c < DV / CN; ++c) {
                     coopMatStore(sums[i * (DV / CN) + c], scores, (g * ROWS + i * CM) * S_PITCH, S_PITCH, gl_CooperativeMatrixLayoutRowMajor);

@@ -998,6 +998,7 @@ interface! {
             9 cn: u32,
             10 ck: u32,
             11 subgroup_size: u32,
+            12 together: bool,
         }
         FlashAttnJoin of "flash_attn_join" pushed FlashAttnJoin {
             3 dv: u32,

@@ -78,7 +78,7 @@ fn coop_shared_bytes(dk: u32, dv: u32, subgroup: u32) -> u64 {
     const KEYS: u64 = 32;
     let (dk, dv, rows) = (u64::from(dk) + 8, u64::from(dv) + 8, u64::from(COOP_ROWS));
     let tile = (KEYS * (dk + dv)).max(rows * dk);
-    2 * tile + 2 * rows * (KEYS + 8) + 4 * rows * (KEYS + 4) + 4 * u64::from(SUBGROUPS * subgroup) + 4 * rows + 16
+    2 * tile + 2 * rows * (KEYS + 8) + 4 * rows * (KEYS + 4) + 4 * u64::from(SUBGROUPS * subgroup) + 4 * rows + 32
 }
 
 /// The size of the matrices, if attention of this many queries is computed with them: operands are rounded to F16.
@@ -174,7 +174,18 @@ pub(super) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     }
     if let Some([cm, cn, ck]) = matrices {
         let subgroup_size = plan.info.limits.subgroup_size;
-        let constants = constants::FlashAttnCoop { cm, d: dk, dv, group, heads, flags, cn, ck, subgroup_size };
+        let constants = constants::FlashAttnCoop {
+            cm,
+            d: dk,
+            dv,
+            group,
+            heads,
+            flags,
+            cn,
+            ck,
+            subgroup_size,
+            together: plan.info.software,
+        };
         let kernel = KernelFor::new(&format, [SUBGROUPS * subgroup_size, 1, 1], &constants)?;
         let kernel = tune::whole_subgroups(kernel, plan.info);
         plan.dispatch(kernel, push!(FlashAttnCoop), groups, &o.reads(), &[writes]);
