@@ -250,7 +250,7 @@ type TileSpeed = (TensorTile, u32, [u64; 2]);
 const TENSOR_TILES: [TileSpeed; 4] = [
     (TensorTile { rows: 128, columns: 256, depth: 64 }, 1, [100, 100]),
     (TensorTile { rows: 128, columns: 128, depth: 64 }, 1, [90, 84]),
-    (TensorTile { rows: 64, columns: 64, depth: 64 }, 2, [70, 66]),
+    (TensorTile { rows: 64, columns: 64, depth: 64 }, 2, [70, 64]),
     (TensorTile { rows: 32, columns: 64, depth: 128 }, 2, [34, 52]),
 ];
 
