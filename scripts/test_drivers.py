@@ -52,7 +52,7 @@ WORDS = {
     "instructions": ("Instructions", "Instruction count", "Instruction Count"),
 }
 # Modules that the translator to Metal's language refuses: sizes of cooperative matrices are specialization constants.
-NOT_FOR_METAL = ("mul_mat_coop.", "mul_mat_coop2.", "mul_mat_tensor.")
+NOT_FOR_METAL = ("flash_attn_coop.", "mul_mat_coop.", "mul_mat_coop2.", "mul_mat_tensor.")
 LAYER = "VK_LAYER_ggml_rs_driver"
 # Seconds for a run, of which the longest takes a minute on a machine that has other work.
 TIMEOUT = 600

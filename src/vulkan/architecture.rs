@@ -184,7 +184,12 @@ pub fn amounts(info: &Info) -> Amounts {
         attention_groups: if discrete { 512 } else { 64 },
         // One for nearly each of 132 units: these tiles rather wait for memory, of which a large tile reads less.
         matrix_groups: if discrete { 128 } else { 16 },
-        converted_bytes: if shared { 4 << 20 } else { 8 << 20 },
+        // Measured on an H100; others are a guess.
+        converted_bytes: match (shared, info.identity.vendor) {
+            (true, _) => 4 << 20,
+            (false, NVIDIA) => 8 << 20,
+            _ => 64 << 20,
+        },
         flops_per_byte: if discrete { 40 } else { 10 },
     }
 }

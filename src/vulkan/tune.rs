@@ -126,6 +126,16 @@ pub fn attention_groups(info: &Info) -> u64 {
     amounts(info).attention_groups
 }
 
+/// Pieces of keys and values that an invocation of `flash_attn_parts` reads before it waits for any of them, for a number of queries. NVIDIA's
+/// compiler keeps their registers apart from those of the sums; Mesa's load the queries for all of them ahead, too, and spill (docs/DRIVERS.md).
+pub fn attention_ahead(queries: u32, info: &Info) -> u32 {
+    match info.identity.driver {
+        vk::DriverId::NVIDIA_PROPRIETARY => 4,
+        _ if queries > 4 => 1,
+        _ => 2,
+    }
+}
+
 /// Invocations of a group of `mul_mat_vec`, for rows of `k` values. They decide in which order a row is summed, so they depend on nothing else: a column has
 /// the same bits beside any others.
 pub fn vector_threads(k: u32, info: &Info) -> u32 {

@@ -16,8 +16,8 @@ const uint T = KEYS * LANES;
 // Invocations for each key's values, and keys at once.
 const uint EIGHTS = DV / 8;
 const uint AT_ONCE = T / EIGHTS;
-// What an invocation reads before it waits for any of it.
-const uint AHEAD = 4;
+// What an invocation reads before it waits for any of it: it takes registers.
+layout(constant_id = 9) const uint AHEAD = 2;
 
 shared vec4 queries[R * D / 4];
 shared float weights[R * KEYS];

@@ -77,6 +77,9 @@ uvec4 piece_of_a(uint64_t a, uint first) {
     [[unroll]] for (uint e = 0; e < PIECES_A; ++e) { y[e] = piece_of_a(a[e], (k) + eighth * 8); } \
     [[unroll]] for (uint e = 0; e < PIECES_B; ++e) { piece(B, b[e], (k) + eighth * 8, x[e]); }
 
+// Invocations of a subgroup.
+const uint LANES = gl_WorkGroupSize.x / (SUBGROUPS_DOWN * (TN / SN));
+
 void main() {
     const uint row0 = gl_WorkGroupID.x * TM;
     const Work w = work(TN);
@@ -138,17 +141,19 @@ void main() {
         }
         return;
     }
-    // Others through the step that nobody reads any more. It has room for a matrix of each subgroup (`ladder.rs`).
+    // Others through the step that nobody reads any more. All loops have constant numbers of iterations: Mesa does not unroll a loop around any other,
+    // and has the matrices that it indexes in scratch memory then. It has room for a matrix of each subgroup (`ladder.rs`).
     const uint room = to + gl_SubgroupID * (ONE / 4);
     [[unroll]] for (uint j = 0; j < NS; ++j) {
         [[unroll]] for (uint i = 0; i < MS; ++i) {
             subgroupBarrier(); // the last matrix has been written
             coopMatStore(sum[i * NS + j], steps, room, CM / 4, gl_CooperativeMatrixLayoutColumnMajor);
             subgroupBarrier();
-            for (uint e = gl_SubgroupInvocationID; e < ONE; e += gl_SubgroupSize) {
+            [[unroll]] for (uint first = 0; first < ONE; first += LANES) {
+                const uint e = first + gl_SubgroupInvocationID;
                 const uint r = row + i * CM + e % CM;
                 const uint c = column + j * CN + e / CM;
-                if (r < p.m && c < w.end) { d_column(w, c).v[r] = uintBitsToFloat(steps[room + e / 4][e % 4]); }
+                if (e < ONE && r < p.m && c < w.end) { d_column(w, c).v[r] = uintBitsToFloat(steps[room + e / 4][e % 4]); }
             }
         }
     }

@@ -1012,6 +1012,7 @@ interface! {
             6 group: u32,
             7 heads: u32,
             8 flags: u32,
+            9 ahead: u32,
         }
         Gated of "gated" pushed Gated {
             3 op: u32,

@@ -190,7 +190,9 @@ pub(super) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         let kernel = tune::whole_subgroups(kernel, plan.info);
         plan.dispatch(kernel, push!(FlashAttnCoop), groups, &o.reads(), &[writes]);
     } else {
-        let constants = |one_subgroup| constants::FlashAttnParts { one_subgroup, d: dk, dv, group, heads, flags };
+        let ahead = tune::attention_ahead(rows, plan.info);
+        let constants =
+            |one_subgroup| constants::FlashAttnParts { one_subgroup, d: dk, dv, group, heads, flags, ahead };
         let kernel = tune::reduction_of(&format!(".{format}.{rows}"), THREADS, constants, plan.info)?;
         plan.dispatch(kernel, push!(FlashAttnParts), groups, &o.reads(), &[writes]);
     }
