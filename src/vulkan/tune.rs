@@ -136,6 +136,12 @@ pub fn attention_ahead(queries: u32, info: &Info) -> u32 {
     }
 }
 
+/// Maximum number of queries of a workgroup of `flash_attn_parts`: eight are 64 sums, for which some have no registers (docs/DRIVERS.md).
+pub fn attention_queries(info: &Info) -> u32 {
+    use Architecture::*;
+    if matches!(Architecture::of(info), IntelGen9 | XeLp | XeHpg | Xe2 | Adreno | Apple) { 4 } else { 8 }
+}
+
 /// Invocations of a group of `mul_mat_vec`, for rows of `k` values. They decide in which order a row is summed, so they depend on nothing else: a column has
 /// the same bits beside any others.
 pub fn vector_threads(k: u32, info: &Info) -> u32 {

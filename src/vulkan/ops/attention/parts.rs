@@ -43,7 +43,7 @@ fn rows(n: u32, d: u32, info: &Info) -> u32 {
     let wanted = match n {
         0 | 1 => 1,
         2..=4 => 4,
-        _ => 8,
+        _ => tune::attention_queries(info),
     };
     [8, 4, 1].into_iter().find(|&rows| rows <= wanted && fits(rows)).unwrap_or(1)
 }
