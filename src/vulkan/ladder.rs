@@ -137,20 +137,16 @@ fn ints(info: &Info, w: &Request) -> Option<Product> {
 /// The size of cooperative matrices with the most multiplications that `mul_mat_coop` can use: F16 into F32, and each dimension a divisor of 32. Rows of
 /// results are stored, and values of operands loaded, in pieces of 16 bytes.
 fn coop_size(info: &Info) -> Option<[u32; 3]> {
-    let half = vk::ComponentTypeKHR::FLOAT16;
     let fits = |n: u32, piece: u32| n >= piece && 32 % n == 0;
     let small = MatrixTile::of(SMALL);
-    let usable = |c: &&super::info::Coopmat| {
-        c.ab == half
-            && c.c == vk::ComponentTypeKHR::FLOAT32
-            && fits(c.m, 4)
-            && fits(c.n, 1)
-            && fits(c.k, 8)
-            && small.fits([c.m, c.n, c.k], info)
-    };
-    let sizes = info.features.coopmat.iter().filter(usable);
-    // Of several with the same number, the first.
-    sizes.rev().max_by_key(|c| c.m * c.n * c.k).map(|c| [c.m, c.n, c.k])
+    largest_matrices(info, |[m, n, k]| fits(m, 4) && fits(n, 1) && fits(k, 8) && small.fits([m, n, k], info))
+}
+
+/// Of the sizes of cooperative matrices from F16 into F32 that are usable, the one with the most multiplications; of several with the same number, the first.
+fn largest_matrices(info: &Info, usable: impl Fn([u32; 3]) -> bool) -> Option<[u32; 3]> {
+    let types = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
+    let sizes = info.features.coopmat.iter().filter(|c| (c.ab, c.c) == types).map(|c| [c.m, c.n, c.k]);
+    sizes.rev().filter(|size| usable(*size)).max_by_key(|size| size.iter().product::<u32>())
 }
 
 /// GGML_VK_PRODUCT and GGML_VK_TRY_COOPMAT, read once per process.
@@ -164,12 +160,9 @@ pub fn attention_matrices(info: &Info) -> Option<[u32; 3]> {
     if !(requested().1 || Architecture::of(info).traits().matrices) {
         return None;
     }
-    let fits = |n: u32| n > 0 && 16 % n == 0;
-    let types = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
-    let usable = |c: &&super::info::Coopmat| (c.ab, c.c) == types && fits(c.m) && fits(c.n) && fits(c.k);
-    // Of several with the same number, the first.
-    let sizes = info.features.coopmat.iter().filter(usable).rev();
-    sizes.max_by_key(|c| c.m * c.n * c.k).map(|c| [c.m, c.n, c.k])
+    // Keys and values are loaded in pieces of eight.
+    let fits = |n: u32, piece: u32| n >= piece && 16 % n == 0;
+    largest_matrices(info, |[m, n, k]| fits(m, 1) && fits(n, 8) && fits(k, 8))
 }
 
 /// Whether the environment names a method.
@@ -310,6 +303,21 @@ mod tests {
         assert_eq!(choose(&rdna2, &many, None, true), Product::Matrices([16, 16, 16]));
         assert_eq!(choose(&rdna3, &request(GGML_TYPE_Q4_0, 8), None, false), Product::VectorInts);
         assert_eq!(choose(&rdna3, &request(GGML_TYPE_F32, 512), None, false), Product::Tile);
+    }
+
+    #[test]
+    fn attention_loads_its_matrices_in_pieces_of_eight() {
+        let of = |sizes: &[[u32; 3]]| {
+            let (ab, c) = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
+            let coopmat = sizes.iter().map(|&[m, n, k]| Coopmat { m, n, k, ab, c }).collect();
+            let mut info = device(vk::PhysicalDeviceType::DISCRETE_GPU, Features { coopmat, ..everything() });
+            // An RTX 4090.
+            (info.identity.vendor, info.device_id) = (0x10de, 0x2684);
+            attention_matrices(&info)
+        };
+        assert_eq!(of(&[[16, 8, 8], [16, 16, 16], [16, 8, 16]]), Some([16, 16, 16]));
+        assert_eq!(of(&[[16, 16, 4], [16, 4, 16], [32, 8, 8]]), None);
+        assert_eq!(of(&[[16, 16, 4], [8, 8, 8]]), Some([8, 8, 8]));
     }
 
     #[test]
