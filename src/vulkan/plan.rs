@@ -160,6 +160,12 @@ impl View {
         self.dtype as u32
     }
 
+    /// Whether rows begin at multiples of 16 bytes.
+    pub fn has_aligned_rows(&self) -> bool {
+        let size = self.dtype.type_size() as u64;
+        self.at.is_multiple_of(16) && self.nb[1..].iter().all(|&n| (u64::from(n) * size).is_multiple_of(16))
+    }
+
     /// Whether the elements are contiguous.
     pub fn is_dense(&self) -> bool {
         let mut next = u64::from(self.ne[0] / self.dtype.blck_size() as u32);

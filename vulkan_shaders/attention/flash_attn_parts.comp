@@ -21,11 +21,7 @@ layout(constant_id = 9) const uint AHEAD = 2;
 
 shared vec4 queries[R * D / 4];
 shared float weights[R * KEYS];
-#if R > 8
-shared float room[R * T];
-#else
-shared float room[8 * T];
-#endif
+shared float room[8 * T]; // R is at most 8
 
 void main() {
     const uint t = gl_LocalInvocationID.x;

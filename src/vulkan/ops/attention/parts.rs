@@ -67,12 +67,6 @@ fn part(keys: u32, heads: u32, groups: u64, bytes_of_one: u64, few: bool, info: 
     keys.div_ceil(parts).next_multiple_of(TILE)
 }
 
-/// Whether rows begin at multiples of 16 bytes.
-fn aligned(v: &View) -> bool {
-    let size = v.dtype.type_size() as u64;
-    v.at.is_multiple_of(16) && v.nb123().iter().all(|&n| (u64::from(n) * size).is_multiple_of(16))
-}
-
 /// Bytes of shared memory of `flash_attn_coop`.
 fn coop_shared_bytes(dk: u32, dv: u32, subgroup: u32) -> u64 {
     const KEYS: u64 = 32;
@@ -142,7 +136,7 @@ pub(super) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let room = if partial { u64::from(q.n_rows()) * part_bytes(dv) * u64::from(parts) } else { 0 };
     let (views, room) = keys_values_and_room(k, v, room, plan)?;
     let o = Operands::new(node, views)?;
-    let aligned = if views.iter().all(aligned) { ALIGNED } else { 0 };
+    let aligned = if views.iter().all(View::has_aligned_rows) { ALIGNED } else { 0 };
     let flags = o.flags() | aligned | if partial { PARTIAL } else { 0 };
     let at = |v: Option<View>| v.map_or(0, |v| v.at);
     let (to, writes) = if partial { (room.address, room) } else { (o.d.at, o.d.range) };

@@ -95,12 +95,6 @@ fn words(a: &View) -> bool {
     a.ne[0].is_multiple_of(64) && whole(a.at) && a.nb[1..].iter().all(|&n| whole(u64::from(n) * block))
 }
 
-/// Whether rows begin at multiples of 16 bytes.
-fn aligned(v: &View) -> bool {
-    let size = v.dtype.type_size() as u64;
-    v.at.is_multiple_of(16) && v.nb[1..].iter().all(|&n| (u64::from(n) * size).is_multiple_of(16))
-}
-
 /// The kernel of a method. `b`: src1, with its type. `shape`: rows, columns and matrices of the result. `groups`: workgroups, if each computes one
 /// row; 0 if each has to.
 fn form(
@@ -116,12 +110,8 @@ fn form(
     let (format, columns) = (format_name(a.dtype), columns as u32);
     let tile = |kernel| Form { kernel, rows: TILE, width: TILE };
     // Blocks are not read in such pieces.
-    let aligned = (a.dtype.blck_size() > 1 || aligned(a)) && aligned(b_view);
-    // Of a size that need not be required if the device has no other.
-    let whole = |kernel: KernelFor<_>| match info.features.subgroup_size_control {
-        true => kernel.with_subgroup(info.limits.subgroup_size),
-        false => kernel,
-    };
+    let aligned = (a.dtype.blck_size() > 1 || a.has_aligned_rows()) && b_view.has_aligned_rows();
+    let whole = |kernel| tune::whole_subgroups(kernel, info);
     // Rows and columns of an invocation, of which a tile has 16 by 16.
     let of_tile = |t: Tile| (t.rows / 16, t.columns / 16);
     Ok(match method {
@@ -283,7 +273,7 @@ impl Operands {
 pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let mut o = Operands::of(node)?;
     let (m, n, matrices) = (o.d.ne[0], o.b.ne[1], o.a.ne[2] * o.a.ne[3]);
-    let request = Request { loadable: tensors::fit(&o), ..o.request(node, n) };
+    let request = Request { loadable: plan.info.features.tensors && tensors::fit(&o), ..o.request(node, n) };
     let mut method = ladder::product(plan.info, &request);
     if method == Product::Tensors {
         return tensors::plan(o, plan);
@@ -498,7 +488,7 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let info = plan.info;
     let (slots, tokens, experts) = (ids.ne[0], ids.ne[1], o.a.ne[2]);
     let pairs = slots * tokens;
-    let loadable = tensors::fit_experts(&o, &ids, info);
+    let loadable = info.features.tensors && tensors::fit_experts(&o, &ids, info);
     let mut method = ladder::product(info, &Request { loadable, ..o.request(node, tokens) });
     if method == Product::Tensors {
         return tensors::plan_experts(o, &ids, plan);

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::copy;
-use super::{MAX_EXPERTS, Operands, aligned, columns};
+use super::{MAX_EXPERTS, Operands, columns};
 use crate::abi::ggml::ggml_type::{GGML_TYPE_F16, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K};
 use crate::error::Result;
 use crate::vulkan::converted::Target;
@@ -45,12 +45,12 @@ fn matrices_aligned(v: &View) -> bool {
 
 /// Whether the shader reads src0 as it is.
 fn reads(a: &View) -> bool {
-    formats::TENSORS.contains(&a.dtype) && matrices_aligned(a) && (a.dtype != GGML_TYPE_F16 || aligned(a))
+    formats::TENSORS.contains(&a.dtype) && matrices_aligned(a) && (a.dtype != GGML_TYPE_F16 || a.has_aligned_rows())
 }
 
 /// Whether the shader reads src1 as it is.
 fn is_ready(b: &View) -> bool {
-    b.dtype == GGML_TYPE_F16 && matrices_aligned(b) && aligned(b)
+    b.dtype == GGML_TYPE_F16 && matrices_aligned(b) && b.has_aligned_rows()
 }
 
 /// Bytes of columns as F16.
@@ -154,7 +154,7 @@ fn gather(b: &View, slots: u32, n_pairs: u32, [to, pairs]: [Range; 2], plan: &mu
     let (threads, per) = tune::elementwise(plan.info);
     let pieces = b.ne[0] / 8;
     let grid = Grid::rows(pieces, n_pairs, threads, per.div_ceil(8), plan.info)?;
-    let kernel = KernelFor::new("", grid.size, &constants::ProductGather { b: b.ty(), aligned: aligned(b) })?;
+    let kernel = KernelFor::new("", grid.size, &constants::ProductGather { b: b.ty(), aligned: b.has_aligned_rows() })?;
     let b_nb = [b.nb[1], b.nb[2]];
     let push = push::ProductGather {
         b: b.at,
