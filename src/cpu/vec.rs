@@ -315,42 +315,31 @@ pub fn gelu_exact(x: f32) -> f32 {
     0.5 * x * (1.0 + (0.797_884_560_802_865_4 * x * (1.0 + 0.044715 * x * x)).tanh())
 }
 
-type HalfTable = Box<[f32]>;
-
-/// Table of a function for all half-precision numbers, rounded to half precision.
-fn table(of: fn(f32) -> f32) -> HalfTable {
-    (0..=u16::MAX).map(|bits| f16(to_f16(of(f16(bits))))).collect()
-}
+/// A function of all half-precision numbers, rounded to half precision.
+type HalfTable = [u16; 1 << 16];
 
 /// Table of GELU for half-precision numbers. The original rounds to half precision and looks GELU up, and hosts compare results.
 fn gelu_table() -> &'static HalfTable {
-    static T: OnceLock<HalfTable> = OnceLock::new();
-    T.get_or_init(|| table(gelu_exact))
-}
-
-/// y = f(y, table(y)).
-fn look_up(y: &mut [f32], table: &HalfTable, f: impl Fn(f32, f32) -> f32) {
-    let mut halves = [0u16; 256];
-    for y in y.chunks_mut(halves.len()) {
-        // SAFETY: the contract of `f32_to_f16`: `y` has `y.len()` floats, and `halves`, other memory, has room for as many.
-        unsafe { (kernels().f32_to_f16)(y.len(), halves.as_mut_ptr(), y.as_ptr()) }
-        for (y, &half) in y.iter_mut().zip(&halves) {
-            *y = f(*y, table[usize::from(half)]);
-        }
-    }
+    static T: OnceLock<Box<HalfTable>> = OnceLock::new();
+    T.get_or_init(|| {
+        let mut table = vec![0; 1 << 16];
+        (0..=u16::MAX).zip(&mut table).for_each(|(bits, y)| *y = to_f16(gelu_exact(f16(bits))));
+        table.try_into().unwrap_or_else(|_| unreachable!("the table has a number for each half"))
+    })
 }
 
 /// y = GELU(y), with the precision of the table.
 pub fn gelu(y: &mut [f32]) {
-    look_up(y, gelu_table(), |x, found| {
-        if x <= -10.0 {
-            0.0
-        } else if x >= 10.0 {
-            x
-        } else {
-            found
-        }
-    });
+    let table = gelu_table();
+    let mut halves = [0u16; 512];
+    for y in y.chunks_mut(halves.len()) {
+        let halves = &mut halves[..y.len()];
+        to_halves(halves, y);
+        // The numbers found stay halves: a table of floats would be twice as large, and the part in use would not fit the L1 cache.
+        halves.iter_mut().for_each(|half| *half = table[usize::from(*half)]);
+        // SAFETY: the contract of `gelu_found`: both have `y.len()` numbers, and `y` is a `&mut`, so they do not overlap.
+        unsafe { (kernels().gelu_found)(y.len(), y.as_mut_ptr(), halves.as_ptr()) }
+    }
 }
 
 #[cfg(test)]
@@ -368,6 +357,20 @@ mod tests {
             assert!((f64::from(dot(&x, &x)) - want).abs() <= 1e-5 * want);
             assert!((sum_squares(&x) - want).abs() <= 1e-6 * want);
         }
+    }
+
+    /// GELU of a float is that of the nearest half, rounded to a half, as in the original.
+    #[test]
+    fn gelu_of_all_halves() {
+        let x: Vec<f32> = (0..=u16::MAX).map(f16).filter(|x| x.abs() < 10.0).collect();
+        let mut y = x.clone();
+        gelu(&mut y);
+        for (&x, &y) in x.iter().zip(&y) {
+            assert_eq!(y.to_bits(), f16(to_f16(gelu_exact(x))).to_bits(), "{x}");
+        }
+        let mut nearest = [1.000_1, -1.000_1, 3.000_5];
+        gelu(&mut nearest);
+        assert_eq!(nearest, [1.0, -1.0, 3.0].map(|x| f16(to_f16(gelu_exact(x)))));
     }
 
     #[test]

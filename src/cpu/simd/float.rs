@@ -392,6 +392,23 @@ kernels! {
     fn sigmoid(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| logistic(x));
     fn silu(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| silu_lanes(x));
     fn gelu(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| gelu_lanes(x));
+    fn gelu_found(n: usize, dst: *mut f32, found: *const u16) = {
+        let put = |x: V, found: V| {
+            let end = V::splat(10.0);
+            x.if_less(end, V::splat(-10.0).if_less(x, found, V::splat(0.0)), x)
+        };
+        let whole = n - n % V::N;
+        let mut i = 0;
+        while i < whole {
+            put(V::load(dst.add(i)), V::load_f16(found.add(i))).store(dst.add(i));
+            i += V::N;
+        }
+        if i < n {
+            let mut rest = [0u16; 32];
+            found.add(i).copy_to_nonoverlapping(rest.as_mut_ptr(), n - i);
+            put(V::load_part(dst.add(i), n - i), V::load_f16(rest.as_ptr())).store_part(dst.add(i), n - i);
+        }
+    };
     fn gelu_quick(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| gelu_quick_lanes(x));
     fn swiglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32) = map2!(n, dst, x, g, |x, g| silu_lanes(x).mul(g));
     fn geglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32) = map2!(n, dst, x, g, |x, g| gelu_lanes(x).mul(g));
@@ -593,6 +610,7 @@ macro_rules! instantiate {
                 sigmoid(n: usize, dst: *mut f32, x: *const f32);
                 silu(n: usize, dst: *mut f32, x: *const f32);
                 gelu(n: usize, dst: *mut f32, x: *const f32);
+                gelu_found(n: usize, dst: *mut f32, found: *const u16);
                 gelu_quick(n: usize, dst: *mut f32, x: *const f32);
                 swiglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32);
                 geglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32);
@@ -626,7 +644,7 @@ macro_rules! instantiate {
         fn fill_float(k: &mut Kernels) {
             use $crate::abi::ggml::ggml_type::*;
             $crate::cpu::simd::float::instantiate!(@set k:
-                add, sub, mul, div, axpy, scale, times, clamp, relu, sqr, tanh, softplus, gelu_erf, turn_pairs, turn_halves, sin_cos, vexp, sigmoid, silu, gelu, gelu_quick, swiglu, geglu, exp_sum, exp_scaled, add_to_doubles, sum, sum_sq,
+                add, sub, mul, div, axpy, scale, times, clamp, relu, sqr, tanh, softplus, gelu_erf, turn_pairs, turn_halves, sin_cos, vexp, sigmoid, silu, gelu, gelu_found, gelu_quick, swiglu, geglu, exp_sum, exp_scaled, add_to_doubles, sum, sum_sq,
                 center, max, mask_scores, f16_to_f32, bf16_to_f32, f8_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, dot_f8);
             k.vec_dot[GGML_TYPE_F8_E4M3 as usize] = Some(float_kernels::vec_dot_f8);
             for (t, dot, from) in [

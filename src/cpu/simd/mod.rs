@@ -190,6 +190,8 @@ pub struct Kernels {
     pub silu: Map,
     /// GELU by the tanh formula.
     pub gelu: Map,
+    /// The end of GELU by a table of halves: `dst[i]` is 0 up to -10, as it was from 10 on (or if it is NaN), else `found[i]`.
+    pub gelu_found: unsafe fn(n: usize, dst: *mut f32, found: *const u16),
     /// GELU by the error function.
     pub gelu_erf: Map,
     /// `x / (1 + e^(-1.702 x))`.

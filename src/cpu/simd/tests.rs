@@ -147,6 +147,38 @@ fn activations_have_the_same_bytes_at_all_levels() {
     assert!(compared > 0 || levels.len() < 3);
 }
 
+/// Found halves stand between -10 and 10, and nowhere else, at any length.
+#[test]
+fn gelu_takes_what_was_found_between_its_ends() {
+    let below = |x: f32| f32::from_bits(x.to_bits() - 1);
+    let cases: [(f32, fn(f32, f32) -> f32); 8] = [
+        (-11.0, |_, _| 0.0),
+        (f32::NEG_INFINITY, |_, _| 0.0),
+        (-10.0, |_, _| 0.0),
+        (-below(10.0), |_, found| found),
+        (0.5, |_, found| found),
+        (below(10.0), |_, found| found),
+        (10.0, |x, _| x),
+        (f32::INFINITY, |x, _| x),
+    ];
+    for k in levels() {
+        for n in [1, 7, 8, 9, 15, 16, 17, 33, 100] {
+            let mut y: Vec<f32> = (0..n).map(|i| cases[i % 8].0).collect();
+            let found: Vec<f32> = (0..n).map(|i| i as f32 / 4.0 - 1.0).collect();
+            let halves: Vec<u16> = found.iter().map(|&x| crate::cpu::convert::to_f16(x)).collect();
+            // SAFETY: the contract of `gelu_found`: both have `n` numbers. `levels` has only levels that this machine supports.
+            unsafe { (k.gelu_found)(n, y.as_mut_ptr(), halves.as_ptr()) }
+            for i in 0..n {
+                assert_eq!(y[i], cases[i % 8].1(cases[i % 8].0, found[i]), "{:?}, {i} of {n}", k.level);
+            }
+        }
+        let mut nan = [f32::NAN; 17];
+        // SAFETY: as above.
+        unsafe { (k.gelu_found)(17, nan.as_mut_ptr(), [0; 17].as_ptr()) }
+        assert!(nan.iter().all(|x| x.is_nan()), "{:?}", k.level);
+    }
+}
+
 #[test]
 fn gelu_keeps_its_digits_in_the_tail() {
     let x: Vec<f32> = (-13_000..14_000).map(|i| i as f32 / 1000.0).collect();

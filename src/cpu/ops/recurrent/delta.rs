@@ -1,7 +1,7 @@
 //! The gated delta rule.
 #![forbid(unsafe_code)]
 
-use super::{Block, Kept, check_dense, check_inputs, ensure, product, slices, src};
+use super::{Aside, Block, Kept, check_dense, check_inputs, ensure, product, slices, src};
 use crate::cpu::access::Dest;
 use crate::cpu::check::CheckedNode;
 use crate::cpu::simd::kernels;
@@ -20,7 +20,7 @@ pub fn gated_delta_net(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let kept = Kept { first: n * heads * tokens * sequences, len, sets, tokens };
     let scale = 1.0 / (n as f32).sqrt();
     let kernels = &kernels().recurrent;
-    let mut decay = Vec::new();
+    let (mut decay, mut aside) = (Vec::new(), Aside::default());
     let (all_q, all_k, all_v, all_gates) = (slices(&q), slices(&k), slices(&v), slices(&gate));
     for block in Block::share(w, [heads, tokens, sequences], n, n) {
         let sequence = block.sequence;
@@ -30,7 +30,7 @@ pub fn gated_delta_net(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
         let rows = &block.rows;
         for token in 0..tokens {
             let outputs = block.range((sequence * tokens + token) * heads, n, 1);
-            let (states, y) = kept.step(&mut d, token, &part, start, outputs);
+            let (states, y) = kept.step(&mut d, &mut aside, token, &part, start, outputs);
             let states = states.split(rows.len() * n).zip(y.chunks_exact_mut(rows.len()));
             for (head, (state, y)) in block.heads.clone().zip(states) {
                 decay.clear();

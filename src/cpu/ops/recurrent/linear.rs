@@ -1,7 +1,7 @@
 //! Recurrences with a square matrix as the state of each head: RWKV and gated linear attention.
 #![forbid(unsafe_code)]
 
-use super::{Block, Kept, check_dense, check_inputs, ensure, product, src};
+use super::{Aside, Block, Kept, check_dense, check_inputs, ensure, product, src};
 use crate::cpu::Worker;
 use crate::cpu::access::{Apart, Dest};
 use crate::cpu::check::CheckedNode;
@@ -40,6 +40,7 @@ impl<'a> Matrices<'a> {
         let tokens = self.tokens / self.sequences;
         let kept = Kept { first: width * self.tokens, len: self.states.len(), sets: 1, tokens };
         let starts = self.states.span(0, self.states.len());
+        let mut aside = Aside::default();
         // The kernels of some operations need whole states.
         for block in Block::share(w, [self.heads, tokens, self.sequences], 1, n * n) {
             let part = block.range(block.sequence * self.heads, 1, n * n);
@@ -50,7 +51,7 @@ impl<'a> Matrices<'a> {
             for token in 0..tokens {
                 let outputs = block.range((block.sequence * tokens + token) * self.heads, 1, n);
                 let first = outputs.start;
-                let (states, y) = kept.step(&mut self.out, token, &part, start, outputs);
+                let (states, y) = kept.step(&mut self.out, &mut aside, token, &part, start, outputs);
                 for (i, (state, y)) in states.split(n * n).zip(y.chunks_exact_mut(n)).enumerate() {
                     f(state, block.heads.start + i, first + i * n, y);
                 }

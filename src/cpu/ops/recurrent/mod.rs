@@ -97,36 +97,60 @@ struct Kept {
 }
 
 impl Kept {
-    /// Number of the first float of the set for the state after a token. The states that are not kept use the oldest set in turn.
-    fn set(&self, token: usize) -> usize {
-        self.first + (self.tokens - 1 - token).min(self.sets - 1) * self.len
+    /// Range of `part` in the set for the state after a token, if that is kept.
+    fn set(&self, token: usize, part: &Range<usize>) -> Option<Range<usize>> {
+        let set = self.tokens - 1 - token;
+        let first = self.first + set * self.len;
+        (set < self.sets).then(|| first + part.start..first + part.end)
     }
 
     /// States before and after a token, `part` of a set, and the token's outputs, numbers `outputs` of the result. `start` are the states before
-    /// the first token.
+    /// the first token. `aside` has the states before the token if they are not kept, and gets those after it.
     fn step<'d>(
         &self,
         d: &'d mut Dest<'_>,
+        aside: &'d mut Aside,
         token: usize,
         part: &Range<usize>,
         start: &'d [f32],
         outputs: Range<usize>,
     ) -> (State<'d>, &'d mut [f32]) {
-        let after = |token| {
-            let set = self.set(token);
-            set + part.start..set + part.end
-        };
-        let to = after(token);
-        if token == 0 {
-            let [to, y] = d.spans_mut([to, outputs]);
-            return (State::moved(start, to), y);
+        let before = token.checked_sub(1).map(|token| self.set(token, part));
+        match (before, self.set(token, part)) {
+            (None, Some(to)) => {
+                let [to, y] = d.spans_mut([to, outputs]);
+                (State::moved(start, to), y)
+            }
+            (None, None) => (State::moved(start, aside.states(part.len())), d.span_mut(outputs.start, outputs.len())),
+            (Some(None), None) => (State::in_place(aside.states(part.len())), d.span_mut(outputs.start, outputs.len())),
+            (Some(None), Some(to)) => {
+                let [to, y] = d.spans_mut([to, outputs]);
+                (State::moved(aside.states(part.len()), to), y)
+            }
+            (Some(Some(from)), Some(to)) => {
+                let [from, to, y] = d.spans_mut([from, to, outputs]);
+                (State::moved(from, to), y)
+            }
+            (Some(Some(_)), None) => unreachable!("the states after the last tokens are kept"),
         }
-        let from = after(token - 1);
-        if from == to {
-            let [to, y] = d.spans_mut([to, outputs]);
-            return (State::in_place(to), y);
+    }
+}
+
+/// States of one block that are not kept. Unlike those of the result they are aligned to cache lines, of which vectors of 64 bytes would
+/// otherwise use two each: stores take twice the time.
+#[derive(Default)]
+struct Aside(Vec<f32>);
+
+impl Aside {
+    const ALIGN: usize = 64;
+
+    /// `n` floats: those of the last call, if that was for as many.
+    fn states(&mut self, n: usize) -> &mut [f32] {
+        let spare = Self::ALIGN / size_of::<f32>() - 1;
+        if self.0.len() < n + spare {
+            self.0.resize(n + spare, 0.0);
         }
-        let [from, to, y] = d.spans_mut([from, to, outputs]);
-        (State::moved(from, to), y)
+        let first = self.0.as_ptr().align_offset(Self::ALIGN).min(spare);
+        &mut self.0[first..first + n]
     }
 }

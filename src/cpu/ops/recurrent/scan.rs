@@ -1,7 +1,7 @@
 //! Selective scans of state-space models (Mamba and Mamba-2).
 #![forbid(unsafe_code)]
 
-use super::{Block, Kept, PART, check_inputs, check_type, ensure, product, slices, src};
+use super::{Aside, Block, Kept, PART, check_inputs, check_type, ensure, product, slices, src};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Apart, Dest};
 use crate::cpu::check::CheckedNode;
@@ -74,6 +74,7 @@ impl Scan<'_> {
         let ([heads, tokens, sequences, _], [n_state, groups, ..]) = (self.dt.ne, self.b.ne);
         let (per_group, per_block) = (heads / groups, (PART / 3 / n_state).max(1).next_multiple_of(4));
         let kernels = &kernels().recurrent;
+        let mut aside = Aside::default();
         let (mut steps, mut copy, mut copied_rates, mut copied_x) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (all_dt, all_b, all_c) = (slices(&self.dt), slices(&self.b), slices(&self.c));
         let dense_x = self.x.is_dense();
@@ -106,7 +107,7 @@ impl Scan<'_> {
                         copied_x.extend((head..head + n).map(|head| self.x.get::<f32>(0, [head, token, sequence])));
                         &copied_x
                     };
-                    let (state, y) = self.kept.step(d, token, &part, start, at..at + n);
+                    let (state, y) = self.kept.step(d, &mut aside, token, &part, start, at..at + n);
                     kernels.scan_heads(state, y, [x, &steps], rates, [b, c]);
                 }
             }
@@ -119,6 +120,7 @@ impl Scan<'_> {
         let ([n_state, dim, heads, _], [_, _, tokens, sequences]) = (self.s0.ne, self.x.ne);
         let (per_group, one_rate) = (heads / self.b.ne[1], self.a.ne[0] == 1);
         let kernels = &kernels().recurrent;
+        let mut aside = Aside::default();
         let (mut steps, mut decays, mut copy) = (Vec::new(), Vec::new(), Vec::new());
         let [all_x, all_b, all_c, all_dt, rates] = [&self.x, &self.b, &self.c, &self.dt, &self.a].map(slices);
         let mut of_steps = None;
@@ -144,7 +146,7 @@ impl Scan<'_> {
             let part = block.range(sequence * heads, dim, n_state);
             for token in 0..tokens {
                 let outputs = block.range((sequence * tokens + token) * heads, dim, 1);
-                let (states, y) = self.kept.step(d, token, &part, start, outputs);
+                let (states, y) = self.kept.step(d, &mut aside, token, &part, start, outputs);
                 let states = states.split(rows.len() * n_state).zip(y.chunks_exact_mut(rows.len()));
                 for (i, (head, (state, y))) in mine.clone().zip(states).enumerate() {
                     let i = token * mine.len() + i;

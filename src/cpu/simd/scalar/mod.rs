@@ -40,6 +40,7 @@ pub(super) fn table() -> Kernels {
         sigmoid,
         silu,
         gelu,
+        gelu_found,
         gelu_quick,
         swiglu,
         geglu,
