@@ -266,31 +266,47 @@ macro_rules! each_sum {
     };
 }
 
-/// Adds the products of a plane of `R` registers of rows at `row`, `stride` bytes apart, and `C` of columns, which are in 6 and 7. An instruction has its
-/// result after 52 cycles, and the next can begin after 16 if it adds to another register: they take turns.
-macro_rules! add_plane {
-    ($row:expr, $stride:expr) => {
+/// Adds the products of register `$i` of rows, at `$row`, and `C` of columns, which are in 6 and 7. An instruction has its result after 52 cycles, and the
+/// next can begin after 16 if it adds to another register: they take turns.
+macro_rules! add_register {
+    (0, $row:expr, $stride:expr) => {
         load!("tmm4", $row, $stride);
         add_products!("tmm0", "tmm4", "tmm6");
         if C == 2 {
             add_products!("tmm1", "tmm4", "tmm7");
         }
+    };
+    (1, $row:expr, $stride:expr) => {
+        load!("tmm5", $row, $stride);
+        if C == 2 {
+            add_products!("tmm2", "tmm5", "tmm6");
+            add_products!("tmm3", "tmm5", "tmm7");
+        } else {
+            add_products!("tmm1", "tmm5", "tmm6");
+        }
+    };
+    (2, $row:expr, $stride:expr) => {
+        load!("tmm4", $row, $stride);
+        add_products!("tmm2", "tmm4", "tmm6");
+    };
+    (3, $row:expr, $stride:expr) => {
+        load!("tmm5", $row, $stride);
+        add_products!("tmm3", "tmm5", "tmm6");
+    };
+}
+
+/// Adds the products of a plane of `R` registers of rows at `row`, `stride` bytes apart, and `C` of columns.
+macro_rules! add_plane {
+    ($row:expr, $stride:expr) => {
+        add_register!(0, $row, $stride);
         if R > 1 {
-            load!("tmm5", $row.wrapping_add(SIDE * $stride), $stride);
-            if C == 2 {
-                add_products!("tmm2", "tmm5", "tmm6");
-                add_products!("tmm3", "tmm5", "tmm7");
-            } else {
-                add_products!("tmm1", "tmm5", "tmm6");
-            }
+            add_register!(1, $row.wrapping_add(SIDE * $stride), $stride);
         }
         if R > 2 {
-            load!("tmm4", $row.wrapping_add(2 * SIDE * $stride), $stride);
-            add_products!("tmm2", "tmm4", "tmm6");
+            add_register!(2, $row.wrapping_add(2 * SIDE * $stride), $stride);
         }
         if R > 3 {
-            load!("tmm5", $row.wrapping_add(3 * SIDE * $stride), $stride);
-            add_products!("tmm3", "tmm5", "tmm6");
+            add_register!(3, $row.wrapping_add(3 * SIDE * $stride), $stride);
         }
     };
 }
@@ -370,7 +386,11 @@ unsafe fn multiply_halves(chunks: usize, rows: Rows, cols: Packed, sums: *mut Su
     unsafe { kernel(chunks, rows, cols, sums, add) }
 }
 
-/// [`Multiply`] for `R` registers of rows of halves and `C` of columns. Rows of a chunk are split while those of the last one are multiplied.
+/// Chunks of a row of halves that are loaded ahead. At the end of a row they are those of the rows that follow.
+const AHEAD: usize = 6;
+
+/// [`Multiply`] for `R` registers of rows of halves and `C` of columns. Rows of a chunk are split while those of the last one are multiplied: a register
+/// of a plane is multiplied after each few rows, so that neither waits for the other.
 ///
 /// # Safety
 /// As for that type.
@@ -383,6 +403,8 @@ unsafe fn block_of_halves<const R: usize, const C: usize>(
     add: bool,
 ) {
     const PLANE: usize = SIDE * CHUNK_BYTES;
+    // Rows that are split before a register of a plane is multiplied.
+    const FEW: usize = SIDE / 2;
     let line = line(2, cols.alone);
     let mut planes = [const { MaybeUninit::<[Chunks; 4]>::uninit() }; 2];
     let mut at = planes.each_mut().map(|p| p.as_mut_ptr().cast::<u8>());
@@ -393,27 +415,39 @@ unsafe fn block_of_halves<const R: usize, const C: usize>(
             each_sum!(load, R * C, sums, line);
         }
         let (mut row, mut col) = (rows.first, cols.first);
-        let mut ahead = row.wrapping_add(R * SIDE * rows.stride);
         for i in 0..=chunks {
-            if i < chunks {
-                for r in 0..R * SIDE {
-                    let from = row.wrapping_add(r * rows.stride);
-                    prefetch(ahead, CHUNK_BYTES);
-                    ahead = ahead.wrapping_add(CHUNK_BYTES);
-                    let halves = [0, CHUNK].map(|b| _mm256_loadu_si256(from.wrapping_add(b).cast()));
-                    for (p, plane) in split_halves(halves.map(|h| _mm512_cvtph_ps(h))).into_iter().enumerate() {
-                        _mm512_store_si512(at[0].add(p * R * PLANE + r * CHUNK_BYTES).cast(), plane);
-                    }
-                }
-                row = row.wrapping_add(CHUNK_BYTES);
-            }
+            let later = i + AHEAD;
+            let (next, chunk) = if later < chunks { (0, later) } else { (R * SIDE, later - chunks) };
+            let ahead = rows.first.wrapping_add(next * rows.stride).wrapping_add(chunk * CHUNK_BYTES);
             if i > 0 {
                 load!("tmm6", col, line);
                 if C == 2 {
                     load!("tmm7", col.wrapping_add(cols.stride), line);
                 }
-                add_plane!(at[1].wrapping_add(R * PLANE), CHUNK_BYTES);
-                add_plane!(at[1], CHUNK_BYTES);
+            }
+            for part in 0..2 * R {
+                if i < chunks {
+                    for r in part * FEW..(part + 1) * FEW {
+                        let from = row.wrapping_add(r * rows.stride);
+                        prefetch(ahead.wrapping_add(r * rows.stride), CHUNK_BYTES);
+                        let halves = [0, CHUNK].map(|b| _mm256_loadu_si256(from.wrapping_add(b).cast()));
+                        for (p, plane) in split_halves(halves.map(|h| _mm512_cvtph_ps(h))).into_iter().enumerate() {
+                            _mm512_store_si512(at[0].add(p * R * PLANE + r * CHUNK_BYTES).cast(), plane);
+                        }
+                    }
+                }
+                if i > 0 {
+                    // The last plane comes first.
+                    let plane = at[1].wrapping_add(if part < R { R * PLANE } else { 0 });
+                    if part % R == 0 {
+                        add_register!(0, plane, CHUNK_BYTES);
+                    } else {
+                        add_register!(1, plane.wrapping_add(PLANE), CHUNK_BYTES);
+                    }
+                }
+            }
+            row = row.wrapping_add(CHUNK_BYTES);
+            if i > 0 {
                 col = col.wrapping_add(SIDE * line);
             }
             at.swap(0, 1);
