@@ -15,6 +15,9 @@ const INTEL: u32 = 0x8086;
 const NVIDIA: u32 = 0x10de;
 const QUALCOMM: u32 = 0x5143;
 
+/// `VK_DRIVER_ID_MESA_HONEYKRISP`, which `ash` does not have yet.
+const HONEYKRISP: vk::DriverId = vk::DriverId::from_raw(26);
+
 /// An architecture, with those that are alike here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
@@ -122,6 +125,8 @@ impl Architecture {
                 _ if !f.coopmat.is_empty() => Self::Turing,
                 _ => Self::Pascal,
             },
+            // Its vendor is Mesa.
+            _ if info.identity.driver == HONEYKRISP => Self::Apple,
             INTEL if least >= 16 => Self::Xe2,
             INTEL if !f.fast_integer_dot => Self::IntelGen9,
             INTEL if f.coopmat.is_empty() => Self::XeLp,
@@ -261,6 +266,10 @@ mod tests {
             info.software = true;
             assert_eq!(Architecture::of(&info), Software);
         }
+        let mut info = card((0x10005, 0, [32, 32], none, false));
+        assert_eq!(Architecture::of(&info), Other);
+        info.identity.driver = HONEYKRISP;
+        assert_eq!(Architecture::of(&info), Apple);
     }
 
     #[test]

@@ -127,19 +127,30 @@ pub fn attention_groups(info: &Info) -> u64 {
 }
 
 /// Pieces of keys and values that an invocation of `flash_attn_parts` reads before it waits for any of them, for a number of queries. NVIDIA's
-/// compiler keeps their registers apart from those of the sums; Mesa's load the queries for all of them ahead, too, and spill (docs/DRIVERS.md).
+/// compiler keeps their registers apart from those of the sums; Mesa's load the queries for all of them ahead, too: with two pieces, four queries take a quarter
+/// more registers on AMD's cards and spill on Intel's (docs/DRIVERS.md).
 pub fn attention_ahead(queries: u32, info: &Info) -> u32 {
     match info.identity.driver {
         vk::DriverId::NVIDIA_PROPRIETARY => 4,
-        _ if queries > 4 => 1,
+        _ if queries > 1 => 1,
         _ => 2,
     }
 }
 
 /// Maximum number of queries of a workgroup of `flash_attn_parts`: eight are 64 sums, for which some have no registers (docs/DRIVERS.md).
 pub fn attention_queries(info: &Info) -> u32 {
+    if intel(info) || matches!(Architecture::of(info), Architecture::Adreno | Architecture::Apple) { 4 } else { 8 }
+}
+
+/// The size of subgroups that pipelines of `flash_attn_parts` require, if any. Left to itself, Intel's driver takes subgroups of 32, whose sums have no
+/// registers (docs/DRIVERS.md). One size for all, since it decides in which order weights are summed.
+pub fn attention_width(info: &Info) -> Option<u32> {
+    (intel(info) && info.features.subgroup_size_control).then_some(info.limits.subgroup_range[0])
+}
+
+fn intel(info: &Info) -> bool {
     use Architecture::*;
-    if matches!(Architecture::of(info), IntelGen9 | XeLp | XeHpg | Xe2 | Adreno | Apple) { 4 } else { 8 }
+    matches!(Architecture::of(info), IntelGen9 | XeLp | XeHpg | Xe2)
 }
 
 /// Invocations of a group of `mul_mat_vec`, for rows of `k` values. They decide in which order a row is summed, so they depend on nothing else: a column has
@@ -331,6 +342,15 @@ mod tests {
         assert_eq!(sizes(&card(gpu, 0x10de, [32, 32], false)), [false; 5]);
         assert_eq!(sizes(&card(gpu, 0x8086, [8, 32], true)), [false; 5]);
         assert_eq!(sizes(&card(vk::PhysicalDeviceType::CPU, 0x10005, [32, 32], true)), [false; 5]);
+    }
+
+    #[test]
+    fn attention_has_narrow_subgroups_on_intel() {
+        let gpu = vk::PhysicalDeviceType::DISCRETE_GPU;
+        assert_eq!(attention_width(&card(gpu, 0x8086, [8, 32], true)), Some(8));
+        assert_eq!(attention_width(&card(gpu, 0x8086, [16, 32], true)), Some(16));
+        assert_eq!(attention_width(&card(gpu, 0x8086, [8, 32], false)), None);
+        assert_eq!(attention_width(&card(gpu, 0x1002, [32, 64], true)), None);
     }
 
     #[test]
