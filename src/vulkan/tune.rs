@@ -128,12 +128,12 @@ pub fn attention_groups(info: &Info) -> u64 {
 
 /// Pieces of keys and values that an invocation of `flash_attn_parts` reads before it waits for any of them, for a number of queries. NVIDIA's
 /// compiler keeps their registers apart from those of the sums; Mesa's load the queries for all of them ahead, too: with two pieces, four queries take a quarter
-/// more registers on AMD's cards and spill on Intel's (docs/DRIVERS.md).
+/// more registers on AMD's cards and spill on Intel's, but half as many on Adreno (docs/DRIVERS.md).
 pub fn attention_ahead(queries: u32, info: &Info) -> u32 {
     match info.identity.driver {
         vk::DriverId::NVIDIA_PROPRIETARY => 4,
-        _ if queries > 1 => 1,
-        _ => 2,
+        _ if queries == 1 || Architecture::of(info) == Architecture::Adreno => 2,
+        _ => 1,
     }
 }
 
