@@ -368,6 +368,15 @@ mod tests {
     }
 
     #[test]
+    fn several_queries_have_one_piece_ahead_but_on_adreno() {
+        let ahead = |vendor| {
+            let info = card(vk::PhysicalDeviceType::DISCRETE_GPU, vendor, [16, 64], true);
+            [1, 4, 8].map(|queries| attention_ahead(queries, &info))
+        };
+        assert_eq!([0x8086, 0x1002, 0x5143].map(ahead), [[2, 1, 1], [2, 1, 1], [2, 2, 2]]);
+    }
+
+    #[test]
     fn tensor_tiles_keep_all_units_busy() {
         let mut h100 = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x10de, [32, 32], true);
         h100.limits.units = 132;
