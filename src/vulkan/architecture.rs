@@ -15,6 +15,9 @@ const INTEL: u32 = 0x8086;
 const NVIDIA: u32 = 0x10de;
 const QUALCOMM: u32 = 0x5143;
 
+/// `VK_DRIVER_ID_MESA_HONEYKRISP`, which `ash` does not have yet.
+const HONEYKRISP: vk::DriverId = vk::DriverId::from_raw(26);
+
 /// An architecture, with those that are alike here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
@@ -122,6 +125,8 @@ impl Architecture {
                 _ if !f.coopmat.is_empty() => Self::Turing,
                 _ => Self::Pascal,
             },
+            // Its vendor is Mesa.
+            _ if info.identity.driver == HONEYKRISP => Self::Apple,
             INTEL if least >= 16 => Self::Xe2,
             INTEL if !f.fast_integer_dot => Self::IntelGen9,
             INTEL if f.coopmat.is_empty() => Self::XeLp,
@@ -155,13 +160,26 @@ impl Architecture {
     }
 }
 
-/// Amounts of work from which something pays. They depend on how many units a device has, which Vulkan does not say, so on its kind.
+/// Units of a device that run workgroups. Where the driver does not say how many (AMD's, NVIDIA's and Arm's do), those of a typical one.
+pub fn units(info: &Info) -> u64 {
+    let discrete = info.identity.kind == vk::PhysicalDeviceType::DISCRETE_GPU;
+    match (info.limits.units, info.identity.vendor) {
+        (0, INTEL) if discrete => 32,
+        (0, _) if discrete => 96,
+        (0, _) => 16,
+        (n, _) => n.into(),
+    }
+}
+
+/// Amounts of work from which something pays. Most are of typical numbers of units, so they depend on the kind of the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Amounts {
     /// Workgroups of a vector product that keep all units busy.
     pub vector_groups: u64,
     /// Workgroups of a product in tiles that do.
     pub tile_groups: u64,
+    /// The same, with the number of units that the device has: with fewer, k is split (`tune::parts_of_k`).
+    pub split_groups: u64,
     /// Workgroups of attention that do.
     pub attention_groups: u64,
     /// The same with cooperative matrices.
@@ -181,6 +199,7 @@ pub fn amounts(info: &Info) -> Amounts {
         vector_groups: if discrete { 2048 } else { 512 },
         // Two for each of 96 units, or of 16.
         tile_groups: if discrete { 192 } else { 32 },
+        split_groups: 2 * units(info),
         attention_groups: if discrete { 512 } else { 64 },
         // One for nearly each of 132 units: these tiles rather wait for memory, of which a large tile reads less.
         matrix_groups: if discrete { 128 } else { 16 },
@@ -261,6 +280,10 @@ mod tests {
             info.software = true;
             assert_eq!(Architecture::of(&info), Software);
         }
+        let mut info = card((0x10005, 0, [32, 32], none, false));
+        assert_eq!(Architecture::of(&info), Other);
+        info.identity.driver = HONEYKRISP;
+        assert_eq!(Architecture::of(&info), Apple);
     }
 
     #[test]

@@ -127,7 +127,7 @@ pub struct Limits {
     pub groups: [u32; 3],
     /// Maximum number of invocations of a workgroup.
     pub group_invocations: u32,
-    /// Units that run workgroups (multiprocessors). 0 if the driver does not say.
+    /// Units that run workgroups (multiprocessors, compute units, shader cores). 0 if the driver does not say.
     pub units: u32,
     /// Invocations per subgroup, unless a pipeline requests another size.
     pub subgroup_size: u32,

@@ -66,8 +66,10 @@ struct Extensions {
     pci: bool,
     coopmat: bool,
     coopmat2: bool,
-    /// Only its properties are read.
+    /// Only the properties of these are read: how many units a device has.
     sm_builtins: bool,
+    compute_units: bool,
+    shader_cores: bool,
     /// Names of those to enable. Extensions that are part of the device's version need no name.
     enabled: Vec<&'static CStr>,
 }
@@ -97,6 +99,8 @@ impl Extensions {
         enable(ash::khr::portability_subset::NAME, false);
         let pci = offers(ash::ext::pci_bus_info::NAME);
         let sm_builtins = offers(ash::nv::shader_sm_builtins::NAME);
+        let compute_units = offers(ash::amd::shader_core_properties2::NAME);
+        let shader_cores = offers(ash::arm::shader_core_builtins::NAME);
         Self {
             memory_budget,
             external_host,
@@ -107,6 +111,8 @@ impl Extensions {
             coopmat,
             coopmat2,
             sm_builtins,
+            compute_units,
+            shader_cores,
             enabled,
         }
     }
@@ -169,6 +175,8 @@ struct Reported {
     pci: vk::PhysicalDevicePCIBusInfoPropertiesEXT<'static>,
     coopmat2: coopmat2::Properties<'static>,
     sm: vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV<'static>,
+    compute_units: vk::PhysicalDeviceShaderCoreProperties2AMD<'static>,
+    shader_cores: vk::PhysicalDeviceShaderCoreBuiltinsPropertiesARM<'static>,
 }
 
 impl Reported {
@@ -184,6 +192,8 @@ impl Reported {
             .with(has.pci, &mut all.pci)
             .with(has.coopmat2, &mut all.coopmat2)
             .with(has.sm_builtins, &mut all.sm)
+            .with(has.compute_units, &mut all.compute_units)
+            .with(has.shader_cores, &mut all.shader_cores)
             .query(device);
         all.core = core.limits;
         all
@@ -266,7 +276,10 @@ fn limits(features: &Features, reported: &Reported, timestamps: bool) -> Limits 
         shared_memory: l.max_compute_shared_memory_size,
         groups: l.max_compute_work_group_count,
         group_invocations: l.max_compute_work_group_invocations,
-        units: reported.sm.shader_sm_count,
+        // Of these vendors' structs, a device has at most one; the others are zero.
+        units: reported.sm.shader_sm_count
+            + reported.compute_units.active_compute_unit_count
+            + reported.shader_cores.shader_core_count,
         subgroup_size: p11.subgroup_size.max(1),
         subgroup_range: if features.subgroup_size_control {
             [size.min_subgroup_size, size.max_subgroup_size]

@@ -7,7 +7,7 @@ use super::lab::{Lab, agrees, results};
 use super::ladder::{self, Product, Request};
 use super::product_tests::{cards, weight};
 use super::testing::{Quiet, devices, publish};
-use super::tune::{matrix_tile, tile};
+use super::tune::{matrix_tile, parts_of_k, tile};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::backend::DeviceRef;
 use crate::tensor::TensorRef;
@@ -160,6 +160,65 @@ fn products_of_rows_without_values_are_zero() {
             }
         }
     }
+}
+
+/// A card of the tests with so many units that matrices of few rows do not have tiles for all of them.
+fn large(info: &Info) -> DeviceRef {
+    let mut info = info.clone();
+    info.limits.units = 96;
+    publish(vec![Card { info: Arc::new(info), direct: true }]).device(0).unwrap()
+}
+
+/// Fails unless a column of a product whose k is split agrees with the CPU's, and has the same bits beside any others: of the last ones, some are in a
+/// second piece of columns. `k` has three parts.
+fn check_split(card: DeviceRef, what: &str, format: ggml_type, k: i64) {
+    let info = author(card).unwrap().info();
+    assert_eq!(parts_of_k(70, k as u32, (format.blck_size() as u32).max(64), info), 3);
+    let columns = |count: i64| {
+        move |l: &mut Lab| {
+            let (a, b) = (weight(l, format, &[k, 70], 1), l.noise(&[k, 300], 2));
+            let b = view::view(&mut l.ctx, b, &[k, count], &[b.nb()[1]], 0).unwrap();
+            vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
+        }
+    };
+    assert!(agrees(card, what, bound(format), &columns(300)));
+    let (few, many) = (results(card, &columns(9)).unwrap(), results(card, &columns(300)).unwrap());
+    assert!(few[0].len() == 70 * 9 * 4 && many[0].starts_with(&few[0]), "{what}: more columns change the results");
+}
+
+#[test]
+fn parts_of_k_are_added() {
+    let _quiet = Quiet::new();
+    for &(way, _, wide) in pairs() {
+        let card = large(author(wide).unwrap().info());
+        for format in [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K] {
+            check_split(card, &format!("{way}, {format:?}"), format, 6912);
+        }
+    }
+}
+
+/// Rows with space between them, and several matrices, which are not split.
+#[test]
+fn parts_of_k_in_views() {
+    let _quiet = Quiet::new();
+    let Some(&(_, small, _)) = pairs().first() else { return };
+    let card = large(author(small).unwrap().info());
+    let make = |l: &mut Lab| {
+        let (a, b) = (weight(l, GGML_TYPE_F16, &[6976, 70], 1), l.noise(&[6976, 20], 2));
+        let [a, b] = [a, b].map(|t| view::view(&mut l.ctx, t, &[6912, t.ne()[1]], &[t.nb()[1]], 64).unwrap());
+        let (c, d) = (weight(l, GGML_TYPE_F16, &[6912, 70, 2], 3), l.noise(&[6912, 20, 4], 4));
+        let all = [(a, b), (c, d)].map(|(a, b)| matmul::mul_mat(&mut l.ctx, a, b).unwrap());
+        all.to_vec()
+    };
+    assert!(agrees(card, "views", bound(GGML_TYPE_F16), &make));
+}
+
+#[test]
+fn parts_of_k_with_matrices() {
+    let _quiet = Quiet::new();
+    let Some(&card) = matrix_cards().last() else { return };
+    let card = large(author(card).unwrap().info());
+    check_split(card, "matrices", GGML_TYPE_F16, 6912);
 }
 
 /// The device of the tests as a card with cooperative matrices whose shared memory has room for tiles of 64 x 64, of 128 x 64, and of 128 x 128. Empty if

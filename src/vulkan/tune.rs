@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::Info;
-use super::architecture::{Architecture, SMALL, Tile, amounts};
+use super::architecture::{Architecture, SMALL, Tile, amounts, units};
 use super::interface::{Constants, PushBlock, constants, formats, push};
 use super::ladder::VECTOR_COLUMNS;
 use super::plan::KernelFor;
@@ -127,19 +127,30 @@ pub fn attention_groups(info: &Info) -> u64 {
 }
 
 /// Pieces of keys and values that an invocation of `flash_attn_parts` reads before it waits for any of them, for a number of queries. NVIDIA's
-/// compiler keeps their registers apart from those of the sums; Mesa's load the queries for all of them ahead, too, and spill (docs/DRIVERS.md).
+/// compiler keeps their registers apart from those of the sums; Mesa's load the queries for all of them ahead, too: with two pieces, four queries take a quarter
+/// more registers on AMD's cards and spill on Intel's, but half as many on Adreno (docs/DRIVERS.md).
 pub fn attention_ahead(queries: u32, info: &Info) -> u32 {
     match info.identity.driver {
         vk::DriverId::NVIDIA_PROPRIETARY => 4,
-        _ if queries > 4 => 1,
-        _ => 2,
+        _ if queries == 1 || Architecture::of(info) == Architecture::Adreno => 2,
+        _ => 1,
     }
 }
 
 /// Maximum number of queries of a workgroup of `flash_attn_parts`: eight are 64 sums, for which some have no registers (docs/DRIVERS.md).
 pub fn attention_queries(info: &Info) -> u32 {
+    if intel(info) || matches!(Architecture::of(info), Architecture::Adreno | Architecture::Apple) { 4 } else { 8 }
+}
+
+/// The size of subgroups that pipelines of `flash_attn_parts` require, if any. Left to itself, Intel's driver takes subgroups of 32, whose sums have no
+/// registers (docs/DRIVERS.md). One size for all, since it decides in which order weights are summed.
+pub fn attention_width(info: &Info) -> Option<u32> {
+    (intel(info) && info.features.subgroup_size_control).then_some(info.limits.subgroup_range[0])
+}
+
+fn intel(info: &Info) -> bool {
     use Architecture::*;
-    if matches!(Architecture::of(info), IntelGen9 | XeLp | XeHpg | Xe2 | Adreno | Apple) { 4 } else { 8 }
+    matches!(Architecture::of(info), IntelGen9 | XeLp | XeHpg | Xe2)
 }
 
 /// Invocations of a group of `mul_mat_vec`, for rows of `k` values. They decide in which order a row is summed, so they depend on nothing else: a column has
@@ -200,6 +211,23 @@ fn largest(mut tiles: impl Iterator<Item = Tile>, [rows, columns, matrices]: [u3
     let results = |t: &Tile| groups(t) * u64::from(t.rows * t.columns);
     let pays = |t: &Tile| groups(t) >= enough && results(t) <= results(&SMALL) / 8 * 9;
     tiles.find(pays).unwrap_or(SMALL)
+}
+
+/// In how many parts k is split for a product in tiles: a matrix of few rows has too few tiles for all units of a card. `step`: parts have a multiple of so
+/// many values. How many columns there are does not count, though many columns have tiles enough: a column has the same bits beside any others.
+pub fn parts_of_k(rows: u32, k: u32, step: u32, info: &Info) -> u32 {
+    const MOST: u32 = 8;
+    // What a part costs, 8 bytes of each result to write and read, should be little beside its 4096 multiplications and additions.
+    const LEAST: u32 = 2048;
+    // Prompts are computed in pieces of so many columns. A matrix that fills the card then is not split.
+    const PROMPT: u32 = 512;
+    let (tiles, enough) = (u64::from(rows.div_ceil(SMALL.rows)), amounts(info).split_groups);
+    // Shorter rows gain too little for another dispatch that waits for them.
+    if info.software || k < 3 * LEAST || tiles * u64::from(PROMPT / SMALL.columns) >= enough {
+        return 1;
+    }
+    let most = MOST.min(k / LEAST).min(enough.div_ceil(tiles.max(1)) as u32);
+    (2..=most).rev().find(|&parts| k.is_multiple_of(parts * step)).unwrap_or(1)
 }
 
 /// A tile of `mul_mat_coop`, and how its subgroups share it.
@@ -283,10 +311,7 @@ pub fn expert_tile(format: ggml_type, [rows, columns, experts]: [u32; 3], info: 
 
 /// `across`: tiles of some columns each.
 fn fastest_tile(format: ggml_type, rows: u32, across: impl Fn(u32) -> u64, info: &Info) -> TensorTile {
-    let units = match info.limits.units {
-        0 => (amounts(info).tile_groups / 2).max(1),
-        n => n.into(),
-    };
+    let units = units(info);
     let time = |(t, at_once, speeds): &TileSpeed| {
         let groups = u64::from(rows.div_ceil(t.rows)) * across(t.columns);
         let speed = speeds[usize::from(format.blck_size() > 1)];
@@ -331,6 +356,24 @@ mod tests {
         assert_eq!(sizes(&card(gpu, 0x10de, [32, 32], false)), [false; 5]);
         assert_eq!(sizes(&card(gpu, 0x8086, [8, 32], true)), [false; 5]);
         assert_eq!(sizes(&card(vk::PhysicalDeviceType::CPU, 0x10005, [32, 32], true)), [false; 5]);
+    }
+
+    #[test]
+    fn attention_has_narrow_subgroups_on_intel() {
+        let gpu = vk::PhysicalDeviceType::DISCRETE_GPU;
+        assert_eq!(attention_width(&card(gpu, 0x8086, [8, 32], true)), Some(8));
+        assert_eq!(attention_width(&card(gpu, 0x8086, [16, 32], true)), Some(16));
+        assert_eq!(attention_width(&card(gpu, 0x8086, [8, 32], false)), None);
+        assert_eq!(attention_width(&card(gpu, 0x1002, [32, 64], true)), None);
+    }
+
+    #[test]
+    fn several_queries_have_one_piece_ahead_but_on_adreno() {
+        let ahead = |vendor| {
+            let info = card(vk::PhysicalDeviceType::DISCRETE_GPU, vendor, [16, 64], true);
+            [1, 4, 8].map(|queries| attention_ahead(queries, &info))
+        };
+        assert_eq!([0x8086, 0x1002, 0x5143].map(ahead), [[2, 1, 1], [2, 1, 1], [2, 2, 2]]);
     }
 
     #[test]
@@ -391,6 +434,28 @@ mod tests {
         assert_eq!(of(&discrete, false, [65536, 500, 1]), [128, 128]);
         assert_eq!(of(&discrete, false, [64, 64, 100_000]), [64, 64]);
         assert_eq!(of(&unknown, false, [65536, 512, 1]), [64, 64]);
+    }
+
+    #[test]
+    fn k_is_split_where_rows_are_few() {
+        let mut navi31 = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x1002, [32, 64], true);
+        navi31.limits.units = 96;
+        let of = |rows, k, step| parts_of_k(rows, k, step, &navi31);
+        assert_eq!([of(1024, 14336, 256), of(1024, 8192, 256), of(576, 7168, 256)], [7, 4, 2]);
+        // 4864 values are fewer than three parts may have; 6912 are 108 steps of 64 values, or 27 of 256.
+        assert_eq!([of(896, 4864, 64), of(1152, 6912, 64), of(1152, 6912, 256)], [1, 3, 3]);
+        assert_eq!([of(1024, 4096, 256), of(4096, 14336, 256), of(1537, 14336, 256)], [1; 3]);
+        assert_eq!(of(64, 1 << 20, 64), 8);
+        assert_eq!(of(0, 1 << 20, 64), 8);
+        navi31.limits.units = 12;
+        assert_eq!(parts_of_k(1024, 14336, 256, &navi31), 1);
+        assert_eq!(parts_of_k(128, 14336, 256, &navi31), 7);
+        navi31.limits.units = 0;
+        assert_eq!(parts_of_k(1024, 14336, 256, &navi31), 7);
+        navi31.identity.kind = vk::PhysicalDeviceType::INTEGRATED_GPU;
+        assert_eq!(parts_of_k(1024, 14336, 256, &navi31), 1);
+        navi31.software = true;
+        assert_eq!(parts_of_k(64, 1 << 20, 64, &navi31), 1);
     }
 
     const SIXTEEN: [u32; 3] = [16, 16, 16];

@@ -1,4 +1,4 @@
-// For attention on GPUs: constants, queries, keys and masks. The keys are divided into parts, and a workgroup computes R queries with one part. Heads that
+// For attention: constants, queries, keys and masks. On GPUs, the keys are divided into parts, and a workgroup computes some queries with one part. Heads that
 // share keys are adjacent queries. If there are several parts (PARTIAL), flash_attn_join joins their results.
 
 layout(constant_id = 4) const uint D = 64;      // columns of q and k

@@ -13,37 +13,15 @@
 #define REDUCE R
 #include "reduce.glsl"
 
-layout(constant_id = 4) const uint D = 64;   // columns of q and k
-layout(constant_id = 5) const uint DV = 64;  // columns of v
-layout(constant_id = 6) const uint CHUNKS = 1; // chunks of eight columns of v for each invocation
-layout(constant_id = 7) const uint GROUP = 1; // heads that share keys
-layout(constant_id = 8) const uint HEADS = 1;
-layout(constant_id = 9) const uint FLAGS = 0; // 1 mask, 2 sinks, 4 cap, 8 position biases
+#include "attention/attention.glsl"
 
-layout(push_constant, scalar) uniform Push {
-    uint64_t q, k, v, mask, sinks, d;
-    uint n_queries, n_keys;
-    uvec3 q_nb, k_nb, v_nb, mask_nb; // dimensions 1 to 3
-    uint mask_ne; // of dimensions 2 and 3, 16 bits each
-    float scale, max_bias, cap;
-} p;
+layout(constant_id = 9) const uint CHUNKS = 1; // chunks of eight columns of v for each invocation
 
 #ifdef LANES
 #extension GL_KHR_shader_subgroup_ballot : require
 #else
 shared float weights[R * 256];
 #endif
-
-const bool MASK = (FLAGS & 1u) != 0;
-const bool SINKS = (FLAGS & 2u) != 0;
-const bool CAP = (FLAGS & 4u) != 0;
-const bool BIAS = (FLAGS & 8u) != 0;
-
-float slope(uint head) {
-    const uint whole = 1u << findMSB(HEADS);
-    const float base = head < whole ? exp2(-p.max_bias / float(whole)) : exp2(-p.max_bias / 2.0 / float(whole));
-    return pow(base, head < whole ? float(head + 1) : float(2 * (head - whole) + 1));
-}
 
 // Barrier for shared memory.
 void meet() {
@@ -66,30 +44,23 @@ void main() {
     const uint t = gl_LocalInvocationID.x;
     const uint T = gl_WorkGroupSize.x;
 #endif
-    const uint kv_head = gl_WorkGroupID.y;
-    const uint batch = gl_WorkGroupID.z;
-    const uint n = p.n_queries * GROUP;
-    uint position[R];
-    uint head[R];
+    const Keys keys = my_keys();
+    const uint first_query = gl_WorkGroupID.x * R;
     uint64_t q[R];
     uint64_t mask[R];
     float bias[R];
     float most[R];
     float sum[R];
     [[unroll]] for (uint r = 0; r < R; ++r) {
-        const uint i = min(gl_WorkGroupID.x * R + r, n - 1); // surplus queries repeat the last one
-        position[r] = i / GROUP;
-        head[r] = kv_head * GROUP + i % GROUP;
-        q[r] = at(p.q, offset3(uvec3(position[r], head[r], batch), p.q_nb), 4);
-        const uint m2 = p.mask_ne & 0xffffu;
-        const uint m3 = p.mask_ne >> 16;
-        mask[r] = MASK ? at(p.mask, offset3(uvec3(position[r], head[r] % m2, batch % m3), p.mask_nb), 2) : 0;
-        bias[r] = BIAS ? slope(head[r]) : 1.0;
+        const Query mine = query(keys, first_query + r);
+        q[r] = query_row(keys, mine);
+        mask[r] = MASK ? mask_row(keys, mine) : 0;
+        bias[r] = slope(mine.head);
         most[r] = LOWEST;
         sum[r] = 0.0;
     }
-    const uint64_t k = at(p.k, offset3(uvec3(0, kv_head, batch), p.k_nb), BYTES);
-    const uint64_t v = at(p.v, offset3(uvec3(0, kv_head, batch), p.v_nb), BYTES);
+    const uint64_t k = at(p.k, offset3(uvec3(0, keys.head, keys.batch), p.k_nb), BYTES);
+    const uint64_t v = at(p.v, offset3(uvec3(0, keys.head, keys.batch), p.v_nb), BYTES);
     float acc[R][CHUNKS * 8];
     [[unroll]] for (uint r = 0; r < R; ++r) {
         [[unroll]] for (uint c = 0; c < CHUNKS * 8; ++c) { acc[r][c] = 0.0; }
@@ -117,11 +88,7 @@ void main() {
         float tops[R];
         bool masked[R];
         [[unroll]] for (uint r = 0; r < R; ++r) {
-            float s = score[r] * p.scale;
-            if (CAP) {
-                const float e = exp(-2.0 * abs(s));
-                s = p.cap * sign(s) * (1.0 - e) / (1.0 + e);
-            }
+            float s = capped(score[r] * p.scale);
             masked[r] = first + t >= p.n_keys;
             if (MASK) {
                 const float m = float(F16s(mask[r]).v[key]);
@@ -169,19 +136,10 @@ void main() {
     }
     group_sums(sum);
     [[unroll]] for (uint r = 0; r < R; ++r) {
-        float all = sum[r];
-        float factor = 1.0;
-        if (SINKS) {
-            const float sink = F32s(p.sinks).v[head[r]];
-            const bool none = is_minus_infinity(sink);
-            const float now = none ? most[r] : max(most[r], sink);
-            factor = exp(most[r] - now);
-            all = all * factor + (none ? 0.0 : exp(sink - now));
-        }
-        factor = all == 0.0 ? 0.0 : factor / all;
-        if (gl_WorkGroupID.x * R + r < n) {
-            const uint64_t row = (uint64_t(batch) * p.n_queries + position[r]) * HEADS + head[r];
-            F32s d = F32s(p.d + row * DV * 4);
+        if (first_query + r < p.n_queries * GROUP) {
+            const Query mine = query(keys, first_query + r);
+            const float factor = normal(mine.head, most[r], sum[r]);
+            F32s d = F32s(result_row(keys, mine));
             [[unroll]] for (uint e = 0; e < CHUNKS; ++e) {
                 if (t + e * T < DV / 8) {
                     [[unroll]] for (uint c = 0; c < 8; ++c) { d.v[8 * (t + e * T) + c] = acc[r][8 * e + c] * factor; }

@@ -23,6 +23,7 @@ layout(constant_id = 11) const uint SUBGROUP_SIZE = 32;
 layout(constant_id = 12) const bool TOGETHER = false;
 
 const uint SUBGROUPS = 4;
+const uint T = SUBGROUPS * SUBGROUP_SIZE;
 const uint ROWS = 16; // of a subgroup
 const uint KEYS = 32;
 // The exponent that a row's maximum may exceed the one that is used by: e^8 is far below what F16 holds.
@@ -64,9 +65,19 @@ uvec4 halves8(uint64_t row, uint i) {
     return packed(x);
 }
 
+// Copies the keys or values from `first` on, of `pieces` times eight columns, into the tile.
+void copy_rows(uint64_t rows, uint stride, uint pieces, uint to, uint pitch, uint first, uint last) {
+#define COPY_PIECE(i) tile[to + i / pieces * pitch + i % pieces] = halves8(at(rows, uint64_t(min(first + i / pieces, last)) * stride, BYTES), i % pieces)
+    if (BLOCK > 1 && pieces > 16) {
+        // Queries and sums of long rows leave no registers for several pieces that are decoded at once.
+        [[dont_unroll]] for (uint i = gl_LocalInvocationIndex; i < KEYS * pieces; i += T) { COPY_PIECE(i); }
+    } else {
+        for (uint i = gl_LocalInvocationIndex; i < KEYS * pieces; i += T) { COPY_PIECE(i); }
+    }
+}
+
 void main() {
     const uint t = gl_LocalInvocationIndex;
-    const uint T = SUBGROUPS * SUBGROUP_SIZE;
     const uint g = gl_SubgroupID;
     const uint lane = gl_SubgroupInvocationID;
     const Keys keys = my_keys();
@@ -126,18 +137,8 @@ void main() {
             barrier(); // before `live` is written again
             continue;
         }
-        for (uint i = t; i < KEYS * (D / 8); i += T) {
-            const uint row = i / (D / 8);
-            const uint key = first + row;
-            const uint64_t from = at(k, uint64_t(min(key, keys.end - 1)) * p.k_nb.x, BYTES);
-            tile[row * (K_PITCH / 8) + i % (D / 8)] = halves8(from, i % (D / 8));
-        }
-        for (uint i = t; i < KEYS * (DV / 8); i += T) {
-            const uint row = i / (DV / 8);
-            const uint key = first + row;
-            const uint64_t from = at(v, uint64_t(min(key, keys.end - 1)) * p.v_nb.x, BYTES);
-            tile[KEYS * (K_PITCH / 8) + row * (V_PITCH / 8) + i % (DV / 8)] = halves8(from, i % (DV / 8));
-        }
+        copy_rows(k, p.k_nb.x, D / 8, 0, K_PITCH / 8, first, keys.end - 1);
+        copy_rows(v, p.v_nb.x, DV / 8, KEYS * (K_PITCH / 8), V_PITCH / 8, first, keys.end - 1);
         barrier();
         if (!any && !TOGETHER) { continue; } // uniform in the subgroup; the barriers above are those of the next tile
         [[unroll]] for (uint j = 0; j < KEYS / CN; ++j) {

@@ -117,7 +117,17 @@ pub fn spaced_sum(
     plan: &mut DispatchList<'_>,
 ) -> Result<()> {
     let (a, d) = (View::of(first)?, View::of(result)?);
-    let w = weights.map(View::of).transpose()?;
+    sum_of_spaced(&a, weights.map(View::of).transpose()?, (n, spacing), &d, plan)
+}
+
+/// The same for views.
+pub fn sum_of_spaced(
+    a: &View,
+    w: Option<View>,
+    (n, spacing): (u32, u32),
+    d: &View,
+    plan: &mut DispatchList<'_>,
+) -> Result<()> {
     let g = grid(d.ne[0], d.n_rows(), plan.info)?;
     let kernel = KernelFor::new("", g.size, &constants::SpacedSum { weighted: w.is_some() })?;
     // With weights, the first tensor is the whole product: dimension 1 has the tensors, dimension 2 their rows.

@@ -13,7 +13,7 @@ use super::{copy, ensure, format_name, src};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::interface::{constants, formats, listed, push};
+use crate::vulkan::interface::{constants, formats, listed};
 use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::{Info, Range, tune};
 
@@ -161,6 +161,32 @@ impl Operands {
     }
 }
 
+/// The push block of attention.glsl with `part` keys in each part and results at `to`. It is the same in all shaders, but each has a type of its own.
+macro_rules! push {
+    ($push:ident, $o:expr, $to:expr, $part:expr) => {
+        crate::vulkan::interface::push::$push {
+            q: $o.q.at,
+            k: $o.k.at,
+            v: $o.v.at,
+            mask: $o.mask.map_or(0, |v| v.at),
+            sinks: $o.sinks.map_or(0, |v| v.at),
+            d: $to,
+            n_queries: $o.q.ne[1],
+            n_keys: $o.k.ne[1],
+            part: $part,
+            q_nb: $o.q.nb123(),
+            k_nb: $o.k.nb123(),
+            v_nb: $o.v.nb123(),
+            mask_nb: $o.mask.map_or([0; 3], |m| m.nb123()),
+            mask_ne: $o.mask_ne(),
+            scale: $o.scale,
+            max_bias: $o.max_bias,
+            cap: $o.cap,
+        }
+    };
+}
+use push;
+
 /// FLASH_ATTN_EXT.
 pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     if !plan.info.software || parts::requested(node, plan.info)? {
@@ -173,27 +199,9 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let r = if n >= 4 { 4 } else { 1 };
     let chunks = (v.ne[0] / 8).div_ceil(tune::attention_threads(plan.info));
     let (dk, dv, heads, group, flags) = (q.ne[0], v.ne[0], q.ne[2], o.group(), o.flags());
-    let constants = |one_subgroup| constants::FlashAttn { one_subgroup, d: dk, dv, chunks, group, heads, flags };
+    let constants = |one_subgroup| constants::FlashAttn { one_subgroup, d: dk, dv, group, heads, flags, chunks };
     let kernel = tune::attention(&format!(".{}.{r}", format_name(k.dtype)), constants, plan.info)?;
-    let at = |v: Option<View>| v.map_or(0, |v| v.at);
-    let push = push::FlashAttn {
-        q: q.at,
-        k: k.at,
-        v: v.at,
-        mask: at(o.mask),
-        sinks: at(o.sinks),
-        d: o.d.at,
-        n_queries: q.ne[1],
-        n_keys: k.ne[1],
-        q_nb: q.nb123(),
-        k_nb: k.nb123(),
-        v_nb: v.nb123(),
-        mask_nb: o.mask.map_or([0; 3], |m| m.nb123()),
-        mask_ne: o.mask_ne(),
-        scale: o.scale,
-        max_bias: o.max_bias,
-        cap: o.cap,
-    };
+    let push = push!(FlashAttn, o, o.d.at, k.ne[1]);
     plan.dispatch(kernel, push, [n.div_ceil(r), k.ne[2], q.ne[3]], &o.reads(), &[o.d.range]);
     Ok(())
 }

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Operands, ensure, format_name, keys_values_and_room, read_as, src};
+use super::{Operands, ensure, format_name, keys_values_and_room, push, read_as, src};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
@@ -138,34 +138,9 @@ pub(super) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let o = Operands::new(node, views)?;
     let aligned = if views.iter().all(View::has_aligned_rows) { ALIGNED } else { 0 };
     let flags = o.flags() | aligned | if partial { PARTIAL } else { 0 };
-    let at = |v: Option<View>| v.map_or(0, |v| v.at);
     let (to, writes) = if partial { (room.address, room) } else { (o.d.at, o.d.range) };
     let groups = [o.queries().div_ceil(rows), heads * parts, q.ne[3]];
     let (group, heads, format) = (o.group(), q.ne[2], format_name(views[0].dtype));
-    // Both shaders have the same push block (attention.glsl), but each has a type of its own.
-    macro_rules! push {
-        ($push:ident) => {
-            push::$push {
-                q: o.q.at,
-                k: o.k.at,
-                v: o.v.at,
-                mask: at(o.mask),
-                sinks: at(o.sinks),
-                d: to,
-                n_queries: q.ne[1],
-                n_keys: keys.ne[1],
-                part,
-                q_nb: o.q.nb123(),
-                k_nb: o.k.nb123(),
-                v_nb: o.v.nb123(),
-                mask_nb: o.mask.map_or([0; 3], |m| m.nb123()),
-                mask_ne: o.mask_ne(),
-                scale: o.scale,
-                max_bias: o.max_bias,
-                cap: o.cap,
-            }
-        };
-    }
     if let Some([cm, cn, ck]) = matrices {
         let subgroup_size = plan.info.limits.subgroup_size;
         let constants = constants::FlashAttnCoop {
@@ -182,13 +157,16 @@ pub(super) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         };
         let kernel = KernelFor::new(&format, [SUBGROUPS * subgroup_size, 1, 1], &constants)?;
         let kernel = tune::whole_subgroups(kernel, plan.info);
-        plan.dispatch(kernel, push!(FlashAttnCoop), groups, &o.reads(), &[writes]);
+        plan.dispatch(kernel, push!(FlashAttnCoop, o, to, part), groups, &o.reads(), &[writes]);
     } else {
         let ahead = tune::attention_ahead(rows, plan.info);
         let constants =
             |one_subgroup| constants::FlashAttnParts { one_subgroup, d: dk, dv, group, heads, flags, ahead };
-        let kernel = tune::reduction_of(&format!(".{format}.{rows}"), THREADS, constants, plan.info)?;
-        plan.dispatch(kernel, push!(FlashAttnParts), groups, &o.reads(), &[writes]);
+        let mut kernel = tune::reduction_of(&format!(".{format}.{rows}"), THREADS, constants, plan.info)?;
+        if let Some(width) = tune::attention_width(plan.info) {
+            kernel = kernel.with_subgroup(width);
+        }
+        plan.dispatch(kernel, push!(FlashAttnParts, o, to, part), groups, &o.reads(), &[writes]);
     }
     if partial {
         join(&o, room, parts, plan)?;

@@ -6,8 +6,10 @@
 
 mod columns;
 pub mod experts;
+mod split;
 mod tensors;
 
+use self::split::Split;
 use super::rope::{self, Turn};
 use super::{check_tile, copy, ensure, format_name, is_float, src};
 use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
@@ -282,14 +284,30 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     if is_too_small_for_ints(method, &o, matrices, plan) {
         method = without_ints(method);
     }
+    let split = Split::of(method, &o, plan.info);
+    let room = split.map_or(0, |s| s.bytes(&o));
+    let mut rooms = [Range::new(0, 0); 2];
     if matches!(method, Product::VectorInts | Product::TileInts) {
-        match in_blocks(&o.b, plan)? {
+        let blocks = if room > 0 {
+            // The blocks that an earlier step wrote may be in the same scratch memory.
+            let blocks = block_bytes(&o.b);
+            rooms = plan.scratch_parts([room, blocks.unwrap_or(0)])?;
+            blocks.map(|_| to_blocks(&o.b, rooms[1], plan)).transpose()?
+        } else {
+            in_blocks(&o.b, plan)?
+        };
+        match blocks {
             Some(blocks) => {
                 o.b = blocks;
                 b_type = BLOCKS;
             }
             None => method = without_ints(method),
         }
+    } else if room > 0 {
+        rooms[0] = plan.scratch(room)?;
+    }
+    if let Some(split) = split {
+        return split.plan(method, &o, b_type, rooms[0], plan);
     }
     let one_pass = n <= VECTOR_COLUMNS && matches!(method, Product::Rows | Product::Vector | Product::VectorInts);
     let columns::Layout { n, matrices, repeat } = match one_pass {
