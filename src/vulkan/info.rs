@@ -176,6 +176,8 @@ pub struct Info {
     pub memory: vk::PhysicalDeviceMemoryProperties,
     /// Index of the queue family to compute on.
     pub queue_family: u32,
+    /// Index of another queue family, for copies only. `None` if copies share the queue that computes.
+    pub copy_family: Option<u32>,
     /// Names of the extensions to enable.
     pub extensions: Vec<&'static CStr>,
 }

@@ -93,6 +93,9 @@ mod tile_tests;
 pub mod timeline;
 pub mod transfer;
 pub mod tune;
+mod upload;
+#[cfg(test)]
+mod upload_tests;
 mod workarounds;
 
 pub use device::reg;

@@ -8,6 +8,8 @@ use crate::log_debug;
 use ash::vk;
 use std::ffi::{CStr, CString};
 
+const NVIDIA: u32 = 0x10de;
+
 impl Info {
     /// Queries a device. The error says why it cannot be used.
     pub fn probe(entry: &ash::Entry, device: Physical<'_>) -> Result<Self, String> {
@@ -21,9 +23,10 @@ impl Info {
         let reported = Reported::by(device, &has);
         let families = device.queue_families();
         let queue_family = compute_family(&families).ok_or("it cannot compute")?;
+        let identity = Identity::of(device);
+        let copy_family = copy_family(&families, queue_family, &identity);
         let timestamps = families[queue_family as usize].timestamp_valid_bits > 0;
         let features = features(entry, device, &has, &offered, &reported);
-        let identity = Identity::of(device);
         let mut info = Self {
             physical: device.handle(),
             software: identity.kind == vk::PhysicalDeviceType::CPU,
@@ -39,6 +42,7 @@ impl Info {
             features,
             memory: device.memory(),
             queue_family,
+            copy_family,
             extensions: has.enabled,
         };
         for why in workarounds::apply(&mut info) {
@@ -290,6 +294,21 @@ fn compute_family(families: &[vk::QueueFamilyProperties]) -> Option<u32> {
     families.iter().position(apart).or_else(|| families.iter().position(computes)).and_then(|i| u32::try_from(i).ok())
 }
 
+/// Index of a queue family for copies only, if it is worth using. By default it is on NVIDIA's cards: of others nobody has measured it.
+fn copy_family(families: &[vk::QueueFamilyProperties], compute: u32, identity: &Identity) -> Option<u32> {
+    use vk::QueueFlags as Q;
+    let has_others = Q::GRAPHICS | Q::COMPUTE | Q::VIDEO_DECODE_KHR | Q::VIDEO_ENCODE_KHR | Q::OPTICAL_FLOW_NV;
+    let copies = |f: &vk::QueueFamilyProperties| {
+        f.queue_count > 0 && f.queue_flags.contains(Q::TRANSFER) && !f.queue_flags.intersects(has_others)
+    };
+    let wanted = identity.vendor == NVIDIA && identity.kind == vk::PhysicalDeviceType::DISCRETE_GPU;
+    if !wanted && !environment::VK_ASYNC_USE_TRANSFER_QUEUE.is_set() {
+        return None;
+    }
+    let family = families.iter().position(copies).and_then(|i| u32::try_from(i).ok());
+    family.filter(|f| *f != compute)
+}
+
 /// Sizes of the cooperative matrices (KHR) of subgroups. Empty if the device has none.
 fn coopmat_sizes(entry: &ash::Entry, device: Physical<'_>, offered: &Offered) -> Vec<Coopmat> {
     if offered.coopmat.cooperative_matrix != vk::TRUE {
@@ -317,5 +336,26 @@ mod tests {
         assert_eq!(compute_family(&[family(c | g | t, 1), family(t, 2), family(c | t, 8)]), Some(2));
         assert_eq!(compute_family(&[family(c | g, 1)]), Some(0));
         assert_eq!(compute_family(&[family(t, 1), family(c, 0)]), None);
+    }
+
+    #[test]
+    fn a_family_that_only_copies_is_for_cards_of_nvidia() {
+        let family = |flags, n| vk::QueueFamilyProperties { queue_flags: flags, queue_count: n, ..Default::default() };
+        let (c, t, v) = (vk::QueueFlags::COMPUTE, vk::QueueFlags::TRANSFER, vk::QueueFlags::VIDEO_DECODE_KHR);
+        let s = vk::QueueFlags::SPARSE_BINDING;
+        let of = |vendor, kind| Identity {
+            name: String::new(),
+            kind,
+            vendor,
+            driver: vk::DriverId::default(),
+            uuid: [0; 16],
+            luid: None,
+        };
+        let (card, chip) = (vk::PhysicalDeviceType::DISCRETE_GPU, vk::PhysicalDeviceType::INTEGRATED_GPU);
+        let all = [family(c | t, 16), family(t | v, 1), family(t, 0), family(t | s, 2)];
+        assert_eq!(copy_family(&all, 0, &of(NVIDIA, card)), Some(3));
+        assert_eq!(copy_family(&all[..3], 0, &of(NVIDIA, card)), None);
+        assert_eq!(copy_family(&all, 0, &of(NVIDIA, chip)), None);
+        assert_eq!(copy_family(&all, 0, &of(0x1002, card)), None);
     }
 }

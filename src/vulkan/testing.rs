@@ -67,6 +67,7 @@ pub(super) fn made_up(identity: Identity, features: Features, limits: Limits) ->
         limits,
         memory: vk::PhysicalDeviceMemoryProperties::default(),
         queue_family: 0,
+        copy_family: None,
         extensions: Vec::new(),
     }
 }
