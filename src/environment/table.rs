@@ -96,6 +96,8 @@ variables! {
         "No matrix units.";
     VK_DISABLE_COOPMAT2 = "GGML_VK_DISABLE_COOPMAT2", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "No matrix units of a whole workgroup (VK_NV_cooperative_matrix2).";
+    VK_DISABLE_BFLOAT16 = "GGML_VK_DISABLE_BFLOAT16", Vulkan, since "0.28.0", original Same, Anyone, values "set or not", default "not set",
+        "No matrix units for BF16 (VK_KHR_shader_bfloat16).";
     VK_DISABLE_INTEGER_DOT_PRODUCT = "GGML_VK_DISABLE_INTEGER_DOT_PRODUCT", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "No products of integers.";
     VK_ALLOW_GRAPHICS_QUEUE = "GGML_VK_ALLOW_GRAPHICS_QUEUE", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",

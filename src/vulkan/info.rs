@@ -87,6 +87,10 @@ pub struct Features {
     pub coopmat2: Option<coopmat2::Owner>,
     /// Whether `mul_mat_tensor` can load matrices of a workgroup from tensors. Never without `coopmat2`.
     pub tensors: bool,
+    /// Shaders may have cooperative matrices of BF16. Never without `coopmat`.
+    pub bfloat16: bool,
+    /// Whether `mul_mat_tensor` can also load those. Never without `tensors` and `bfloat16`.
+    pub bfloat16_tensors: bool,
     /// Subgroup operations in compute shaders.
     pub subgroup: vk::SubgroupFeatureFlags,
     /// Pipelines may require a subgroup size, and full subgroups.

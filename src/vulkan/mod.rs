@@ -34,6 +34,7 @@ mod abort;
 pub mod architecture;
 #[cfg(test)]
 mod attention_tests;
+mod bfloat16;
 pub mod buffer;
 #[cfg(test)]
 mod column_tests;

@@ -2,7 +2,7 @@
 
 use super::info::{Coopmat, Features, Identity, Info, Limits};
 use super::query::{FeatureChain, Physical, PropertyChain};
-use super::{coopmat2, workarounds};
+use super::{bfloat16, coopmat2, workarounds};
 use crate::environment;
 use crate::log_debug;
 use ash::vk;
@@ -51,11 +51,16 @@ impl Info {
         if info.features.coopmat.is_empty() {
             info.extensions.retain(|e| *e != ash::khr::cooperative_matrix::NAME);
             info.features.coopmat2 = None;
+            info.features.bfloat16 = false;
         }
         if info.features.coopmat2.is_none() {
             info.features.tensors = false;
             info.extensions.retain(|e| *e != coopmat2::NAME);
         }
+        if !info.features.bfloat16 {
+            info.extensions.retain(|e| *e != bfloat16::NAME);
+        }
+        info.features.bfloat16_tensors &= info.features.tensors && info.features.bfloat16;
         Ok(info)
     }
 }
@@ -70,6 +75,7 @@ struct Extensions {
     pci: bool,
     coopmat: bool,
     coopmat2: bool,
+    bfloat16: bool,
     /// Only its properties are read.
     sm_builtins: bool,
     /// Names of those to enable. Extensions that are part of the device's version need no name.
@@ -97,6 +103,7 @@ impl Extensions {
         let allowed = !environment::VK_DISABLE_COOPMAT.is_set() && !environment::VK_DISABLE_F16.is_set();
         let coopmat = allowed && enable(ash::khr::cooperative_matrix::NAME, false);
         let coopmat2 = coopmat && core13 && !environment::VK_DISABLE_COOPMAT2.is_set() && enable(coopmat2::NAME, false);
+        let bfloat16 = coopmat && !environment::VK_DISABLE_BFLOAT16.is_set() && enable(bfloat16::NAME, false);
         // A device that has this extension requires that it is enabled.
         enable(ash::khr::portability_subset::NAME, false);
         let pci = offers(ash::ext::pci_bus_info::NAME);
@@ -110,6 +117,7 @@ impl Extensions {
             pci,
             coopmat,
             coopmat2,
+            bfloat16,
             sm_builtins,
             enabled,
         }
@@ -127,6 +135,7 @@ struct Offered {
     size_control: vk::PhysicalDeviceSubgroupSizeControlFeatures<'static>,
     coopmat: vk::PhysicalDeviceCooperativeMatrixFeaturesKHR<'static>,
     coopmat2: coopmat2::Features<'static>,
+    bfloat16: bfloat16::Features<'static>,
     maintenance4: vk::PhysicalDeviceMaintenance4Features<'static>,
 }
 
@@ -140,6 +149,7 @@ impl Offered {
             .with(has.size_control, &mut all.size_control)
             .with(has.coopmat, &mut all.coopmat)
             .with(has.coopmat2, &mut all.coopmat2)
+            .with(has.bfloat16, &mut all.bfloat16)
             .with(has.maintenance4, &mut all.maintenance4)
             .query(device);
         all
@@ -244,9 +254,11 @@ fn features(
         fast_integer_dot: dot_speed.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
         mixed_sign_dot: dot_speed.integer_dot_product4x8_bit_packed_mixed_signedness_accelerated == vk::TRUE,
         queues: true,
+        bfloat16: offered.bfloat16.suffice() && coopmat.iter().any(|c| c.ab == bfloat16::COMPONENT),
         coopmat,
         coopmat2: nv.owner,
         tensors: nv.tensors,
+        bfloat16_tensors: nv.bfloat16_tensors,
         subgroup: if in_compute(p11.subgroup_supported_stages) {
             p11.subgroup_supported_operations
         } else {
