@@ -4,8 +4,8 @@ use super::failed;
 use super::info::Info;
 use super::instance::Instance;
 use crate::error::Result;
-use crate::log_warn;
 use crate::sys::sync::lock;
+use crate::{log_debug, log_warn};
 use ash::{ext, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use gpu_allocator::{AllocationSizes, AllocatorDebugSettings};
@@ -107,6 +107,9 @@ impl Core {
         // SAFETY: the device was created with one queue of each of these families, number 0.
         let queue_of = |family| Mutex::new(unsafe { vk.get_device_queue(family, 0) });
         let (queue, copies) = (queue_of(info.queue_family), info.copy_family.map(queue_of));
+        if let Some(family) = info.copy_family {
+            log_debug!("ggml_vulkan: {}: copies to the card by queue family {family}", info.identity.name);
+        }
         const MIB: u64 = 1 << 20;
         let made = Allocator::new(&AllocatorCreateDesc {
             instance: instance.vk.clone(),

@@ -2,8 +2,10 @@
 
 use super::coopmat2;
 use super::query::{Physical, PropertyChain};
+use super::tuner::Tuned;
 use ash::vk;
 use std::ffi::{CStr, CString};
+use std::sync::Arc;
 
 /// Identifies a device and its driver.
 #[derive(Clone, Debug)]
@@ -184,6 +186,8 @@ pub struct Info {
     pub copy_family: Option<u32>,
     /// Names of the extensions to enable.
     pub extensions: Vec<&'static CStr>,
+    /// What was measured on the device, if choices should depend on it.
+    pub tuned: Option<Arc<Tuned>>,
 }
 
 impl Info {

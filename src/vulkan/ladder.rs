@@ -182,6 +182,24 @@ pub fn is_forced() -> bool {
     requested().0.is_some()
 }
 
+/// The methods that can compute a product on the device, with their names, best first.
+pub fn able(info: &Info, request: &Request) -> Vec<(&'static str, Product)> {
+    METHODS.iter().filter_map(|m| Some((m.name, (m.can)(info, request)?))).collect()
+}
+
+/// The name of a method, if there is one with this name.
+pub fn name_of(text: &str) -> Option<&'static str> {
+    METHODS.iter().find(|m| m.name == text).map(|m| m.name)
+}
+
+/// The product with a method of this name, if the method can compute it on the device and the environment names no other.
+pub fn with(name: &str, info: &Info, request: &Request) -> Option<Product> {
+    if is_forced() {
+        return None;
+    }
+    METHODS.iter().find(|m| m.name == name).and_then(|m| (m.can)(info, request))
+}
+
 /// How the device computes a product, from the table and the environment.
 pub fn product(info: &Info, request: &Request) -> Product {
     let (forced, matrices) = requested();

@@ -94,6 +94,7 @@ mod tile_tests;
 pub mod timeline;
 pub mod transfer;
 pub mod tune;
+pub mod tuner;
 mod upload;
 #[cfg(test)]
 mod upload_tests;

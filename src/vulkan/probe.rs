@@ -2,6 +2,7 @@
 
 use super::info::{Coopmat, Features, Identity, Info, Limits};
 use super::query::{FeatureChain, Physical, PropertyChain};
+use super::tuner::Tuned;
 use super::{bfloat16, coopmat2, workarounds};
 use crate::environment;
 use crate::log_debug;
@@ -44,6 +45,7 @@ impl Info {
             queue_family,
             copy_family,
             extensions: has.enabled,
+            tuned: None,
         };
         for why in workarounds::apply(&mut info) {
             log_debug!("ggml_vulkan: {}: {why}", info.identity.name);
@@ -61,6 +63,7 @@ impl Info {
             info.extensions.retain(|e| *e != bfloat16::NAME);
         }
         info.features.bfloat16_tensors &= info.features.tensors && info.features.bfloat16;
+        info.tuned = Tuned::requested(&info);
         Ok(info)
     }
 }
@@ -313,8 +316,11 @@ fn copy_family(families: &[vk::QueueFamilyProperties], compute: u32, identity: &
     let copies = |f: &vk::QueueFamilyProperties| {
         f.queue_count > 0 && f.queue_flags.contains(Q::TRANSFER) && !f.queue_flags.intersects(has_others)
     };
-    let wanted = identity.vendor == NVIDIA && identity.kind == vk::PhysicalDeviceType::DISCRETE_GPU;
-    if !wanted && !environment::VK_ASYNC_USE_TRANSFER_QUEUE.is_set() {
+    let wanted = match environment::VK_ASYNC_USE_TRANSFER_QUEUE.text() {
+        Some(text) => text != "0",
+        None => identity.vendor == NVIDIA && identity.kind == vk::PhysicalDeviceType::DISCRETE_GPU,
+    };
+    if !wanted {
         return None;
     }
     let family = families.iter().position(copies).and_then(|i| u32::try_from(i).ok());

@@ -69,6 +69,7 @@ pub(super) fn made_up(identity: Identity, features: Features, limits: Limits) ->
         queue_family: 0,
         copy_family: None,
         extensions: Vec::new(),
+        tuned: None,
     }
 }
 

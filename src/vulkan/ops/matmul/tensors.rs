@@ -15,6 +15,7 @@ use crate::vulkan::coopmat2::TENSOR_THREADS;
 use crate::vulkan::interface::{constants, formats, push};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::tune::{self, TensorTile};
+use crate::vulkan::tuner::Choice;
 use crate::vulkan::{Info, Range};
 
 /// Maximum bytes of converted operands.
@@ -183,8 +184,8 @@ fn gather(
     Ok(())
 }
 
-/// The product of operands that [`fit`].
-pub(super) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> Result<()> {
+/// The product of operands that [`fit`]. `choice`: the measured one.
+pub(super) fn plan(mut o: Operands, choice: Option<Choice>, plan: &mut DispatchList<'_>) -> Result<()> {
     let columns::Layout { n, matrices, repeat } = columns::Layout::of(&o.a, &o.b);
     let mut readable = n;
     let half = half(&o.a);
@@ -197,7 +198,7 @@ pub(super) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> Result<()> {
     if !whole {
         o.a = copy::packed(o.a, GGML_TYPE_F16, a_room, plan)?;
     }
-    let tile = tune::tensor_tile(o.a.dtype, [o.d.ne[0], n, matrices], plan.info);
+    let tile = tune::chosen_tensor_tile(choice, o.a.dtype, [o.d.ne[0], n, matrices], plan.info);
     if !columns {
         o.b = match earlier {
             Some(at) => halves(&o.b, half, at),
