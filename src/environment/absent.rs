@@ -38,7 +38,6 @@ pub static ABSENT: &[Absent] = &[
     Absent { names: &["GGML_RDMA_DEV", "GGML_RDMA_GID", "GGML_RPC_NO_RDMA"], why: "connections use TCP, not RDMA" },
     Absent {
         names: &[
-            "GGML_VK_DISABLE_BFLOAT16",
             "GGML_VK_DISABLE_COOPMAT2_DECODE_VECTOR",
             "GGML_VK_DISABLE_DOT2",
             "GGML_VK_DISABLE_MULTI_ADD",
@@ -47,10 +46,7 @@ pub static ABSENT: &[Absent] = &[
         why: "the shaders do not use this feature of drivers",
     },
     Absent { names: &["GGML_VK_ENABLE_MEMORY_PRIORITY"], why: "memory has no priorities" },
-    Absent {
-        names: &["GGML_VK_ASYNC_USE_TRANSFER_QUEUE", "GGML_VK_SERIALIZE_SUBMISSIONS"],
-        why: "a stream submits its copies and graphs to one queue, in order",
-    },
+    Absent { names: &["GGML_VK_SERIALIZE_SUBMISSIONS"], why: "a stream submits its graphs to one queue, in order" },
     Absent { names: &["GGML_VK_DISABLE_DESCRIPTOR_REUSE"], why: "shaders get addresses of memory, and no descriptors" },
     Absent {
         names: &["GGML_VK_DISABLE_MMVQ", "GGML_VK_FORCE_MMVQ"],

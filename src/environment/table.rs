@@ -88,12 +88,16 @@ variables! {
         "Leaves the nodes of a graph in the host's order, instead of moving products of the same columns together.";
     VK_DISABLE_ASYNC = "GGML_VK_DISABLE_ASYNC", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "Copies wait until they are finished.";
+    VK_ASYNC_USE_TRANSFER_QUEUE = "GGML_VK_ASYNC_USE_TRANSFER_QUEUE", Vulkan, since "0.28.0", original Same, Anyone, values "set or not; 0: not", default "set for NVIDIA's cards",
+        "Host memory is copied to a card by a queue that only copies, if it has one, while another queue computes.";
     VK_DISABLE_F16 = "GGML_VK_DISABLE_F16", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "No arithmetic in half precision, and no matrix units.";
     VK_DISABLE_COOPMAT = "GGML_VK_DISABLE_COOPMAT", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "No matrix units.";
     VK_DISABLE_COOPMAT2 = "GGML_VK_DISABLE_COOPMAT2", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "No matrix units of a whole workgroup (VK_NV_cooperative_matrix2).";
+    VK_DISABLE_BFLOAT16 = "GGML_VK_DISABLE_BFLOAT16", Vulkan, since "0.28.0", original Same, Anyone, values "set or not", default "not set",
+        "No matrix units for BF16 (VK_KHR_shader_bfloat16).";
     VK_DISABLE_INTEGER_DOT_PRODUCT = "GGML_VK_DISABLE_INTEGER_DOT_PRODUCT", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "No products of integers.";
     VK_ALLOW_GRAPHICS_QUEUE = "GGML_VK_ALLOW_GRAPHICS_QUEUE", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
@@ -110,6 +114,8 @@ variables! {
         "Uses matrix units also on architectures whose row in the table (RDNA 3 and 4, NVIDIA from Turing on) does not say so.";
     VK_TUNE = "GGML_VK_TUNE", Vulkan, since "0.26.0", original NO, Anyone, values "`card`, `plain`", default "by device",
         "Divides work as for a card (`plain`: one without subgroup arithmetic) on a software driver, for tests.";
+    VK_MEASURE = "GGML_RS_VK_TUNE", Vulkan, since "0.28.0", original NO, Anyone, values "1, `read`", default "not set",
+        "Measures on the device how products of each format and about each size are computed fastest, when the first one comes, and keeps the results beside the pipeline cache. `read`: uses what was measured, and measures nothing.";
     VK_VALIDATE = "GGML_VK_VALIDATE", Vulkan, since "0.26.0", original NO, Anyone, values "0, 1, `abort`", default "0",
         "Uses the validation layers, and ends the process at their first message (`abort`).";
 

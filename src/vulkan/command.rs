@@ -4,13 +4,14 @@
 mod barrier;
 mod pieces;
 mod replay;
+mod waits;
 
 use crate::environment;
-use barrier::{DEVICE, HOST};
+use barrier::Before;
 pub use replay::Kept;
 
 use super::abort::Abort;
-use super::core::Core;
+use super::core::{Core, Lane};
 use super::hazard::{Hazards, Range};
 use super::memory::{Memory, Purpose, Span};
 use super::plan::MAX_PUSH;
@@ -57,7 +58,8 @@ impl CopyEnd {
         Range::new(self.memory.address + self.offset, len)
     }
 
-    fn plus(&self, n: u64) -> Self {
+    /// The place `n` bytes further.
+    pub(super) fn plus(&self, n: u64) -> Self {
         Self::new(&self.memory, self.offset.saturating_add(n))
     }
 
@@ -156,6 +158,7 @@ struct Page {
 /// one thread at a time, so commands may be recorded whenever an `Open` is at hand.
 struct Open {
     commands: vk::CommandBuffer,
+    lane: Lane,
     bound: Option<vk::Pipeline>,
     keep: Keep,
     stamps: Option<Stamps>,
@@ -191,6 +194,7 @@ impl Piece {
 /// Records and submits the work of one stream. Only one thread may use it at a time.
 pub struct Recorder {
     core: Arc<Core>,
+    lane: Lane,
     timeline: Arc<Timeline>,
     pool: vk::CommandPool,
     spare: Vec<vk::CommandBuffer>,
@@ -210,6 +214,8 @@ pub struct Recorder {
     /// The graph that is recorded now, if its commands are kept.
     keeping: Option<Kept>,
     abort: Abort,
+    /// Whether steps get timestamps in any case.
+    timed: bool,
     /// The open piece is long enough.
     full: bool,
     /// Kept commands that were discarded. They may be in flight.
@@ -250,17 +256,39 @@ const ALIGN: u64 = 256;
 impl Recorder {
     /// Creates a recorder with its own command pool and timeline.
     pub fn new(core: &Arc<Core>) -> Result<Self> {
+        Self::on(core, Lane::Compute)
+    }
+
+    /// Creates a recorder for copies only, which need not wait for what the device computes meanwhile.
+    pub fn for_copies(core: &Arc<Core>) -> Result<Self> {
+        Self::on(core, Lane::Copies)
+    }
+
+    /// Creates a recorder whose steps get timestamps. Only for devices with a timestamp period.
+    pub fn timed(core: &Arc<Core>) -> Result<Self> {
+        let mut this = Self::new(core)?;
+        this.timed = true;
+        Ok(this)
+    }
+
+    /// Nanoseconds of the steps that are done, each up to its stamp, since the last call.
+    pub fn take_times(&mut self) -> Vec<u64> {
+        self.profile.take_times()
+    }
+
+    fn on(core: &Arc<Core>, lane: Lane) -> Result<Self> {
         let timeline = Timeline::new(core)?;
         let info = vk::CommandPoolCreateInfo::default()
-            .queue_family_index(core.info.queue_family)
+            .queue_family_index(core.family(lane))
             .flags(vk::CommandPoolCreateFlags::RESET_COMMAND_BUFFER | vk::CommandPoolCreateFlags::TRANSIENT);
-        // SAFETY: `Core`: the device is valid, and was created with a queue of this family.
+        // SAFETY: `Core`: the device is valid, and was created with a queue of the lane's family.
         let pool =
             unsafe { core.vk.create_command_pool(&info, None) }.map_err(|e| core.failed("making a command pool", e))?;
         let nodes = environment::VK_MAX_NODES_PER_SUBMIT.number().and_then(|n| u32::try_from(n).ok());
         let most = Piece { nodes: nodes.unwrap_or(Piece::MOST.nodes).max(1), ..Piece::MOST };
         Ok(Self {
             core: core.clone(),
+            lane,
             timeline,
             pool,
             spare: Vec::new(),
@@ -277,6 +305,7 @@ impl Recorder {
             scratch: None,
             keeping: None,
             abort: Abort::NEVER,
+            timed: false,
             full: false,
             discarded: Vec::new(),
             stats: Stats::default(),
@@ -477,7 +506,7 @@ impl Recorder {
     /// Records the time of the step that ends here, if times are recorded.
     pub fn stamp(&mut self, label: impl FnOnce() -> Label) {
         let Some(open) = self.open.as_mut().filter(|o| o.stamps.is_some()) else { return };
-        open.barrier(&self.core, DEVICE);
+        open.barrier(&self.core, Before::Commands);
         self.hazards.clear();
         if let Some(stamps) = &mut open.stamps {
             stamps.step(&self.core, open.commands, label());
@@ -511,34 +540,6 @@ impl Recorder {
         Ok(())
     }
 
-    /// Makes the work that is recorded from now on wait for a mark of another stream of this device. Fails for a mark of another device.
-    pub fn wait_for(&mut self, mark: &Mark) -> Result<()> {
-        if Arc::ptr_eq(&mark.timeline, &self.timeline) {
-            return Ok(());
-        }
-        if !mark.timeline.is_of(&self.core) {
-            return Err(Error::Backend("Vulkan: work cannot wait for another device without a gate".into()));
-        }
-        self.submit()?;
-        self.waits.push(mark.clone());
-        Ok(())
-    }
-
-    /// Submits what is recorded. Returns the mark that is reached when all work so far is done.
-    pub fn mark(&mut self) -> Result<Mark> {
-        if !self.waits.is_empty() {
-            self.opened()?;
-        }
-        self.submit()?;
-        Ok(Mark { timeline: self.timeline.clone(), value: self.submitted })
-    }
-
-    /// Whether nothing is recorded or in flight.
-    pub fn is_idle(&mut self) -> bool {
-        self.retire();
-        self.open.is_none() && self.flying.is_empty() && self.waits.is_empty()
-    }
-
     /// Submits what is recorded.
     pub fn submit(&mut self) -> Result<()> {
         if self.open.is_some() { self.submit_with(&[], true) } else { Ok(()) }
@@ -553,7 +554,7 @@ impl Recorder {
         let (mut own, mut keep, mut stamps) = (None, Keep::default(), None);
         if let Some(open) = self.open.take() {
             if visible {
-                open.barrier(&self.core, HOST);
+                open.barrier(&self.core, Before::Host);
             }
             // SAFETY: `Open`: the command buffer is in the recording state, and no query or render pass is active in it.
             ended = unsafe { self.core.vk.end_command_buffer(open.commands) };
@@ -569,10 +570,11 @@ impl Recorder {
         let waits: Vec<_> = keep.waits.iter().map(|m| (m.timeline.semaphore, m.value)).collect();
         let value = self.submitted + 1;
         let result = match ended {
-            // SAFETY: the recording has just ended, or the commands are kept and `replay` found them done, so they are not in flight. The
+            // SAFETY: the recording has just ended, or the commands are kept and `replay` found them done, so they are not in flight. Their pool
+            // is of the lane's family. The
             // flight below keeps what new commands use until the value is reached. `Kept` has the scratch memory of the others; `kept.rs` submits
             // them only while the buffers of their tensors exist. `keep.waits` keeps the semaphores, and only this recorder uses the pool.
-            Ok(()) => unsafe { self.core.submit(&commands, &waits, (self.timeline.semaphore, value)) },
+            Ok(()) => unsafe { self.core.submit(self.lane, &commands, &waits, (self.timeline.semaphore, value)) },
             Err(e) => Err(self.core.failed("recording work", e)),
         };
         if let Err(e) = result {
@@ -592,7 +594,7 @@ impl Recorder {
 
     /// Submits what is recorded, waits until all work is done, and fills the host memory of downloads.
     pub fn finish(&mut self) -> Result<()> {
-        let begun = if self.waits.is_empty() { Ok(()) } else { self.opened().map(drop) };
+        let begun = if self.waits_are_over() { Ok(()) } else { self.opened().map(drop) };
         let submitted = begun.and(self.submit());
         let waited = self.wait_below(1);
         self.hazards.clear();
@@ -645,7 +647,7 @@ impl Recorder {
         self.opened()?;
         let Some(open) = &self.open else { return Err(Error::Backend("Vulkan: no command buffer".into())) };
         if self.hazards.step(reads, writes) {
-            open.barrier(&self.core, DEVICE);
+            open.barrier(&self.core, Before::Commands);
             self.stats.barriers += 1;
         }
         Ok(open.commands)
@@ -695,8 +697,10 @@ impl Recorder {
             self.spare.push(commands);
             return Err(self.core.failed("recording work", e));
         }
-        let stamps = if Profile::is_on(&self.core) { Some(self.profile.begin(&self.core, commands)?) } else { None };
-        Ok(Open { commands, bound: None, keep: Keep::default(), stamps, nodes: 0, bytes: 0 })
+        // A queue that only copies cannot reset timestamps.
+        let timed = self.lane == Lane::Compute && (self.timed || Profile::is_on(&self.core));
+        let stamps = if timed { Some(self.profile.begin(&self.core, commands)?) } else { None };
+        Ok(Open { lane: self.lane, commands, bound: None, keep: Keep::default(), stamps, nodes: 0, bytes: 0 })
     }
 
     /// Retires the pieces that are done: fills host memory, and recycles command buffers and staging memory.

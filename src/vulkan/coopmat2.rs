@@ -4,6 +4,7 @@
 //! workgroup or to a subgroup, depending on the driver: NVIDIA's has both, Mesa's software driver only subgroups. `mul_mat_tensor` needs matrices of
 //! a workgroup, and loads from tensors and blocks.
 
+use super::bfloat16;
 use super::ladder::{SUBGROUPS, TILE};
 use super::query::Physical;
 use ash::vk;
@@ -37,6 +38,8 @@ pub struct Usable {
     pub owner: Option<Owner>,
     /// Whether it can run `mul_mat_tensor`. Never without an owner.
     pub tensors: bool,
+    /// The same with BF16. Never without `tensors`.
+    pub bfloat16_tensors: bool,
 }
 
 /// The owner of a matrix.
@@ -213,8 +216,9 @@ pub fn usable(
     let dimensions = if features.suffice() { dimensions(entry, device) } else { None };
     let all = dimensions.unwrap_or_default();
     let owner = best(&all, features, properties, shared_memory);
-    let tensors = owner.is_some() && loads_tensors(&all, features, properties, shared_memory);
-    Usable { owner, tensors }
+    let loads = |operand| loads_tensors(&all, operand, features, properties, shared_memory);
+    let tensors = owner.is_some() && loads(vk::ComponentTypeKHR::FLOAT16);
+    Usable { owner, tensors, bfloat16_tensors: tensors && loads(bfloat16::COMPONENT) }
 }
 
 /// The dimensions that a device with the extension reports.
@@ -252,10 +256,16 @@ fn best(all: &[Dimensions], f: &Features<'_>, p: &Properties<'_>, shared_memory:
     workgroup.or_else(|| subgroup.filter(reaches))
 }
 
-/// Whether `mul_mat_tensor` can run.
-fn loads_tensors(all: &[Dimensions], f: &Features<'_>, p: &Properties<'_>, shared_memory: u32) -> bool {
+/// Whether `mul_mat_tensor` can run with operands of a type.
+fn loads_tensors(
+    all: &[Dimensions],
+    operand: vk::ComponentTypeKHR,
+    f: &Features<'_>,
+    p: &Properties<'_>,
+    shared_memory: u32,
+) -> bool {
     let fits = |d: &Dimensions| {
-        d.invocations == TENSOR_THREADS && d.scope == vk::ScopeKHR::WORKGROUP && divides(d, TENSOR_GRANULARITY)
+        d.invocations == TENSOR_THREADS && d.scope == vk::ScopeKHR::WORKGROUP && divides(d, operand, TENSOR_GRANULARITY)
     };
     f.load_tensors()
         && p.max_workgroup >= TENSOR_THREADS
@@ -266,15 +276,15 @@ fn loads_tensors(all: &[Dimensions], f: &Features<'_>, p: &Properties<'_>, share
 
 /// Whether the sizes of the matrices of `owner` are multiples of the granularity `d`.
 fn fits(d: &Dimensions, owner: Owner) -> bool {
-    d.scope == owner.scope() && divides(d, [owner.side(), owner.side(), DEPTH])
+    d.scope == owner.scope() && divides(d, vk::ComponentTypeKHR::FLOAT16, [owner.side(), owner.side(), DEPTH])
 }
 
-/// Whether `d` is for F16 into F32, and its granularity divides these numbers.
-fn divides(d: &Dimensions, sizes: [u32; 3]) -> bool {
+/// Whether `d` is for operands of a type, with sums in F32, and its granularity divides these numbers.
+fn divides(d: &Dimensions, operand: vk::ComponentTypeKHR, sizes: [u32; 3]) -> bool {
     let types = (d.a, d.b, d.c, d.result);
-    let (half, float) = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
+    let float = vk::ComponentTypeKHR::FLOAT32;
     d.saturating == vk::FALSE
-        && types == (half, half, float, float)
+        && types == (operand, operand, float, float)
         && d.granularity.iter().zip(sizes).all(|(&g, n)| g > 0 && n.is_multiple_of(g))
 }
 
@@ -341,7 +351,12 @@ mod tests {
         let both = [good(sub, 0), good(group, 128), good(group, 256)];
         let all = Features::used(Owner::Workgroup(128), true);
         let limits = Properties { max_workgroup: 256, max_dimension: 256, ..Properties::default() };
-        let can = |d: &[Dimensions], f: &Features<'_>, p: Properties<'_>| loads_tensors(d, f, &p, 48 << 10);
+        let half = vk::ComponentTypeKHR::FLOAT16;
+        let can = |d: &[Dimensions], f: &Features<'_>, p: Properties<'_>| loads_tensors(d, half, f, &p, 48 << 10);
+        let brains = Dimensions { a: bfloat16::COMPONENT, b: bfloat16::COMPONENT, ..both[2] };
+        assert!(!can(&[brains], &all, limits));
+        assert!(loads_tensors(&[both[2], brains], bfloat16::COMPONENT, &all, &limits, 48 << 10));
+        assert!(!loads_tensors(&both, bfloat16::COMPONENT, &all, &limits, 48 << 10));
         assert!(can(&both, &all, limits));
         assert!(!can(&both[..2], &all, limits));
         assert!(!can(&both, &Features::used(Owner::Workgroup(256), false), limits));

@@ -1,16 +1,25 @@
-//! A logical device with its queue and its allocator.
+//! A logical device with its queues and its allocator.
 
 use super::failed;
 use super::info::Info;
 use super::instance::Instance;
 use crate::error::Result;
-use crate::log_warn;
 use crate::sys::sync::lock;
+use crate::{log_debug, log_warn};
 use ash::{ext, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
 use gpu_allocator::{AllocationSizes, AllocatorDebugSettings};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+
+/// Which queue of a device work is submitted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// The queue that computes.
+    Compute,
+    /// The queue for copies only, or the one that computes if there is no other.
+    Copies,
+}
 
 /// A logical device. The device is valid as long as this. Everything that is created from it (memory, semaphores, pipelines) keeps this
 /// alive, so that the device is destroyed last.
@@ -22,6 +31,8 @@ pub struct Core {
     pub(super) import: Option<ext::external_memory_host::Device>,
     allocator: Mutex<Option<Allocator>>,
     queue: Mutex<vk::Queue>,
+    /// The queue of `Info::copy_family`.
+    copies: Option<Mutex<vk::Queue>>,
     lost: AtomicBool,
 }
 
@@ -51,11 +62,14 @@ impl Core {
             .subgroup_size_control(f.subgroup_size_control)
             .compute_full_subgroups(f.subgroup_size_control);
         let mut coopmat = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
+        let mut bfloat16 = super::bfloat16::Features::used();
         let mut nv = f.coopmat2.map(|owner| super::coopmat2::Features::used(owner, f.tensors));
         let mut m4 = vk::PhysicalDeviceMaintenance4Features::default().maintenance4(true);
         let priorities = [1.0];
-        let queues =
-            [vk::DeviceQueueCreateInfo::default().queue_family_index(info.queue_family).queue_priorities(&priorities)];
+        let families = std::iter::once(info.queue_family).chain(info.copy_family);
+        let queues: Vec<_> = families
+            .map(|family| vk::DeviceQueueCreateInfo::default().queue_family_index(family).queue_priorities(&priorities))
+            .collect();
         let names: Vec<_> = info.extensions.iter().map(|e| e.as_ptr()).collect();
         let mut create = vk::DeviceCreateInfo::default()
             .queue_create_infos(&queues)
@@ -72,14 +86,17 @@ impl Core {
         if !f.coopmat.is_empty() {
             create = create.push_next(&mut coopmat);
         }
+        if f.bfloat16 {
+            create = create.push_next(&mut bfloat16);
+        }
         if let Some(nv) = &mut nv {
             create = create.push_next(nv);
         }
         if f.maintenance4 {
             create = create.push_next(&mut m4);
         }
-        // SAFETY: `info.physical` is a device of this instance, whose driver offers these features, extensions and this queue family
-        // (`Info::probe`). `create` borrows what it points to.
+        // SAFETY: `info.physical` is a device of this instance, whose driver offers these features, extensions and these queue families,
+        // which are different ones (`Info::probe`). `create` borrows what it points to.
         unsafe { instance.vk.create_device(info.physical, &create, None) }.map_err(|e| failed("opening the device", e))
     }
 
@@ -87,8 +104,12 @@ impl Core {
     pub fn open(instance: &'static Instance, info: Arc<Info>) -> Result<Arc<Self>> {
         let f = &info.features;
         let vk = Self::create(instance, &info)?;
-        // SAFETY: the device was created with one queue of this family, number 0.
-        let queue = unsafe { vk.get_device_queue(info.queue_family, 0) };
+        // SAFETY: the device was created with one queue of each of these families, number 0.
+        let queue_of = |family| Mutex::new(unsafe { vk.get_device_queue(family, 0) });
+        let (queue, copies) = (queue_of(info.queue_family), info.copy_family.map(queue_of));
+        if let Some(family) = info.copy_family {
+            log_debug!("ggml_vulkan: {}: copies to the card by queue family {family}", info.identity.name);
+        }
         const MIB: u64 = 1 << 20;
         let made = Allocator::new(&AllocatorCreateDesc {
             instance: instance.vk.clone(),
@@ -112,7 +133,8 @@ impl Core {
             info,
             import,
             allocator: Mutex::new(Some(allocator)),
-            queue: Mutex::new(queue),
+            queue,
+            copies,
             lost: AtomicBool::new(false),
         }))
     }
@@ -134,13 +156,22 @@ impl Core {
         lock(&self.allocator).as_mut().map(f)
     }
 
-    /// Submits recorded commands to the queue. They wait for `waits` and then set `signal`.
+    /// The queue family of a lane.
+    pub(super) fn family(&self, lane: Lane) -> u32 {
+        match lane {
+            Lane::Compute => self.info.queue_family,
+            Lane::Copies => self.info.copy_family.unwrap_or(self.info.queue_family),
+        }
+    }
+
+    /// Submits recorded commands to the queue of a lane. They wait for `waits` and then set `signal`.
     ///
     /// # Safety
-    /// `commands` are recorded and not in flight. They, all that they use, and the semaphores stay alive until `signal` is reached. No other
+    /// `commands` are recorded, from a pool of the lane's family, and not in flight. They, all that they use, and the semaphores stay alive until `signal` is reached. No other
     /// thread uses their pool during the call.
     pub(super) unsafe fn submit(
         &self,
+        lane: Lane,
         commands: &[vk::CommandBuffer],
         waits: &[(vk::Semaphore, u64)],
         signal: (vk::Semaphore, u64),
@@ -157,7 +188,10 @@ impl Core {
             .wait_dst_stage_mask(&stages)
             .signal_semaphores(&signals)
             .push_next(&mut timeline);
-        let queue = lock(&self.queue);
+        let queue = match (lane, &self.copies) {
+            (Lane::Copies, Some(copies)) => lock(copies),
+            _ => lock(&self.queue),
+        };
         // SAFETY: the lock gives this thread the queue alone. The caller promises that commands, their resources and the semaphores are
         // valid and stay so. `info` borrows what it points to.
         unsafe { self.vk.queue_submit(*queue, &[info], vk::Fence::null()) }
@@ -166,10 +200,12 @@ impl Core {
 
     /// Waits until everything submitted is done.
     pub fn wait_idle(&self) {
-        let queue = lock(&self.queue);
-        // SAFETY: the queue is one of this device, and the lock gives this thread the queue alone.
-        if let Err(e) = unsafe { self.vk.queue_wait_idle(*queue) } {
-            log_warn!("{}", self.failed("waiting for the device", e));
+        for queue in std::iter::once(&self.queue).chain(&self.copies) {
+            let queue = lock(queue);
+            // SAFETY: the queue is one of this device, and the lock gives this thread the queue alone.
+            if let Err(e) = unsafe { self.vk.queue_wait_idle(*queue) } {
+                log_warn!("{}", self.failed("waiting for the device", e));
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Formats and ids of ggml 0.28 on devices: 8-bit floats in all operations that support them on the CPU, and slots without an expert.
 
 use super::lab::{Lab, agrees, bytes, floats, scattered};
+use super::product_tests::cards;
 use super::testing::{Quiet, devices, rounds_columns};
 use crate::abi::ggml::ggml_status;
 use crate::abi::ggml::ggml_type::*;
@@ -75,6 +76,23 @@ fn floats_of_8_bits_are_weights_rows_keys_and_values() {
             vec![attention::flash_attn(&mut l.ctx, [q, k, v], None, 0.125, 0.0, 0.0).unwrap()]
         };
         assert!(agrees(device, "attention", 1e-6, &attention));
+    }
+}
+
+/// Matrices of BF16, where the device has them, round the columns to it. Values that F16 has not are right, too.
+#[test]
+fn weights_of_bf16_with_many_columns() {
+    let _quiet = Quiet::new();
+    for (name, device) in cards() {
+        for (k, m, n) in [(64, 130, 70), (256, 128, 128), (67, 33, 9), (96, 64, 8)] {
+            let product = move |l: &mut Lab| {
+                let (a, _) = l.blocks(GGML_TYPE_BF16, &[k, m], |i| 1e6 * scattered(i, 1));
+                let b = l.noise(&[k, n], 2);
+                vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
+            };
+            // Half of the last of eight bits: 2^-9 of a value at most, 1.3e-6 squared on average. The CPU may round, too.
+            assert!(agrees(*device, &format!("{name}: {k} values with {n} columns"), 4e-6, &product));
+        }
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Gpu {
     pub pipelines: Pipelines,
     /// For copies outside of streams.
     transfer: Mutex<Recorder>,
+    /// For copies outside of streams to a card.
+    pub(super) uploads: Mutex<Recorder>,
     pinned: RwLock<Vec<Pinned>>,
     /// Whether the host reads and writes mapped device memory directly.
     pub(super) direct: bool,
@@ -35,8 +37,9 @@ impl Gpu {
     pub fn open(instance: &'static Instance, info: &Arc<Info>, direct: bool) -> Result<Arc<Self>> {
         let core = Core::open(instance, info.clone())?;
         let transfer = Mutex::new(Recorder::new(&core)?);
+        let uploads = Mutex::new(Recorder::for_copies(&core)?);
         let pipelines = Pipelines::new(&core)?;
-        Ok(Arc::new(Self { core, pipelines, transfer, pinned: RwLock::default(), direct }))
+        Ok(Arc::new(Self { core, pipelines, transfer, uploads, pinned: RwLock::default(), direct }))
     }
 
     /// The description of the device.

@@ -9,7 +9,7 @@ use super::ops::Shapes;
 use super::pipeline::Pipelines;
 use super::plan::{Dispatch, DispatchList, Kernel, Scratch};
 use super::profile::Label;
-use super::{Info, Range, ops, tune};
+use super::{Info, Range, ops, tune, tuner};
 use crate::abi::ggml::ggml_tensor_flag;
 use crate::backend::op_is_empty;
 use crate::environment;
@@ -148,6 +148,7 @@ pub fn record(recorder: &mut Recorder, work: Work<'_>) -> Result<Vec<TensorRef>>
     for node in graph.nodes().filter(|&n| asks(n)) {
         ops::supports(node, &info, shapes).map_err(|e| invalid!("{:?} '{}': {e}", node.op(), node.name()))?;
     }
+    tuner::measure::learn(recorder, pipelines, graph)?;
     recorder.start_graph();
     let mut steps = Steps::new(graph, &info);
     let mut fused = Vec::new();

@@ -2,8 +2,10 @@
 
 use super::coopmat2;
 use super::query::{Physical, PropertyChain};
+use super::tuner::Tuned;
 use ash::vk;
 use std::ffi::{CStr, CString};
+use std::sync::Arc;
 
 /// Identifies a device and its driver.
 #[derive(Clone, Debug)]
@@ -87,6 +89,10 @@ pub struct Features {
     pub coopmat2: Option<coopmat2::Owner>,
     /// Whether `mul_mat_tensor` can load matrices of a workgroup from tensors. Never without `coopmat2`.
     pub tensors: bool,
+    /// Shaders may have cooperative matrices of BF16. Never without `coopmat`.
+    pub bfloat16: bool,
+    /// Whether `mul_mat_tensor` can also load those. Never without `tensors` and `bfloat16`.
+    pub bfloat16_tensors: bool,
     /// Subgroup operations in compute shaders.
     pub subgroup: vk::SubgroupFeatureFlags,
     /// Pipelines may require a subgroup size, and full subgroups.
@@ -176,8 +182,12 @@ pub struct Info {
     pub memory: vk::PhysicalDeviceMemoryProperties,
     /// Index of the queue family to compute on.
     pub queue_family: u32,
+    /// Index of another queue family, for copies only. `None` if copies share the queue that computes.
+    pub copy_family: Option<u32>,
     /// Names of the extensions to enable.
     pub extensions: Vec<&'static CStr>,
+    /// What was measured on the device, if choices should depend on it.
+    pub tuned: Option<Arc<Tuned>>,
 }
 
 impl Info {

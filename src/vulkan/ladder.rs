@@ -3,9 +3,9 @@
 //!
 //! | method | needs | used for |
 //! |---|---|---|
-//! | `tensors` | the same extension with matrices of a workgroup, tensor addressing and block loads; values of src0 that fit into F16; tensors whose alignment allows the loads (`ops/matmul/tensors.rs`) | the same as `matrices2` |
+//! | `tensors` | the same extension with matrices of a workgroup, tensor addressing and block loads; values of src0 that fit into F16, or BF16 where matrices may have it; tensors whose alignment allows the loads (`ops/matmul/tensors.rs`) | the same as `matrices2` |
 //! | `matrices2` | VK_NV_cooperative_matrix2; values of src0 that fit into F16 | many columns, on architectures whose row says so, or with GGML_VK_TRY_COOPMAT |
-//! | `matrices` | VK_KHR_cooperative_matrix, F16 into F32; 20 KiB of shared memory; the same values | the same |
+//! | `matrices` | VK_KHR_cooperative_matrix, F16 into F32; 20 KiB of shared memory; the same values, and BF16 with VK_KHR_shader_bfloat16 | the same |
 //! | `ints` | dot products of 8-bit integers; a format of scaled integers | devices with such instructions |
 //! | `vector` | subgroup arithmetic | few columns, not in software |
 //! | `tile` | 17 KiB of shared memory, workgroups of 256 | many columns, not in software |
@@ -18,6 +18,7 @@
 
 use super::Info;
 use super::architecture::{Architecture, SMALL};
+use super::bfloat16;
 use super::coopmat2::{Owner, TENSOR_THREADS};
 use super::interface::formats;
 use super::tune::{MatrixTile, subgroup_arithmetic};
@@ -81,7 +82,8 @@ const METHODS: &[Method] = &[
     Method {
         name: "tensors",
         can: |i, w| {
-            let fits = i.features.tensors && TENSOR_THREADS <= i.limits.group_invocations;
+            let has = if w.format == GGML_TYPE_BF16 { i.features.bfloat16_tensors } else { i.features.tensors };
+            let fits = has && TENSOR_THREADS <= i.limits.group_invocations;
             (fits && w.loadable && rounds(w)).then_some(Product::Tensors)
         },
         pays: matrices_pay,
@@ -89,14 +91,18 @@ const METHODS: &[Method] = &[
     Method {
         name: "matrices2",
         can: |i, w| {
-            let fits = |o: &Owner| rounds(w) && o.threads(i.limits.subgroup_size) <= i.limits.group_invocations;
+            let fits = |o: &Owner| {
+                rounds(w)
+                    && w.format != GGML_TYPE_BF16
+                    && o.threads(i.limits.subgroup_size) <= i.limits.group_invocations
+            };
             i.features.coopmat2.filter(fits).map(Product::Matrices2)
         },
         pays: matrices_pay,
     },
     Method {
         name: "matrices",
-        can: |i, w| coop_size(i).filter(|_| rounds(w)).map(Product::Matrices),
+        can: |i, w| coop_size(i, w.format).filter(|_| rounds(w)).map(Product::Matrices),
         pays: matrices_pay,
     },
     Method { name: "ints", can: ints, pays: |i, _, _| i.features.fast_integer_dot && !i.software },
@@ -113,9 +119,10 @@ const METHODS: &[Method] = &[
     Method { name: "rows", can: |_, _| Some(Product::Rows), pays: |_, _, _| true },
 ];
 
-/// Whether operands may be rounded to F16: the values of src0 are in its range, and src1 needs no more precision.
+/// Whether operands may be rounded to the type of matrices: BF16 for src0 of this type, otherwise F16. The values of src0 are in its range, and src1
+/// needs no more precision.
 fn rounds(w: &Request) -> bool {
-    !w.exact && (w.format == GGML_TYPE_F16 || w.format.blck_size() > 1)
+    !w.exact && (matches!(w.format, GGML_TYPE_F16 | GGML_TYPE_BF16) || w.format.blck_size() > 1)
 }
 
 fn matrices_pay(info: &Info, w: &Request, requested: bool) -> bool {
@@ -134,17 +141,22 @@ fn ints(info: &Info, w: &Request) -> Option<Product> {
     if vector { Some(Product::VectorInts) } else { tile_fits(info).then_some(Product::TileInts) }
 }
 
-/// The size of cooperative matrices with the most multiplications that `mul_mat_coop` can use: F16 into F32, and each dimension a divisor of 32. Rows of
+/// The size of cooperative matrices with the most multiplications that `mul_mat_coop` can use for a format of src0: F16 or BF16 into F32, and each dimension a divisor of 32. Rows of
 /// results are stored, and values of operands loaded, in pieces of 16 bytes.
-fn coop_size(info: &Info) -> Option<[u32; 3]> {
+fn coop_size(info: &Info, format: ggml_type) -> Option<[u32; 3]> {
+    let operand = match format {
+        GGML_TYPE_BF16 if !info.features.bfloat16 => return None,
+        GGML_TYPE_BF16 => bfloat16::COMPONENT,
+        _ => vk::ComponentTypeKHR::FLOAT16,
+    };
     let fits = |n: u32, piece: u32| n >= piece && 32 % n == 0;
     let small = MatrixTile::of(SMALL);
-    largest_matrices(info, |[m, n, k]| fits(m, 4) && fits(n, 1) && fits(k, 8) && small.fits([m, n, k], info))
+    largest_matrices(info, operand, |[m, n, k]| fits(m, 4) && fits(n, 1) && fits(k, 8) && small.fits([m, n, k], info))
 }
 
-/// Of the sizes of cooperative matrices from F16 into F32 that are usable, the one with the most multiplications; of several with the same number, the first.
-fn largest_matrices(info: &Info, usable: impl Fn([u32; 3]) -> bool) -> Option<[u32; 3]> {
-    let types = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
+/// Of the sizes of cooperative matrices from a type into F32 that are usable, the one with the most multiplications; of several with the same number, the first.
+fn largest_matrices(info: &Info, operand: vk::ComponentTypeKHR, usable: impl Fn([u32; 3]) -> bool) -> Option<[u32; 3]> {
+    let types = (operand, vk::ComponentTypeKHR::FLOAT32);
     let sizes = info.features.coopmat.iter().filter(|c| (c.ab, c.c) == types).map(|c| [c.m, c.n, c.k]);
     sizes.rev().filter(|size| usable(*size)).max_by_key(|size| size.iter().product::<u32>())
 }
@@ -162,12 +174,30 @@ pub fn attention_matrices(info: &Info) -> Option<[u32; 3]> {
     }
     // Keys and values are loaded in pieces of eight.
     let fits = |n: u32, piece: u32| n >= piece && 16 % n == 0;
-    largest_matrices(info, |[m, n, k]| fits(m, 1) && fits(n, 8) && fits(k, 8))
+    largest_matrices(info, vk::ComponentTypeKHR::FLOAT16, |[m, n, k]| fits(m, 1) && fits(n, 8) && fits(k, 8))
 }
 
 /// Whether the environment names a method.
 pub fn is_forced() -> bool {
     requested().0.is_some()
+}
+
+/// The methods that can compute a product on the device, with their names, best first.
+pub fn able(info: &Info, request: &Request) -> Vec<(&'static str, Product)> {
+    METHODS.iter().filter_map(|m| Some((m.name, (m.can)(info, request)?))).collect()
+}
+
+/// The name of a method, if there is one with this name.
+pub fn name_of(text: &str) -> Option<&'static str> {
+    METHODS.iter().find(|m| m.name == text).map(|m| m.name)
+}
+
+/// The product with a method of this name, if the method can compute it on the device and the environment names no other.
+pub fn with(name: &str, info: &Info, request: &Request) -> Option<Product> {
+    if is_forced() {
+        return None;
+    }
+    METHODS.iter().find(|m| m.name == name).and_then(|m| (m.can)(info, request))
 }
 
 /// How the device computes a product, from the table and the environment.
@@ -306,6 +336,27 @@ mod tests {
     }
 
     #[test]
+    fn weights_of_bf16_have_matrices_of_their_own() {
+        let (bf16, f32) = (bfloat16::COMPONENT, vk::ComponentTypeKHR::FLOAT32);
+        let own = Coopmat { m: 16, n: 8, k: 16, ab: bf16, c: f32 };
+        let features = Features { bfloat16: true, coopmat: [everything().coopmat, vec![own]].concat(), ..everything() };
+        let matrices = device(vk::PhysicalDeviceType::DISCRETE_GPU, features);
+        let mut tensors = matrices.clone();
+        tensors.features.bfloat16_tensors = true;
+        let of = |info: &Info, columns, loadable, exact| {
+            choose(info, &Request { loadable, exact, ..request(GGML_TYPE_BF16, columns) }, None, true)
+        };
+        assert_eq!(of(&matrices, 512, true, false), Product::Matrices([16, 8, 16]));
+        assert_eq!(of(&tensors, 512, true, false), Product::Tensors);
+        assert_eq!(of(&tensors, 512, false, false), Product::Matrices([16, 8, 16]));
+        assert_eq!(of(&tensors, 8, true, false), Product::Vector);
+        assert_eq!(of(&tensors, 512, true, true), Product::Tile);
+        let mut without = tensors.clone();
+        (without.features.bfloat16, without.features.bfloat16_tensors) = (false, false);
+        assert_eq!(of(&without, 512, true, false), Product::Tile);
+    }
+
+    #[test]
     fn attention_loads_its_matrices_in_pieces_of_eight() {
         let of = |sizes: &[[u32; 3]]| {
             let (ab, c) = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
@@ -326,7 +377,7 @@ mod tests {
         // Two steps of 10,240 bytes, one of which must have room for 4 x 4 bytes for each result of a matrix.
         for (bytes, want) in [(20480, Some([16, 16, 16])), (20479, None)] {
             info.limits.shared_memory = bytes;
-            assert_eq!(coop_size(&info), want, "{bytes} bytes");
+            assert_eq!(coop_size(&info, GGML_TYPE_F16), want, "{bytes} bytes");
         }
         info.limits.shared_memory = 48 << 10;
         for (m, n, k, want) in [
@@ -338,7 +389,7 @@ mod tests {
         ] {
             let last = Coopmat { m, n, k, ..everything().coopmat[3] };
             info.features.coopmat = [everything().coopmat, vec![last]].concat();
-            assert_eq!(coop_size(&info), want, "{m} x {n} x {k}");
+            assert_eq!(coop_size(&info, GGML_TYPE_Q4_0), want, "{m} x {n} x {k}");
         }
     }
 

@@ -62,6 +62,11 @@ impl Object {
             .size(size)
             .usage(U::STORAGE_BUFFER | U::TRANSFER_SRC | U::TRANSFER_DST | U::SHADER_DEVICE_ADDRESS)
             .sharing_mode(vk::SharingMode::EXCLUSIVE);
+        // Exclusive buffers would have to be handed from queue to queue, which buys nothing: drivers compress images only.
+        let families = [core.info.queue_family, core.info.copy_family.unwrap_or_default()];
+        if core.info.copy_family.is_some() {
+            info = info.sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(&families);
+        }
         if imported {
             info = info.push_next(&mut external);
         }
@@ -131,8 +136,24 @@ pub struct Memory {
     /// Its size in bytes.
     pub size: u64,
     mapped: Option<NonNull<u8>>,
+    place: Place,
+}
+
+/// Where memory is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
     /// The host reads the mapped bytes as fast as its own.
     near: bool,
+    /// The bytes cross PCI Express when the host writes them.
+    card: bool,
+}
+
+impl Place {
+    /// That of a memory type. A card's memory is mapped without caches: each read waits for an answer over PCI Express.
+    fn of(flags: vk::MemoryPropertyFlags, info: &Info) -> Self {
+        let shared = info.shares_memory();
+        Self { near: shared || flags.contains(P::HOST_CACHED), card: !shared && flags.contains(P::DEVICE_LOCAL) }
+    }
 }
 // SAFETY: only `mapped` is not `Send`. The address stays mapped until drop, on whichever thread that is.
 unsafe impl Send for Memory {}
@@ -158,7 +179,7 @@ impl Memory {
         let need = object.need;
         let order = preferences(purpose, core.info.shares_memory(), &Policy::from_env());
         let mut made = Err(out_of_memory());
-        let mut near = false;
+        let mut place = Place::default();
         for index in memory_types(&core.info.memory, need, &order) {
             let desc = AllocationCreateDesc {
                 name,
@@ -170,7 +191,7 @@ impl Memory {
             match core.with_allocator(|a| a.allocate(&desc)) {
                 Some(Ok(allocation)) => {
                     made = Ok(allocation);
-                    near = is_near(core.info.memory.memory_types[index as usize].property_flags, &core.info);
+                    place = Place::of(core.info.memory.memory_types[index as usize].property_flags, &core.info);
                     break;
                 }
                 // The next type may have room.
@@ -184,7 +205,7 @@ impl Memory {
         // of `need`.
         let bound = unsafe { core.vk.bind_buffer_memory(object.handle, allocation.memory(), allocation.offset()) };
         let backing = Backing { core: core.clone(), source: Some(Source::Allocated(allocation)) };
-        Self::after_bind(bound, object, backing, size, (mapped, near))
+        Self::after_bind(bound, object, backing, size, (mapped, place))
     }
 
     /// The memory, if binding it to the object succeeded.
@@ -193,9 +214,9 @@ impl Memory {
         object: Object,
         backing: Backing,
         size: u64,
-        (mapped, near): (Option<NonNull<u8>>, bool),
+        (mapped, place): (Option<NonNull<u8>>, Place),
     ) -> Result<Self> {
-        let mut memory = Self { object, _backing: backing, address: 0, size, mapped, near };
+        let mut memory = Self { object, _backing: backing, address: 0, size, mapped, place };
         bound.map_err(|e| memory.object.core.failed("binding memory", e))?;
         memory.address = memory.object.address();
         Ok(memory)
@@ -270,7 +291,7 @@ impl Memory {
         // SAFETY: the object is new and has no memory yet. The imported memory is its own, has the same size, and is of a type in `need`.
         let bound = unsafe { core.vk.bind_buffer_memory(object.handle, memory, 0) };
         let backing = Backing { core: core.clone(), source: Some(Source::Imported(memory, block)) };
-        Self::after_bind(bound, object, backing, size, (Some(ptr), true))
+        Self::after_bind(bound, object, backing, size, (Some(ptr), Place { near: true, card: false }))
     }
 
     /// The buffer object. It is valid as long as this.
@@ -285,13 +306,13 @@ impl Memory {
 
     /// Whether the host should read the mapped bytes itself.
     pub fn is_near(&self) -> bool {
-        self.near
+        self.place.near
     }
-}
 
-/// Whether the host reads memory of a type as fast as its own. A card's memory is mapped without caches: each read waits for an answer over PCI Express.
-fn is_near(flags: vk::MemoryPropertyFlags, info: &Info) -> bool {
-    flags.contains(P::HOST_CACHED) || info.shares_memory()
+    /// Whether the memory is that of a card, which fetches many bytes faster than the host writes them.
+    pub fn is_on_card(&self) -> bool {
+        self.place.card
+    }
 }
 
 /// Bytes of a [`Memory`] that their owner may read and write now.

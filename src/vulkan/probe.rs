@@ -2,11 +2,14 @@
 
 use super::info::{Coopmat, Features, Identity, Info, Limits};
 use super::query::{FeatureChain, Physical, PropertyChain};
-use super::{coopmat2, workarounds};
+use super::tuner::Tuned;
+use super::{bfloat16, coopmat2, workarounds};
 use crate::environment;
 use crate::log_debug;
 use ash::vk;
 use std::ffi::{CStr, CString};
+
+const NVIDIA: u32 = 0x10de;
 
 impl Info {
     /// Queries a device. The error says why it cannot be used.
@@ -21,9 +24,10 @@ impl Info {
         let reported = Reported::by(device, &has);
         let families = device.queue_families();
         let queue_family = compute_family(&families).ok_or("it cannot compute")?;
+        let identity = Identity::of(device);
+        let copy_family = copy_family(&families, queue_family, &identity);
         let timestamps = families[queue_family as usize].timestamp_valid_bits > 0;
         let features = features(entry, device, &has, &offered, &reported);
-        let identity = Identity::of(device);
         let mut info = Self {
             physical: device.handle(),
             software: identity.kind == vk::PhysicalDeviceType::CPU,
@@ -39,7 +43,9 @@ impl Info {
             features,
             memory: device.memory(),
             queue_family,
+            copy_family,
             extensions: has.enabled,
+            tuned: None,
         };
         for why in workarounds::apply(&mut info) {
             log_debug!("ggml_vulkan: {}: {why}", info.identity.name);
@@ -47,11 +53,17 @@ impl Info {
         if info.features.coopmat.is_empty() {
             info.extensions.retain(|e| *e != ash::khr::cooperative_matrix::NAME);
             info.features.coopmat2 = None;
+            info.features.bfloat16 = false;
         }
         if info.features.coopmat2.is_none() {
             info.features.tensors = false;
             info.extensions.retain(|e| *e != coopmat2::NAME);
         }
+        if !info.features.bfloat16 {
+            info.extensions.retain(|e| *e != bfloat16::NAME);
+        }
+        info.features.bfloat16_tensors &= info.features.tensors && info.features.bfloat16;
+        info.tuned = Tuned::requested(&info);
         Ok(info)
     }
 }
@@ -66,6 +78,7 @@ struct Extensions {
     pci: bool,
     coopmat: bool,
     coopmat2: bool,
+    bfloat16: bool,
     /// Only the properties of these are read: how many units a device has.
     sm_builtins: bool,
     compute_units: bool,
@@ -95,6 +108,7 @@ impl Extensions {
         let allowed = !environment::VK_DISABLE_COOPMAT.is_set() && !environment::VK_DISABLE_F16.is_set();
         let coopmat = allowed && enable(ash::khr::cooperative_matrix::NAME, false);
         let coopmat2 = coopmat && core13 && !environment::VK_DISABLE_COOPMAT2.is_set() && enable(coopmat2::NAME, false);
+        let bfloat16 = coopmat && !environment::VK_DISABLE_BFLOAT16.is_set() && enable(bfloat16::NAME, false);
         // A device that has this extension requires that it is enabled.
         enable(ash::khr::portability_subset::NAME, false);
         let pci = offers(ash::ext::pci_bus_info::NAME);
@@ -110,6 +124,7 @@ impl Extensions {
             pci,
             coopmat,
             coopmat2,
+            bfloat16,
             sm_builtins,
             compute_units,
             shader_cores,
@@ -129,6 +144,7 @@ struct Offered {
     size_control: vk::PhysicalDeviceSubgroupSizeControlFeatures<'static>,
     coopmat: vk::PhysicalDeviceCooperativeMatrixFeaturesKHR<'static>,
     coopmat2: coopmat2::Features<'static>,
+    bfloat16: bfloat16::Features<'static>,
     maintenance4: vk::PhysicalDeviceMaintenance4Features<'static>,
 }
 
@@ -142,6 +158,7 @@ impl Offered {
             .with(has.size_control, &mut all.size_control)
             .with(has.coopmat, &mut all.coopmat)
             .with(has.coopmat2, &mut all.coopmat2)
+            .with(has.bfloat16, &mut all.bfloat16)
             .with(has.maintenance4, &mut all.maintenance4)
             .query(device);
         all
@@ -250,9 +267,11 @@ fn features(
         fast_integer_dot: dot_speed.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
         mixed_sign_dot: dot_speed.integer_dot_product4x8_bit_packed_mixed_signedness_accelerated == vk::TRUE,
         queues: true,
+        bfloat16: offered.bfloat16.suffice() && coopmat.iter().any(|c| c.ab == bfloat16::COMPONENT),
         coopmat,
         coopmat2: nv.owner,
         tensors: nv.tensors,
+        bfloat16_tensors: nv.bfloat16_tensors,
         subgroup: if in_compute(p11.subgroup_supported_stages) {
             p11.subgroup_supported_operations
         } else {
@@ -303,6 +322,24 @@ fn compute_family(families: &[vk::QueueFamilyProperties]) -> Option<u32> {
     families.iter().position(apart).or_else(|| families.iter().position(computes)).and_then(|i| u32::try_from(i).ok())
 }
 
+/// Index of a queue family for copies only, if it is worth using. By default it is on NVIDIA's cards: of others nobody has measured it.
+fn copy_family(families: &[vk::QueueFamilyProperties], compute: u32, identity: &Identity) -> Option<u32> {
+    use vk::QueueFlags as Q;
+    let has_others = Q::GRAPHICS | Q::COMPUTE | Q::VIDEO_DECODE_KHR | Q::VIDEO_ENCODE_KHR | Q::OPTICAL_FLOW_NV;
+    let copies = |f: &vk::QueueFamilyProperties| {
+        f.queue_count > 0 && f.queue_flags.contains(Q::TRANSFER) && !f.queue_flags.intersects(has_others)
+    };
+    let wanted = match environment::VK_ASYNC_USE_TRANSFER_QUEUE.text() {
+        Some(text) => text != "0",
+        None => identity.vendor == NVIDIA && identity.kind == vk::PhysicalDeviceType::DISCRETE_GPU,
+    };
+    if !wanted {
+        return None;
+    }
+    let family = families.iter().position(copies).and_then(|i| u32::try_from(i).ok());
+    family.filter(|f| *f != compute)
+}
+
 /// Sizes of the cooperative matrices (KHR) of subgroups. Empty if the device has none.
 fn coopmat_sizes(entry: &ash::Entry, device: Physical<'_>, offered: &Offered) -> Vec<Coopmat> {
     if offered.coopmat.cooperative_matrix != vk::TRUE {
@@ -330,5 +367,26 @@ mod tests {
         assert_eq!(compute_family(&[family(c | g | t, 1), family(t, 2), family(c | t, 8)]), Some(2));
         assert_eq!(compute_family(&[family(c | g, 1)]), Some(0));
         assert_eq!(compute_family(&[family(t, 1), family(c, 0)]), None);
+    }
+
+    #[test]
+    fn a_family_that_only_copies_is_for_cards_of_nvidia() {
+        let family = |flags, n| vk::QueueFamilyProperties { queue_flags: flags, queue_count: n, ..Default::default() };
+        let (c, t, v) = (vk::QueueFlags::COMPUTE, vk::QueueFlags::TRANSFER, vk::QueueFlags::VIDEO_DECODE_KHR);
+        let s = vk::QueueFlags::SPARSE_BINDING;
+        let of = |vendor, kind| Identity {
+            name: String::new(),
+            kind,
+            vendor,
+            driver: vk::DriverId::default(),
+            uuid: [0; 16],
+            luid: None,
+        };
+        let (card, chip) = (vk::PhysicalDeviceType::DISCRETE_GPU, vk::PhysicalDeviceType::INTEGRATED_GPU);
+        let all = [family(c | t, 16), family(t | v, 1), family(t, 0), family(t | s, 2)];
+        assert_eq!(copy_family(&all, 0, &of(NVIDIA, card)), Some(3));
+        assert_eq!(copy_family(&all[..3], 0, &of(NVIDIA, card)), None);
+        assert_eq!(copy_family(&all, 0, &of(NVIDIA, chip)), None);
+        assert_eq!(copy_family(&all, 0, &of(0x1002, card)), None);
     }
 }

@@ -151,6 +151,8 @@ mod tests {
         const DOT: &[u32] = &[6018, 6019];
         // F16 arithmetic, the memory model, cooperative matrices.
         const MATRICES: &[u32] = &[9, 5345, 6022];
+        // The type BF16, and matrices of it.
+        const BFLOAT16: &[u32] = &[5116, 5118];
         let methods: &[(&str, &[&[u32]])] = &[
             ("product_lists", &[ALL]),
             ("product_blocks", &[ALL]),
@@ -165,9 +167,12 @@ mod tests {
             ("mul_mat_joined", &[ALL, SUBGROUP]),
             ("mul_mat_joined_ints", &[ALL, SUBGROUP, DOT]),
             ("mul_mat_vec_ints", &[ALL, SUBGROUP, DOT]),
+            ("mul_mat_coop.bf16", &[ALL, MATRICES, BFLOAT16, &[61]]),
             ("mul_mat_coop", &[ALL, MATRICES, &[61]]),
             ("mul_mat_coop2", &[ALL, MATRICES, &[61, 5432]]),
             // Loads from tensors and of blocks, which the device has for these products only.
+            ("mul_mat_tensor.plain.bf16", &[ALL, MATRICES, BFLOAT16, &[5433, 5434, 5439]]),
+            ("mul_mat_tensor.list.bf16", &[ALL, MATRICES, BFLOAT16, &[5432, 5433, 5434, 5439]]),
             ("mul_mat_tensor.plain", &[ALL, MATRICES, &[5433, 5434, 5439]]),
             ("mul_mat_tensor.list", &[ALL, MATRICES, &[5432, 5433, 5434, 5439]]),
         ];

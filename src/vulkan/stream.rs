@@ -13,6 +13,7 @@ use super::memory::Span;
 use super::ops::Shapes;
 use super::order;
 use super::timeline::Mark;
+use super::upload::{Origin, Uploads};
 use crate::abi::ggml::{ggml_guid, ggml_op};
 use crate::backend::BackendRef;
 use crate::backend::author::{Event, HostSource, HostTarget, NoPlan, Stream, stream_author};
@@ -34,6 +35,8 @@ pub struct VkStream {
     name: CString,
     // Dropped first: it waits for its work, which uses the pipelines of `gpu`.
     recorder: Mutex<Recorder>,
+    /// Locked after the recorder.
+    uploads: Mutex<Uploads>,
     /// Locked after the recorder.
     kept: Mutex<KeptGraphs>,
     /// Dropped after the recorder, whose work may wait for them. Locked before it.
@@ -108,9 +111,9 @@ pub(super) fn worth_offloading(op: TensorRef) -> bool {
 impl VkStream {
     pub(super) fn new(gpu: &Arc<Gpu>, name: CString, shapes: Shapes) -> Result<Self> {
         let recorder = Mutex::new(Recorder::new(&gpu.core)?);
-        let (kept, crossings, adrift) = (Mutex::default(), Mutex::default(), Arc::default());
+        let (uploads, kept, crossings, adrift) = Default::default();
         let (writes, failed) = (Queued::default(), AtomicBool::new(false));
-        Ok(Self { gpu: gpu.clone(), shapes, name, recorder, kept, crossings, adrift, writes, failed })
+        Ok(Self { gpu: gpu.clone(), shapes, name, recorder, uploads, kept, crossings, adrift, writes, failed })
     }
 
     /// Sets the host's callback that cancels computations.
@@ -122,6 +125,12 @@ impl VkStream {
     #[cfg(test)]
     pub(super) fn stats(&self) -> super::command::Stats {
         lock(&self.recorder).stats()
+    }
+
+    /// Submissions of copies that were begun ahead of other work.
+    #[cfg(test)]
+    pub(super) fn uploads(&self) -> u64 {
+        lock(&self.uploads).submissions()
     }
 
     /// Does as the thread of a crossing that has failed.
@@ -171,6 +180,16 @@ impl VkStream {
         } else {
             damage::unwritten(tensor, p.offset, p.extent_in_tensor());
         }
+    }
+
+    /// The end of a copy to `dst` that was queued, or not (false). Returns whether it was.
+    fn copied(&self, what: &str, queued: Result<bool>, dst: TensorRef) -> bool {
+        let is_queued = *queued.as_ref().unwrap_or(&false);
+        let is_queued = self.noted(what, queued.map(drop)) && is_queued;
+        if is_queued {
+            self.writes.add(dst, 0, dst.nbytes());
+        }
+        is_queued
     }
 
     /// Makes the work that is queued from now on wait for a mark, of whatever device.
@@ -240,10 +259,13 @@ impl VkStream {
         let at = self.place(tensor)?;
         let (bytes, offset) = (data.bytes(), at.offset + p.offset as u64);
         let mut recorder = lock(&self.recorder);
+        let to = CopyEnd::new(&at.memory, offset);
+        if self.gpu.fetches(&at.memory, p) && self.begin_upload(&mut recorder, to.clone(), self.gpu.origin(bytes), p)? {
+            return self.settle(&mut recorder);
+        }
         if recorder.is_idle() && self.gpu.is_direct(&at.memory) {
             return self.gpu.write_2d(&span(&at, p)?, bytes, p);
         }
-        let to = CopyEnd::new(&at.memory, offset);
         let source = NonNull::from(bytes).cast();
         if let Some((memory, start)) = self.gpu.pinned(source, bytes.len()) {
             let strides = (p.stride_data as u64, p.stride_tensor as u64);
@@ -257,6 +279,29 @@ impl VkStream {
         }
         recorder.upload_pieces(to, bytes, p.size, p.count, (p.stride_data, p.stride_tensor))?;
         self.settle(&mut recorder)
+    }
+
+    /// Begins a copy to a card at once, unless other work is queued.
+    fn begin_upload(&self, recorder: &mut Recorder, to: CopyEnd, from: Origin<'_>, p: Pieces) -> Result<bool> {
+        lock(&self.uploads).begin(&self.gpu.core, recorder, to, from, p)
+    }
+
+    /// Queues a copy of what a backend without a queue has computed, if the card can fetch it from where it is. Returns false if it cannot. That
+    /// backend may write the same memory as soon as the next graph of this stream was started.
+    fn queue_fetch(&self, src: TensorRef, at: &Location) -> Result<bool> {
+        let p = Pieces::one(0, src.nbytes());
+        if !self.gpu.info().features.queues || !self.gpu.fetches(&at.memory, p) {
+            return Ok(false);
+        }
+        let in_host = src.data_buffer().is_some_and(|b| b.is_host());
+        let Some(data) = NonNull::new(src.data().cast::<u8>()).filter(|_| in_host) else { return Ok(false) };
+        let Some((memory, start)) = self.gpu.pinned(data, p.size) else { return Ok(false) };
+        let (from, to) = (CopyEnd::new(&memory, start), CopyEnd::new(&at.memory, at.offset));
+        let begun = self.begin_upload(&mut lock(&self.recorder), to, Origin::Pinned(from), p)?;
+        if begun {
+            lock(&self.uploads).lend();
+        }
+        Ok(begun)
     }
 
     fn queue_get(&self, tensor: TensorRef, data: &mut HostTarget, p: Pieces) -> Result<()> {
@@ -309,7 +354,8 @@ impl Stream for VkStream {
         let mut recorder = lock(&self.recorder);
         let work = Work { graph, pipelines: &self.gpu.pipelines, shapes: self.shapes };
         let recorded = lock(&self.kept).compute(&mut recorder, work);
-        self.ended(recorded.and_then(|()| self.settle(&mut recorder)))
+        let settled = recorded.and_then(|()| self.settle(&mut recorder));
+        self.ended(lock(&self.uploads).give_back().and(settled))
     }
 
     fn optimize(&self, graph: GraphRef) {
@@ -319,8 +365,11 @@ impl Stream for VkStream {
     }
 
     fn synchronize(&self) -> Result<()> {
-        let finished = lock(&self.recorder).finish();
-        self.ended(finished)?;
+        let mut recorder = lock(&self.recorder);
+        let uploaded = lock(&self.uploads).finish();
+        let finished = recorder.finish();
+        drop(recorder);
+        self.ended(uploaded.and(finished))?;
         self.writes.done();
         Ok(())
     }
@@ -349,11 +398,12 @@ impl Stream for VkStream {
     }
 
     fn copy_async(&self, from: BackendRef, _to: BackendRef, src: TensorRef, dst: TensorRef) -> bool {
-        let (Some(source), Some(target)) = (buffer::location(src), buffer::location(dst)) else { return false };
-        let Some(other) = stream_author::<Self>(&from) else { return false };
-        if !Arc::ptr_eq(&source.gpu, &other.gpu) || !Arc::ptr_eq(&target.gpu, &self.gpu) {
-            return false;
+        let Some(target) = buffer::location(dst).filter(|l| Arc::ptr_eq(&l.gpu, &self.gpu)) else { return false };
+        if !from.has_queue() {
+            return self.copied("copy_async", self.queue_fetch(src, &target), dst);
         }
+        let Some(other) = stream_author::<Self>(&from) else { return false };
+        let Some(source) = buffer::location(src).filter(|l| Arc::ptr_eq(&l.gpu, &other.gpu)) else { return false };
         let bytes = src.nbytes() as u64;
         let queued = if Arc::ptr_eq(&other.gpu, &self.gpu) {
             self.queue_copy(other, &source, &target, bytes)
@@ -362,11 +412,7 @@ impl Stream for VkStream {
         } else {
             return false;
         };
-        let queued = self.noted("copy_async", queued);
-        if queued {
-            self.writes.add(dst, 0, dst.nbytes());
-        }
-        queued
+        self.copied("copy_async", queued.map(|()| true), dst)
     }
 
     fn event_record(&self, event: &VkEvent) {

@@ -67,7 +67,9 @@ pub(super) fn made_up(identity: Identity, features: Features, limits: Limits) ->
         limits,
         memory: vk::PhysicalDeviceMemoryProperties::default(),
         queue_family: 0,
+        copy_family: None,
         extensions: Vec::new(),
+        tuned: None,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Synchronous copies between host and device, outside of streams.
 //!
 //! Memory that the host can access is written directly: ggml-backend.h requires that the caller has waited for the streams that use it. It is
-//! also read directly, unless it is that of a card. Other memory is copied in pieces through staging memory, so that host and device copy at
-//! the same time.
+//! also read directly, unless it is that of a card, which also fetches what is long (`upload`). Other memory is copied in pieces through staging
+//! memory, so that host and device copy at the same time.
 
 use super::command::{CopyEnd, Recorder};
 use super::gpu::Gpu;
@@ -42,6 +42,10 @@ impl Gpu {
     /// Sets all bytes of a span.
     pub fn write(&self, to: &Span<'_>, data: &[u8]) -> Result<()> {
         same_size(to.size(), data.len() as u64)?;
+        let whole = Pieces::one(0, data.len());
+        if self.fetches(to.memory(), whole) {
+            return self.upload(to, data, whole);
+        }
         if let Some(window) = self.window(to) {
             window.write(data);
             return Ok(());
@@ -78,6 +82,9 @@ impl Gpu {
 
     /// Sets pieces of a span, which begins at the first one. `data` begins at the first piece and ends with the last one.
     pub fn write_2d(&self, to: &Span<'_>, data: &[u8], p: Pieces) -> Result<()> {
+        if self.fetches(to.memory(), p) {
+            return self.upload(to, data, p);
+        }
         if !self.is_direct(to.memory()) && self.fit_one_copy(p) {
             to.part(0, p.extent_in_tensor() as u64)?;
             let mut recorder = self.transfer();

@@ -5,8 +5,9 @@
 use super::Info;
 use super::architecture::{Architecture, SMALL, Tile, amounts, units};
 use super::interface::{Constants, PushBlock, constants, formats, push};
-use super::ladder::VECTOR_COLUMNS;
+use super::ladder::{Product, VECTOR_COLUMNS};
 use super::plan::KernelFor;
+use super::tuner::Choice;
 use crate::abi::ggml::ggml_type;
 use crate::error::Result;
 use ash::vk;
@@ -200,9 +201,47 @@ pub fn vector_rows(format: ggml_type, columns: u32, groups: u64, info: &Info) ->
 /// The tile of `mul_mat_tile`, or of `mul_mat_tile_ints`, for products of `rows` by `columns` with a number of matrices: the largest with which there are
 /// workgroups enough for all units of a card, and which computes few more rows and columns that do not exist than small tiles do.
 pub fn tile(with_ints: bool, shape: [u32; 3], info: &Info) -> Tile {
+    largest(usual_tiles(with_ints, info).iter().copied(), shape, amounts(info).tile_groups)
+}
+
+fn usual_tiles(with_ints: bool, info: &Info) -> &'static [Tile] {
     let traits = Architecture::of(info).traits();
-    let tiles = if with_ints { traits.integer_tiles } else { traits.tiles };
-    largest(tiles.iter().copied(), shape, amounts(info).tile_groups)
+    if with_ints { traits.integer_tiles } else { traits.tiles }
+}
+
+/// The tiles that a method can have on a device, with rows, columns and depth, the default first. Empty if the method has none, or no choice.
+pub fn tiles(product: Product, format: ggml_type, shape: [u32; 3], info: &Info) -> Vec<[u32; 3]> {
+    let flat = |t: Tile| [t.rows, t.columns, 0];
+    let (default, all): (_, Vec<_>) = match product {
+        Product::Tile | Product::TileInts => {
+            let with_ints = product == Product::TileInts;
+            let all = usual_tiles(with_ints, info).iter().map(|t| flat(*t)).collect();
+            (flat(tile(with_ints, shape, info)), all)
+        }
+        Product::Matrices(size) => {
+            let all = fitting_tiles(size, info).map(flat).collect();
+            (flat(matrix_tile(size, shape, info).tile), all)
+        }
+        Product::Tensors => {
+            let of = |t: TensorTile| [t.rows, t.columns, t.depth];
+            (of(tensor_tile(format, shape, info)), TENSOR_TILES.iter().map(|t| of(t.0)).collect())
+        }
+        Product::Rows | Product::Vector | Product::VectorInts | Product::Matrices2(_) => return Vec::new(),
+    };
+    std::iter::once(default).chain(all.into_iter().filter(|t| *t != default)).collect()
+}
+
+/// A measured tile, if the device can have it with this method.
+fn measured(choice: Option<Choice>, product: Product, info: &Info) -> Option<[u32; 3]> {
+    let tile = choice?.tile;
+    tiles(product, ggml_type::GGML_TYPE_F16, [1; 3], info).contains(&tile).then_some(tile)
+}
+
+/// As [`tile`], unless another one was measured.
+pub fn chosen_tile(choice: Option<Choice>, with_ints: bool, shape: [u32; 3], info: &Info) -> Tile {
+    let product = if with_ints { Product::TileInts } else { Product::Tile };
+    let chosen = measured(choice, product, info).map(|[rows, columns, _]| Tile { rows, columns });
+    chosen.unwrap_or_else(|| tile(with_ints, shape, info))
 }
 
 fn largest(mut tiles: impl Iterator<Item = Tile>, [rows, columns, matrices]: [u32; 3], enough: u64) -> Tile {
@@ -269,9 +308,19 @@ impl MatrixTile {
 
 /// Like [`tile`], for products with cooperative matrices of a size.
 pub fn matrix_tile(size: [u32; 3], shape: [u32; 3], info: &Info) -> MatrixTile {
+    MatrixTile::of(largest(fitting_tiles(size, info), shape, amounts(info).matrix_groups))
+}
+
+fn fitting_tiles(size: [u32; 3], info: &Info) -> impl Iterator<Item = Tile> {
     let tiles = Architecture::of(info).traits().matrix_tiles.iter().copied();
-    let fitting = tiles.filter(|t| MatrixTile::of(*t).fits(size, info));
-    MatrixTile::of(largest(fitting, shape, amounts(info).matrix_groups))
+    tiles.filter(move |t| MatrixTile::of(*t).fits(size, info))
+}
+
+/// As [`matrix_tile`], unless another one was measured.
+pub fn chosen_matrix_tile(choice: Option<Choice>, size: [u32; 3], shape: [u32; 3], info: &Info) -> MatrixTile {
+    let chosen = measured(choice, Product::Matrices(size), info);
+    let chosen = chosen.map(|[rows, columns, _]| MatrixTile::of(Tile { rows, columns }));
+    chosen.unwrap_or_else(|| matrix_tile(size, shape, info))
 }
 
 /// A tile of `mul_mat_tensor`: rows of src0, columns of src1, and values of k of a step. Multiples of 32, 32 and 16, and at most 256. Rows divide the
@@ -303,7 +352,14 @@ pub fn tensor_tile(format: ggml_type, [rows, columns, matrices]: [u32; 3], info:
     fastest_tile(format, rows, |width| u64::from(columns.div_ceil(width)) * u64::from(matrices), info)
 }
 
-/// The same for columns that chance gives to experts: each has half a tile to spare on average, but at least one tile.
+/// As [`tensor_tile`], unless another one was measured.
+pub fn chosen_tensor_tile(choice: Option<Choice>, format: ggml_type, shape: [u32; 3], info: &Info) -> TensorTile {
+    let chosen = measured(choice, Product::Tensors, info);
+    let chosen = chosen.map(|[rows, columns, depth]| TensorTile { rows, columns, depth });
+    chosen.unwrap_or_else(|| tensor_tile(format, shape, info))
+}
+
+/// As [`tensor_tile`], for columns that chance gives to experts: each has half a tile to spare on average, but at least one tile.
 pub fn expert_tile(format: ggml_type, [rows, columns, experts]: [u32; 3], info: &Info) -> TensorTile {
     let experts = experts.min(columns);
     fastest_tile(format, rows, |width| u64::from((columns / width + experts / 2).max(experts)), info)

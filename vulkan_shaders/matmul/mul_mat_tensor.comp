@@ -1,14 +1,15 @@
 #version 460
 // As mul_mat_coop2, on devices that load matrices of a workgroup straight from tensors in memory (VK_NV_cooperative_matrix2 with tensor addressing
-// and block loads). The driver stages them, so the tile can be large. Both operands are F16, but a may have blocks, which a function decodes value by
+// and block loads). The driver stages them, so the tile can be large. Both operands are F16, or both BF16, but a may have blocks, which a function decodes value by
 // value. The tensors start at the corner of the tile, so that offsets fit into 32 bits. Their first bytes, and those of all matrices, must be
-// aligned to 16; rows of F16 too.
+// aligned to 16; rows of HALF too.
 // LIST: for MUL_MAT_ID, a workgroup has a tile of `product_lists`: columns of b with the same expert, a matrix of a. `product_gather` has put the columns
 // in this order. Those of d are anywhere, so that each value is stored on its own.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_NV_cooperative_matrix2 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#include "matmul/half.glsl"
 #include "common.glsl"
 #define VALUES
 #include "quant.glsl"
@@ -31,7 +32,7 @@ layout(push_constant, scalar) uniform Tensors {
 } p;
 
 // What loads and stores start from. The elements of Halves may be parts of blocks.
-layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Halves { float16_t v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Halves { HALF v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer Results { float v[]; };
 
 #if BLOCK == 1
@@ -93,8 +94,8 @@ float put(const in uint i, const in uint j, const in float x, const in uint row)
 
 #define LAYOUT tensorLayoutNV<2>
 #define EDGE tensorLayoutNV<2, gl_CooperativeMatrixClampModeConstantNV>
-#define MATRIX_A coopmat<float16_t, gl_ScopeWorkgroup, ROWS, DEPTH, gl_MatrixUseA>
-#define MATRIX_B coopmat<float16_t, gl_ScopeWorkgroup, DEPTH, WIDTH, gl_MatrixUseB>
+#define MATRIX_A coopmat<HALF, gl_ScopeWorkgroup, ROWS, DEPTH, gl_MatrixUseA>
+#define MATRIX_B coopmat<HALF, gl_ScopeWorkgroup, DEPTH, WIDTH, gl_MatrixUseB>
 #define SUM coopmat<float, gl_ScopeWorkgroup, ROWS, WIDTH, gl_MatrixUseAccumulator>
 
 #ifdef GROUP_SCALES

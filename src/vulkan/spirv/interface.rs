@@ -1213,6 +1213,7 @@ interface! {
         ProductGather of "product_gather" pushed ProductGather {
             3 b: u32,
             4 aligned: bool,
+            5 d: u32,
         }
         ProductLists of "product_lists" pushed ProductLists {}
         Quantize of "quantize" pushed SetRows {
@@ -1395,6 +1396,7 @@ interface! {
         }
         TENSORS {
             GGML_TYPE_F16,
+            GGML_TYPE_BF16,
             GGML_TYPE_Q4_0,
             GGML_TYPE_Q8_0,
             GGML_TYPE_Q4_K,

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{BLOCKS, NO_GATE, Operands, in_blocks, is_too_small_for_ints};
+use super::{BLOCKS, NO_GATE, Operands, in_blocks, is_exact, is_too_small_for_ints};
 use crate::error::Result;
 use crate::vulkan::fusion::experts::Joined;
 use crate::vulkan::interface::{constants, push};
@@ -21,7 +21,7 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
     let ids = View::of(src(part.product, 2)?)?;
     let d = View::of(result)?;
     let (slots, tokens, experts) = (ids.ne[0], ids.ne[1], o.a.ne[2]);
-    let mut method = ladder::product(plan.info, &o.request(part.product, tokens));
+    let mut method = ladder::product(plan.info, &o.request(is_exact(part.product), tokens));
     if tokens == 1 && is_too_small_for_ints(method, &o, slots.min(experts), plan) {
         method = Product::Vector;
     }

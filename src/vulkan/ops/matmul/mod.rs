@@ -23,6 +23,7 @@ use crate::vulkan::fusion::products::{Joined, Part};
 use crate::vulkan::interface::{constants, formats, listed, push};
 use crate::vulkan::ladder::{self, Product, Request, TILE, VECTOR_COLUMNS};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::tuner::{self, Choice};
 use crate::vulkan::{Info, Range, tune};
 
 fn check_operands(node: TensorRef, info: &Info) -> Result<(TensorRef, TensorRef)> {
@@ -98,9 +99,9 @@ fn words(a: &View) -> bool {
 }
 
 /// The kernel of a method. `b`: src1, with its type. `shape`: rows, columns and matrices of the result. `groups`: workgroups, if each computes one
-/// row; 0 if each has to.
+/// row; 0 if each has to. `choice`: the measured one.
 fn form(
-    method: Product,
+    (method, choice): (Product, Option<Choice>),
     a: &View,
     (b_view, b): (&View, u32),
     columns: Columns,
@@ -138,13 +139,13 @@ fn form(
             Form { kernel, rows, width }
         }
         Product::Tile => {
-            let t = tune::tile(false, shape, info);
+            let t = tune::chosen_tile(choice, false, shape, info);
             let (rows, width) = of_tile(t);
             let constants = constants::MulMatTile { b, columns, rows, width, aligned };
             Form { kernel: KernelFor::new(&format, [256, 1, 1], &constants)?, rows: t.rows, width: t.columns }
         }
         Product::TileInts => {
-            let t = tune::tile(true, shape, info);
+            let t = tune::chosen_tile(choice, true, shape, info);
             let (rows, width) = of_tile(t);
             let constants = constants::MulMatTileInts { b, columns, rows, width };
             Form { kernel: KernelFor::new(&format, [256, 1, 1], &constants)?, rows: t.rows, width: t.columns }
@@ -152,7 +153,7 @@ fn form(
         Product::Matrices(size) => {
             let subgroup = info.limits.subgroup_size;
             let [cm, cn, ck] = size;
-            let t = tune::matrix_tile(size, shape, info);
+            let t = tune::chosen_matrix_tile(choice, size, shape, info);
             let (Tile { rows: tm, columns: tn }, [sm, sn]) = (t.tile, t.part);
             // Whole steps are read in pieces of 16 bytes.
             let aligned = aligned && a.ne[0].is_multiple_of(32);
@@ -231,10 +232,14 @@ fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32, plan: &Di
 }
 
 /// Operands and result of a product.
-struct Operands {
-    a: View,
-    b: View,
-    d: View,
+#[derive(Clone, Copy)]
+pub struct Operands {
+    /// src0.
+    pub a: View,
+    /// src1.
+    pub b: View,
+    /// The result.
+    pub d: View,
 }
 
 impl Operands {
@@ -265,23 +270,39 @@ impl Operands {
         }
     }
 
-    fn request(&self, node: TensorRef, columns: u32) -> Request {
-        let exact = node.op_param_i32(0) == GGML_PREC_F32 as i32;
+    /// The request for a product that must be exact, or need not.
+    pub fn request(&self, exact: bool, columns: u32) -> Request {
         Request { columns, format: self.a.dtype, exact, loadable: false }
     }
 }
 
+/// Whether the precision of a product is that of F32.
+fn is_exact(node: TensorRef) -> bool {
+    node.op_param_i32(0) == GGML_PREC_F32 as i32
+}
+
+/// Whether `mul_mat_tensor` can load the operands.
+pub fn loadable(o: &Operands, info: &Info) -> bool {
+    info.features.tensors && tensors::fit(o)
+}
+
 /// MUL_MAT.
 pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
-    let mut o = Operands::of(node)?;
+    product(Operands::of(node)?, is_exact(node), plan)
+}
+
+/// A product of matrices with columns.
+pub fn product(mut o: Operands, exact: bool, plan: &mut DispatchList<'_>) -> Result<()> {
     let (m, n, matrices) = (o.d.ne[0], o.b.ne[1], o.a.ne[2] * o.a.ne[3]);
-    let request = Request { loadable: plan.info.features.tensors && tensors::fit(&o), ..o.request(node, n) };
-    let mut method = ladder::product(plan.info, &request);
+    let request = Request { loadable: loadable(&o, plan.info), ..o.request(exact, n) };
+    let choice = if exact { None } else { tuner::choice(plan.info, &o.a, &o.b, n) };
+    let chosen = choice.and_then(|c| ladder::with(c.method, plan.info, &request));
+    let mut method = chosen.unwrap_or_else(|| ladder::product(plan.info, &request));
     if method == Product::Tensors {
-        return tensors::plan(o, plan);
+        return tensors::plan(o, choice, plan);
     }
     let mut b_type = o.b.ty();
-    if is_too_small_for_ints(method, &o, matrices, plan) {
+    if chosen.is_none() && is_too_small_for_ints(method, &o, matrices, plan) {
         method = without_ints(method);
     }
     let split = Split::of(method, &o, plan.info);
@@ -315,7 +336,7 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         false => columns::Layout::of(&o.a, &o.b),
     };
     let groups = u64::from(m) * u64::from(matrices);
-    let form = form(method, &o.a, (&o.b, b_type), Columns::All, [m, n, matrices], groups, plan.info)?;
+    let form = form((method, choice), &o.a, (&o.b, b_type), Columns::All, [m, n, matrices], groups, plan.info)?;
     // Some methods need a workgroup for each row, and the output of a model may have more rows than the device allows groups.
     let most = plan.info.limits.groups[0].saturating_mul(form.rows).max(1);
     let a_row = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64;
@@ -337,9 +358,17 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
 pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
     let parts: Vec<&Part> = j.parts.iter().flatten().collect();
     let o = Operands::of(parts[0].product)?;
-    let mut method = ladder::product(plan.info, &o.request(parts[0].product, 1));
-    if parts.len() == 1 && is_too_small_for_ints(method, &o, 1, plan) {
-        method = Product::Vector;
+    let exact = is_exact(parts[0].product);
+    let request = o.request(exact, 1);
+    let mut method = ladder::product(plan.info, &request);
+    if parts.len() == 1 {
+        let choice = if exact { None } else { tuner::choice(plan.info, &o.a, &o.b, 1) };
+        match choice.and_then(|c| ladder::with(c.method, plan.info, &request)) {
+            // The shaders of this function have the same two ways.
+            Some(chosen @ (Product::Vector | Product::VectorInts)) => method = chosen,
+            _ if is_too_small_for_ints(method, &o, 1, plan) => method = Product::Vector,
+            _ => {}
+        }
     }
     let (mut b, mut b_type) = (o.b, o.b.ty());
     if method == Product::VectorInts
@@ -507,7 +536,7 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (slots, tokens, experts) = (ids.ne[0], ids.ne[1], o.a.ne[2]);
     let pairs = slots * tokens;
     let loadable = info.features.tensors && tensors::fit_experts(&o, &ids, info);
-    let mut method = ladder::product(info, &Request { loadable, ..o.request(node, tokens) });
+    let mut method = ladder::product(info, &Request { loadable, ..o.request(is_exact(node), tokens) });
     if method == Product::Tensors {
         return tensors::plan_experts(o, &ids, plan);
     }
@@ -548,7 +577,7 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (b_type, columns) =
         (if as_blocks { BLOCKS } else { o.b.ty() }, if lists { Columns::List } else { Columns::Pair });
     let shape = if lists { [o.d.ne[0], share, experts] } else { [o.d.ne[0], 1, 1] };
-    let form = form(method, &o.a, (&o.b, b_type), columns, shape, 0, info)?;
+    let form = form((method, None), &o.a, (&o.b, b_type), columns, shape, 0, info)?;
     let n_tiles = tiles_of(form.width);
 
     let [tile_bytes, pair_bytes] = if lists { list_bytes(pairs, n_tiles) } else { [0; 2] };

@@ -1,0 +1,11 @@
+// The type of the operands of cooperative matrices: BF16 if a has it, whose range F16 has not, otherwise F16. To be included before anything else.
+#if FMT == FMT_BF16
+#extension GL_EXT_bfloat16 : require
+#define HALF bfloat16_t
+#define HALF_TYPE BF16
+#define two_halves(x, y) (f32_to_bf16(x) | f32_to_bf16(y) << 16)
+#else
+#define HALF float16_t
+#define HALF_TYPE F16
+#define two_halves(x, y) packFloat2x16(f16vec2(x, y))
+#endif
