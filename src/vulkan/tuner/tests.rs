@@ -121,12 +121,9 @@ fn every_choice_gives_right_results() {
     let methods = ["tensors", "matrices2", "matrices", "ints", "vector", "tile", "rows"];
     let mut odd: Vec<Choice> = methods.iter().map(|m| named(m, [0; 3])).collect();
     odd.extend(methods.iter().map(|m| named(m, [96, 17, 3])));
-    for (i, &(format, k, m, n)) in SHAPES.iter().enumerate() {
+    for (format, _, m, n) in SHAPES {
         let request = Request { columns: n as u32, format, exact: false, loadable: false };
-        let all = candidates(info, &request, [m as u32, n as u32, 1]);
-        assert!(!all.is_empty() && all[0].method != "", "{i}");
-        odd.extend(all);
-        assert!(k > 0);
+        odd.extend(candidates(info, &request, [m as u32, n as u32, 1]));
     }
     for choice in odd {
         let keys = SHAPES.map(|(format, k, m, n)| Key {
