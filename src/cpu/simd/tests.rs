@@ -151,7 +151,8 @@ fn activations_have_the_same_bytes_at_all_levels() {
 #[test]
 fn gelu_takes_what_was_found_between_its_ends() {
     let below = |x: f32| f32::from_bits(x.to_bits() - 1);
-    let cases: [(f32, fn(f32, f32) -> f32); 8] = [
+    type Want = fn(f32, f32) -> f32;
+    let cases: [(f32, Want); 8] = [
         (-11.0, |_, _| 0.0),
         (f32::NEG_INFINITY, |_, _| 0.0),
         (-10.0, |_, _| 0.0),

@@ -328,7 +328,7 @@ pub fn product(mut o: Operands, exact: bool, plan: &mut DispatchList<'_>) -> Res
         rooms[0] = plan.scratch(room)?;
     }
     if let Some(split) = split {
-        return split.plan(method, &o, b_type, rooms[0], plan);
+        return split.plan((method, choice), &o, b_type, rooms[0], plan);
     }
     let one_pass = n <= VECTOR_COLUMNS && matches!(method, Product::Rows | Product::Vector | Product::VectorInts);
     let columns::Layout { n, matrices, repeat } = match one_pass {
