@@ -88,7 +88,7 @@ variables! {
         "Leaves the nodes of a graph in the host's order, instead of moving products of the same columns together.";
     VK_DISABLE_ASYNC = "GGML_VK_DISABLE_ASYNC", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "Copies wait until they are finished.";
-    VK_ASYNC_USE_TRANSFER_QUEUE = "GGML_VK_ASYNC_USE_TRANSFER_QUEUE", Vulkan, since "0.28.0", original Same, Anyone, values "set or not; 0: not", default "set for NVIDIA's cards",
+    VK_ASYNC_USE_TRANSFER_QUEUE = "GGML_VK_ASYNC_USE_TRANSFER_QUEUE", Vulkan, since "0.28.0", original Same, Anyone, values "set or not", default "not set",
         "Host memory is copied to a card by a queue that only copies, if it has one, while another queue computes.";
     VK_DISABLE_F16 = "GGML_VK_DISABLE_F16", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "No arithmetic in half precision, and no matrix units.";

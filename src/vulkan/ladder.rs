@@ -125,8 +125,10 @@ fn rounds(w: &Request) -> bool {
     !w.exact && (matches!(w.format, GGML_TYPE_F16 | GGML_TYPE_BF16) || w.format.blck_size() > 1)
 }
 
+/// Matrices of BF16 are used on request only, until a card has been seen to compute them right.
 fn matrices_pay(info: &Info, w: &Request, requested: bool) -> bool {
-    w.columns > VECTOR_COLUMNS && (requested || Architecture::of(info).traits().matrices)
+    let by_table = Architecture::of(info).traits().matrices && w.format != GGML_TYPE_BF16;
+    w.columns > VECTOR_COLUMNS && (requested || by_table)
 }
 
 fn tile_fits(info: &Info) -> bool {
@@ -354,6 +356,10 @@ mod tests {
         let mut without = tensors.clone();
         (without.features.bfloat16, without.features.bfloat16_tensors) = (false, false);
         assert_eq!(of(&without, 512, true, false), Product::Tile);
+        // A card whose other matrices are used by default.
+        tensors.identity.vendor = 0x10de;
+        let by_default = |format| choose(&tensors, &Request { loadable: true, ..request(format, 512) }, None, false);
+        assert_eq!([GGML_TYPE_F16, GGML_TYPE_BF16].map(by_default), [Product::Tensors, Product::Tile]);
     }
 
     #[test]

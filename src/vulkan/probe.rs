@@ -9,8 +9,6 @@ use crate::log_debug;
 use ash::vk;
 use std::ffi::{CStr, CString};
 
-const NVIDIA: u32 = 0x10de;
-
 impl Info {
     /// Queries a device. The error says why it cannot be used.
     pub fn probe(entry: &ash::Entry, device: Physical<'_>) -> Result<Self, String> {
@@ -25,7 +23,8 @@ impl Info {
         let families = device.queue_families();
         let queue_family = compute_family(&families).ok_or("it cannot compute")?;
         let identity = Identity::of(device);
-        let copy_family = copy_family(&families, queue_family, &identity);
+        let wanted = environment::VK_ASYNC_USE_TRANSFER_QUEUE.is_set();
+        let copy_family = copy_family(&families, queue_family).filter(|_| wanted);
         let timestamps = families[queue_family as usize].timestamp_valid_bits > 0;
         let features = features(entry, device, &has, &offered, &reported);
         let mut info = Self {
@@ -322,20 +321,13 @@ fn compute_family(families: &[vk::QueueFamilyProperties]) -> Option<u32> {
     families.iter().position(apart).or_else(|| families.iter().position(computes)).and_then(|i| u32::try_from(i).ok())
 }
 
-/// Index of a queue family for copies only, if it is worth using. By default it is on NVIDIA's cards: of others nobody has measured it.
-fn copy_family(families: &[vk::QueueFamilyProperties], compute: u32, identity: &Identity) -> Option<u32> {
+/// Index of a queue family for copies only.
+fn copy_family(families: &[vk::QueueFamilyProperties], compute: u32) -> Option<u32> {
     use vk::QueueFlags as Q;
     let has_others = Q::GRAPHICS | Q::COMPUTE | Q::VIDEO_DECODE_KHR | Q::VIDEO_ENCODE_KHR | Q::OPTICAL_FLOW_NV;
     let copies = |f: &vk::QueueFamilyProperties| {
         f.queue_count > 0 && f.queue_flags.contains(Q::TRANSFER) && !f.queue_flags.intersects(has_others)
     };
-    let wanted = match environment::VK_ASYNC_USE_TRANSFER_QUEUE.text() {
-        Some(text) => text != "0",
-        None => identity.vendor == NVIDIA && identity.kind == vk::PhysicalDeviceType::DISCRETE_GPU,
-    };
-    if !wanted {
-        return None;
-    }
     let family = families.iter().position(copies).and_then(|i| u32::try_from(i).ok());
     family.filter(|f| *f != compute)
 }
@@ -370,23 +362,11 @@ mod tests {
     }
 
     #[test]
-    fn a_family_that_only_copies_is_for_cards_of_nvidia() {
+    fn a_family_that_only_copies() {
         let family = |flags, n| vk::QueueFamilyProperties { queue_flags: flags, queue_count: n, ..Default::default() };
         let (c, t, v) = (vk::QueueFlags::COMPUTE, vk::QueueFlags::TRANSFER, vk::QueueFlags::VIDEO_DECODE_KHR);
-        let s = vk::QueueFlags::SPARSE_BINDING;
-        let of = |vendor, kind| Identity {
-            name: String::new(),
-            kind,
-            vendor,
-            driver: vk::DriverId::default(),
-            uuid: [0; 16],
-            luid: None,
-        };
-        let (card, chip) = (vk::PhysicalDeviceType::DISCRETE_GPU, vk::PhysicalDeviceType::INTEGRATED_GPU);
-        let all = [family(c | t, 16), family(t | v, 1), family(t, 0), family(t | s, 2)];
-        assert_eq!(copy_family(&all, 0, &of(NVIDIA, card)), Some(3));
-        assert_eq!(copy_family(&all[..3], 0, &of(NVIDIA, card)), None);
-        assert_eq!(copy_family(&all, 0, &of(NVIDIA, chip)), None);
-        assert_eq!(copy_family(&all, 0, &of(0x1002, card)), None);
+        let all = [family(c | t, 16), family(t | v, 1), family(t, 0), family(t | vk::QueueFlags::SPARSE_BINDING, 2)];
+        assert_eq!(copy_family(&all, 0), Some(3));
+        assert_eq!(copy_family(&all[..3], 0), None);
     }
 }
