@@ -28,11 +28,6 @@ fn host_writes(t: TensorRef) -> bool {
     t.has_flag(GGML_TENSOR_FLAG_INPUT) || flat::is_view_op(t.op_raw()) && split::is_input(t)
 }
 
-/// Whether the copy of an input is done before the host goes on.
-fn copied_at_once(t: TensorRef, to: BackendRef) -> bool {
-    t.has_flag(GGML_TENSOR_FLAG_INPUT) || host_writes(t) && to.queues_copies()
-}
-
 /// A graph that is split and has memory, on its way through the backends.
 pub struct Run<'a> {
     /// The backends, and who watches them.
@@ -85,7 +80,10 @@ impl Run<'_> {
             let (at_work, copying) = if mutant::on("S1") { (0, 0) } else { (at_work, copying) };
             self.queues.wait_out(at_work);
             self.queues.wait_for_copies(copying);
-            for input in self.in_order(split) {
+            // Weights in host memory come last: what chooses among them is one of the other inputs.
+            let (weights, others): (Vec<_>, Vec<_>) =
+                split.inputs.iter().partition(|input| experts::is_host_weight(input.tensor));
+            for input in others.into_iter().chain(weights) {
                 let begun = traced::begin();
                 self.copy_input(split, input, &mut routing)?;
                 traced::copy(begun, input.tensor, self.backend(input.from), self.backend(split.backend));
@@ -128,15 +126,6 @@ impl Run<'_> {
         self.queues.wait_out(users);
     }
 
-    /// The inputs of a split in the order of their copies. Copies that wait for the backend come first, so that they do not wait for queued ones. Weights in
-    /// host memory come last: what chooses among them is one of the other inputs.
-    fn in_order<'s>(&self, split: &'s Split) -> Vec<&'s Input> {
-        let to = self.backend(split.backend);
-        let mut inputs: Vec<_> = split.inputs.iter().collect();
-        inputs.sort_by_key(|input| (experts::is_host_weight(input.tensor), !copied_at_once(input.tensor, to)));
-        inputs
-    }
-
     fn copy_of(&self, input: &Input) -> TensorRef {
         self.graph
             .copies
@@ -153,7 +142,7 @@ impl Run<'_> {
         let writers = self.queues.order.borrow().writers(input.from);
         self.queues.wait_out(writers & !(1 << input.from) & !(1 << split.backend));
         let flagged = tensor.has_flag(GGML_TENSOR_FLAG_INPUT);
-        if copied_at_once(tensor, to) && !mutant::on("S6") {
+        if (flagged || host_writes(tensor) && to.queues_copies()) && !mutant::on("S6") {
             // At once: the host may write its input again as soon as the graph has been started.
             if flat::is_computed(tensor) || !flagged {
                 // What `from` itself computes into it comes first.
