@@ -1,7 +1,8 @@
 //! VK_KHR_shader_bfloat16, which `ash` does not have yet: cooperative matrices of BF16.
 
+use super::query::Header;
 use ash::vk;
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::marker::PhantomData;
 
 /// Name of the extension.
@@ -12,30 +13,16 @@ pub const COMPONENT: vk::ComponentTypeKHR = vk::ComponentTypeKHR::from_raw(1_000
 
 /// VkPhysicalDeviceShaderBfloat16FeaturesKHR.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Features<'a> {
-    s_type: vk::StructureType,
-    p_next: *mut c_void,
+    header: Header<1_000_141_000>,
     types: vk::Bool32,
     dot_product: vk::Bool32,
     matrices: vk::Bool32,
     lives: PhantomData<&'a ()>,
 }
 
-impl Default for Features<'_> {
-    fn default() -> Self {
-        Self {
-            s_type: vk::StructureType::from_raw(1_000_141_000),
-            p_next: std::ptr::null_mut(),
-            types: 0,
-            dot_product: 0,
-            matrices: 0,
-            lives: PhantomData,
-        }
-    }
-}
-
-// SAFETY: the struct starts with `s_type` and `p_next`, has the layout of the extension (tested below), and may extend
+// SAFETY: the struct starts with a header, has the layout of the extension (tested below), and may extend
 // VkPhysicalDeviceFeatures2 by its specification.
 unsafe impl vk::ExtendsPhysicalDeviceFeatures2 for Features<'_> {}
 // SAFETY: the specification also allows it to extend VkDeviceCreateInfo, with the same layout.

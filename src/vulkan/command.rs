@@ -571,9 +571,8 @@ impl Recorder {
         let value = self.submitted + 1;
         let result = match ended {
             // SAFETY: the recording has just ended, or the commands are kept and `replay` found them done, so they are not in flight. Their pool
-            // is of the lane's family. The
-            // flight below keeps what new commands use until the value is reached. `Kept` has the scratch memory of the others; `kept.rs` submits
-            // them only while the buffers of their tensors exist. `keep.waits` keeps the semaphores, and only this recorder uses the pool.
+            // is of the lane's family. The flight below keeps what new commands use until the value is reached. `Kept` has the scratch memory of the
+            // others; `kept.rs` submits them only while the buffers of their tensors exist. `keep.waits` keeps the semaphores, and only this recorder uses the pool.
             Ok(()) => unsafe { self.core.submit(self.lane, &commands, &waits, (self.timeline.semaphore, value)) },
             Err(e) => Err(self.core.failed("recording work", e)),
         };

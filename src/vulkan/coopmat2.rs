@@ -6,17 +6,13 @@
 
 use super::bfloat16;
 use super::ladder::{SUBGROUPS, TILE};
-use super::query::Physical;
+use super::query::{Header, Physical};
 use ash::vk;
-use std::ffi::{CStr, c_void};
+use std::ffi::CStr;
 use std::marker::PhantomData;
 
 /// Name of the extension.
 pub const NAME: &CStr = c"VK_NV_cooperative_matrix2";
-
-const FEATURES: vk::StructureType = vk::StructureType::from_raw(1_000_593_000);
-const DIMENSIONS: vk::StructureType = vk::StructureType::from_raw(1_000_593_001);
-const PROPERTIES: vk::StructureType = vk::StructureType::from_raw(1_000_593_002);
 
 /// Depth of the matrices: `BK` of `coop.glsl`.
 const DEPTH: u32 = 32;
@@ -79,10 +75,9 @@ impl Owner {
 
 /// VkPhysicalDeviceCooperativeMatrix2FeaturesNV.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Features<'a> {
-    s_type: vk::StructureType,
-    p_next: *mut c_void,
+    header: Header<1_000_593_000>,
     /// Matrices of a workgroup.
     pub workgroup_scope: vk::Bool32,
     /// Matrices of many sizes.
@@ -98,24 +93,7 @@ pub struct Features<'a> {
     lives: PhantomData<&'a ()>,
 }
 
-impl Default for Features<'_> {
-    fn default() -> Self {
-        Self {
-            s_type: FEATURES,
-            p_next: std::ptr::null_mut(),
-            workgroup_scope: 0,
-            flexible_dimensions: 0,
-            reductions: 0,
-            conversions: 0,
-            per_element_operations: 0,
-            tensor_addressing: 0,
-            block_loads: 0,
-            lives: PhantomData,
-        }
-    }
-}
-
-// SAFETY: the struct starts with `s_type` and `p_next`, has the layout of the extension (tested below), and may extend
+// SAFETY: the struct starts with a header, has the layout of the extension (tested below), and may extend
 // VkPhysicalDeviceFeatures2 by its specification.
 unsafe impl vk::ExtendsPhysicalDeviceFeatures2 for Features<'_> {}
 // SAFETY: the specification also allows it to extend VkDeviceCreateInfo, with the same layout.
@@ -147,30 +125,16 @@ impl Features<'_> {
 
 /// VkPhysicalDeviceCooperativeMatrix2PropertiesNV.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Properties<'a> {
-    s_type: vk::StructureType,
-    p_next: *mut c_void,
+    header: Header<1_000_593_002>,
     max_workgroup: u32,
     max_dimension: u32,
     reserved_shared_memory: u32,
     lives: PhantomData<&'a ()>,
 }
 
-impl Default for Properties<'_> {
-    fn default() -> Self {
-        Self {
-            s_type: PROPERTIES,
-            p_next: std::ptr::null_mut(),
-            max_workgroup: 0,
-            max_dimension: 0,
-            reserved_shared_memory: 0,
-            lives: PhantomData,
-        }
-    }
-}
-
-// SAFETY: the struct starts with `s_type` and `p_next`, has the layout of the extension (tested below), and may extend
+// SAFETY: the struct starts with a header, has the layout of the extension (tested below), and may extend
 // VkPhysicalDeviceProperties2 by its specification.
 unsafe impl vk::ExtendsPhysicalDeviceProperties2 for Properties<'_> {}
 
@@ -178,8 +142,7 @@ unsafe impl vk::ExtendsPhysicalDeviceProperties2 for Properties<'_> {}
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Dimensions {
-    s_type: vk::StructureType,
-    p_next: *mut c_void,
+    header: Header<1_000_593_001>,
     granularity: [u32; 3],
     a: vk::ComponentTypeKHR,
     b: vk::ComponentTypeKHR,
@@ -191,8 +154,7 @@ struct Dimensions {
 }
 
 const NO_DIMENSIONS: Dimensions = Dimensions {
-    s_type: DIMENSIONS,
-    p_next: std::ptr::null_mut(),
+    header: Header::ALONE,
     granularity: [0; 3],
     a: vk::ComponentTypeKHR::FLOAT16,
     b: vk::ComponentTypeKHR::FLOAT16,

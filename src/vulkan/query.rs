@@ -1,6 +1,26 @@
 //! Queries of a physical device, safe to call: [`Physical`] proves that the handle is valid, and a chain borrows its structs.
 
 use ash::vk;
+use std::ffi::c_void;
+
+/// What all structs of extensions begin with, in those that `ash` does not have: the number of the type, and the next struct of the chain.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header<const TYPE: i32> {
+    s_type: vk::StructureType,
+    p_next: *mut c_void,
+}
+
+impl<const TYPE: i32> Header<TYPE> {
+    /// That of a struct without a next one.
+    pub const ALONE: Self = Self { s_type: vk::StructureType::from_raw(TYPE), p_next: std::ptr::null_mut() };
+}
+
+impl<const TYPE: i32> Default for Header<TYPE> {
+    fn default() -> Self {
+        Self::ALONE
+    }
+}
 
 /// A physical device of an instance.
 #[derive(Clone, Copy)]

@@ -266,10 +266,8 @@ impl VkStream {
         if recorder.is_idle() && self.gpu.is_direct(&at.memory) {
             return self.gpu.write_2d(&span(&at, p)?, bytes, p);
         }
-        let source = NonNull::from(bytes).cast();
-        if let Some((memory, start)) = self.gpu.pinned(source, bytes.len()) {
+        if let Origin::Pinned(from) = self.gpu.origin(bytes) {
             let strides = (p.stride_data as u64, p.stride_tensor as u64);
-            let from = CopyEnd::new(&memory, start);
             recorder.copy_pieces(from, to, p.size as u64, p.count as u64, strides)?;
             return self.settle(&mut recorder);
         }

@@ -62,7 +62,7 @@ pub struct Choice {
 }
 
 /// What a device has measured.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tuned {
     choices: RwLock<BTreeMap<Key, Choice>>,
     /// The choice for all products, while it is measured.
@@ -94,17 +94,8 @@ impl Tuned {
 
     /// The choices of a file, which need not exist.
     pub fn open(info: &Info, file: Option<PathBuf>, measures: bool) -> Self {
-        let head = file::head(info);
-        let mut this = Self {
-            choices: RwLock::default(),
-            only: None,
-            measures: measures && info.limits.timestamp_period > 0.0,
-            given_up: Mutex::default(),
-            file,
-            head,
-            dirty: AtomicBool::new(false),
-            measured: AtomicU64::new(0),
-        };
+        let measures = measures && info.limits.timestamp_period > 0.0;
+        let mut this = Self { measures, file, head: file::head(info), ..Self::default() };
         if let Some(path) = &this.file {
             match file::load(path, &this.head) {
                 Ok(choices) => this.choices = RwLock::new(choices),
@@ -116,16 +107,7 @@ impl Tuned {
 
     /// One choice for all products.
     fn only(choice: Choice) -> Self {
-        Self {
-            choices: RwLock::default(),
-            only: Some(choice),
-            measures: false,
-            given_up: Mutex::default(),
-            file: None,
-            head: String::new(),
-            dirty: AtomicBool::new(false),
-            measured: AtomicU64::new(0),
-        }
+        Self { only: Some(choice), ..Self::default() }
     }
 
     /// The choice for a key.

@@ -152,16 +152,17 @@ unsafe fn from_row(s: Matrix, first: usize) -> Matrix {
     unsafe { Matrix { from: s.from.add(first * s.n), to: s.to.add(first * s.n), ..s } }
 }
 
-/// Runs `$rows!` for all rows of a state: groups of [`ROWS`], then one by one. It gets the first row and the number of rows.
+/// Runs `$rows!` for all rows of a state: groups of [`ROWS`], then one by one. It gets the first row, the number of rows, and
+/// `$more`.
 macro_rules! groups {
-    ($s:expr, $rows:ident) => {
+    ($s:expr, $rows:ident $(, $more:expr)?) => {
         let mut r = 0;
         while $s.rows - r >= ROWS {
-            $rows!(r, ROWS);
+            $rows!(r, ROWS $(, $more)?);
             r += ROWS;
         }
         while r < $s.rows {
-            $rows!(r, 1);
+            $rows!(r, 1 $(, $more)?);
             r += 1;
         }
     };
@@ -234,17 +235,8 @@ unsafe fn wkv7_rows<V: Lanes, const R: usize>(
 #[inline(always)]
 pub unsafe fn update<V: Lanes, const KNOWN: bool, const EACH: bool>(s: Matrix, y: *mut f32, u: Update) {
     macro_rules! rows {
-        ($first:expr, $rows:expr) => {
-            update_rows::<V, KNOWN, EACH, false, $rows>(
-                from_row(s, $first),
-                y.add($first),
-                Update { v: u.v.add($first), ..u },
-            )
-        };
-    }
-    macro_rules! rows_in_turn {
-        ($first:expr, $rows:expr) => {
-            update_rows::<V, KNOWN, EACH, true, $rows>(
+        ($first:expr, $rows:expr, $in_turn:expr) => {
+            update_rows::<V, KNOWN, EACH, $in_turn, $rows>(
                 from_row(s, $first),
                 y.add($first),
                 Update { v: u.v.add($first), ..u },
@@ -255,9 +247,9 @@ pub unsafe fn update<V: Lanes, const KNOWN: bool, const EACH: bool>(s: Matrix, y
     unsafe {
         // States that move come from memory, which one stream reads faster than four. States in place are in the cache.
         if std::ptr::eq(s.from, s.to) {
-            groups!(s, rows);
+            groups!(s, rows, false);
         } else {
-            groups!(s, rows_in_turn);
+            groups!(s, rows, true);
         }
     }
 }
