@@ -58,19 +58,23 @@ struct Facts {
 
 macro_rules! facts {
     ($($ty:ident $name:literal $elements:literal $bytes:literal;)*) => {
-        impl ggml_type {
-            const fn facts(self) -> Facts {
-                match self {
-                    $(Self::$ty => Facts { name: $name, elements: $elements, bytes: $bytes },)*
-                    Self::GGML_TYPE_COUNT => Facts { name: c"", elements: 0, bytes: 0 },
-                }
-            }
-        }
+        /// The table by the number of the format. Numbers of removed formats, and the mark after the last one, have no elements.
+        static FACTS: [Facts; ggml_type::GGML_TYPE_COUNT as usize + 1] = {
+            let mut all = [Facts { name: c"", elements: 0, bytes: 0 }; ggml_type::GGML_TYPE_COUNT as usize + 1];
+            $(all[ggml_type::$ty as usize] = Facts { name: $name, elements: $elements, bytes: $bytes };)*
+            all
+        };
     };
 }
 each_type!(facts);
 
 impl ggml_type {
+    /// What the table says of the format. Kernels ask for each row.
+    #[inline]
+    const fn facts(self) -> &'static Facts {
+        &FACTS[self as usize]
+    }
+
     /// Name, as in files and logs; empty for the mark after the last format.
     #[inline]
     pub const fn c_name(self) -> &'static CStr {
@@ -92,7 +96,7 @@ impl ggml_type {
     /// Bytes of a row of `ne` elements, or `None` when `ne` is negative, no multiple of the block, or the size does not fit.
     #[inline]
     pub fn row_size(self, ne: i64) -> Option<usize> {
-        let Facts { elements, bytes, .. } = self.facts();
+        let &Facts { elements, bytes, .. } = self.facts();
         if ne < 0 || elements == 0 || ne % elements != 0 {
             return None;
         }

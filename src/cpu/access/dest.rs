@@ -228,16 +228,15 @@ impl<'a> Dest<'a> {
         if x.is_empty() {
             return;
         }
-        let (block, size, dtype) = (self.block(), self.dtype.type_size(), self.dtype);
+        let dtype = self.dtype;
         // For a few elements, calling the vectorised conversion costs more than converting them one by one.
         let short = x.len() < 4 && matches!(dtype, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16);
         if self.has_dense_rows() && !short {
-            assert!(start.is_multiple_of(block) && x.len().is_multiple_of(block));
-            let bytes = x.len() / block * size;
-            let p = self.claim(self.at.offset(row) + start / block * size, bytes);
+            let part = self.at.packed(start, x.len());
+            let p = self.claim(self.at.offset(row) + part.start, part.len());
             // SAFETY: `x.len()` elements inside a dense row, writable by the promise of `new`. Only this thread writes them (`Claims`), and the
             // slice borrows its only `Dest`.
-            convert::from_f32(dtype, x, unsafe { std::slice::from_raw_parts_mut(p, bytes) });
+            convert::from_f32(dtype, x, unsafe { std::slice::from_raw_parts_mut(p, part.len()) });
             return;
         }
         match dtype {
@@ -246,6 +245,7 @@ impl<'a> Dest<'a> {
             GGML_TYPE_BF16 => x.iter().enumerate().for_each(|(i, &x)| self.set(start + i, row, convert::to_bf16(x))),
             GGML_TYPE_I32 => x.iter().enumerate().for_each(|(i, &x)| self.set(start + i, row, x as i32)),
             _ => {
+                let (block, size) = (self.block(), dtype.type_size());
                 assert!(start.is_multiple_of(block) && x.len().is_multiple_of(block));
                 for (k, x) in x.chunks_exact(block).enumerate() {
                     let p = self.claim(self.at.blocks(row, start / block + k, 1), size);

@@ -62,6 +62,18 @@ impl Layout {
         if self.dtype.blck_size() == 1 { self.ne[0] } else { self.ne[0] / self.block() }
     }
 
+    /// Bytes of `n` elements of a dense row, from element `start`, counted from the start of the row. Panics unless they are whole blocks.
+    #[inline]
+    pub(super) fn packed(&self, start: usize, n: usize) -> Range<usize> {
+        let (block, size) = (self.block(), self.dtype.type_size());
+        // See `row_blocks`.
+        if block == 1 {
+            return start * size..(start + n) * size;
+        }
+        assert!(start.is_multiple_of(block) && n.is_multiple_of(block), "elements {start} + {n} in blocks of {block}");
+        start / block * size..(start + n) / block * size
+    }
+
     /// Indices of row number `r`.
     #[inline]
     pub fn row_index(&self, r: usize) -> RowIndex {

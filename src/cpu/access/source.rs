@@ -116,9 +116,9 @@ impl<'g> Source<'g> {
         if n == 0 {
             return;
         }
-        let block = self.block();
         if self.has_dense_rows() {
-            let p = self.at::<u8>(self.at.offset(row) + start / block * self.dtype.type_size());
+            let part = self.at.packed(start, n);
+            let p = self.at::<u8>(self.at.offset(row) + part.start);
             if self.dtype == GGML_TYPE_F32 {
                 if p.addr() != out.as_ptr().addr() {
                     // SAFETY: `n` elements inside a dense row, readable by the promise of `new`. `out` has room for them, and `copy` allows
@@ -127,11 +127,9 @@ impl<'g> Source<'g> {
                 }
                 return;
             }
-            assert!(start.is_multiple_of(block) && n.is_multiple_of(block));
-            let bytes = n / block * self.dtype.type_size();
             // SAFETY: `n` elements inside a dense row, readable by the promise of `new`. `out` does not overlap them: it is a buffer, or part
             // of an F32 result that this source, of another format, does not overlap (`Writer` uses a buffer for `Overlap::Partial`).
-            convert::to_f32(self.dtype, unsafe { std::slice::from_raw_parts(p, bytes) }, out);
+            convert::to_f32(self.dtype, unsafe { std::slice::from_raw_parts(p, part.len()) }, out);
             return;
         }
         match self.dtype {
@@ -145,6 +143,7 @@ impl<'g> Source<'g> {
             GGML_TYPE_I32 => out.iter_mut().enumerate().for_each(|(i, y)| *y = self.get::<i32>(start + i, row) as f32),
             _ => {
                 // The blocks have gaps between them.
+                let block = self.block();
                 assert!(start.is_multiple_of(block) && n.is_multiple_of(block));
                 for (k, y) in out.chunks_exact_mut(block).enumerate() {
                     let p = self.at::<u8>(self.at.blocks(row, start / block + k, 1));
