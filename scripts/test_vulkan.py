@@ -38,8 +38,8 @@ WAYS = {"vector": {"mul_mat_vec"}, "tile": {"mul_mat_tile"}, "ints": {"mul_mat_v
 # The same, of drivers with cooperative matrices.
 MATRICES = {"matrices": {"mul_mat_coop"}, "matrices2": {"mul_mat_coop2"}}
 PRODUCT = re.compile(r"MUL_MAT(_ID)?\(")
-# A node in a log of GGML_SCHED_DEBUG=2: its operation, where it is, and what decided that.
-NODE = re.compile(r"node #\s*\d+ \(\s*(\S+)\):.*?\[\s*(\S+)\s+(\S+?)\s*\]")
+# A node in a log of GGML_SCHED_DEBUG=2: its operation, where it is, and its first source.
+NODE = re.compile(r"node #\s*\d+ \(\s*(\S+)\):.*?\[\s*(\S+)\s+\S+?\s*\] use=\S+?:\s*(\S*)")
 FEW_COLUMNS = 8
 QUICK_TYPES = (("f16", "f32"), ("q4_0", "f32"))
 # Settings of the validation layers for `sanitize`, and what they print.
@@ -305,14 +305,14 @@ def starts(t):
 
 
 def on_cpu(log):
-    """Of the graphs in a log of GGML_SCHED_DEBUG=2 that use Vulkan0: how many they are, their nodes, those on the CPU that read a weight which the host
-    keeps there, and the other ones on the CPU."""
+    """Of the graphs in a log of GGML_SCHED_DEBUG=2 that use Vulkan0: how many they are, their nodes, those on the CPU that read embeddings, which
+    llama.cpp keeps there, and the other ones on the CPU. (It also keeps weights there of products that no device computes.)"""
     graphs, nodes, held, others, graph = 0, 0, 0, [], []
     for line in log.splitlines() + ["## SPLIT #0: end"]:
         if "## SPLIT #0:" in line:
             if any(place.startswith("Vulka") for _, place, _ in graph):  # names are cut to five letters
                 graphs, nodes = graphs + 1, nodes + len(graph)
-                here = [(op, cause.startswith("1.wgt")) for op, place, cause in graph if place == "CPU"]
+                here = [(op, "_embd" in source) for op, place, source in graph if place == "CPU"]
                 held, others = held + sum(kept for _, kept in here), others + [op for op, kept in here if not kept]
             graph = []
         elif found := NODE.search(line):
@@ -322,7 +322,7 @@ def on_cpu(log):
 
 def archs(t, quick=True):
     """Random models of llama.cpp's architectures with all layers on the device: logits against the CPU, and written and read back; and no node on the
-    CPU but those of weights that llama.cpp keeps there (the embeddings)."""
+    CPU but those of embeddings."""
     status, out, seconds = t.start("ours", "test-llama-archs", "-s", 1, "-v", 5, "-b", "Vulkan0", *(("-a", SOME_ARCHITECTURES) if quick else ()),
                                    timeout=4 * 3600, GGML_SCHED_DEBUG="2")
     rows = table(out)
@@ -332,7 +332,7 @@ def archs(t, quick=True):
             f"{len(good)} OK in {seconds:.0f} s" + (f", status {status}" if status else "") + "".join("; " + a for a in wrong))
     graphs, nodes, held, others = on_cpu(t.stderr)
     t.check(graphs >= len(good) and held >= graphs and not others, "test-llama-archs, no fallback to the CPU",
-            f"{graphs} graphs, {nodes} nodes, {held} of them of weights that the host keeps, {len(others)} others on the CPU{': ' + ' '.join(sorted(set(others))) if others else ''}")
+            f"{graphs} graphs, {nodes} nodes, {held} of them of embeddings, {len(others)} others on the CPU{': ' + ' '.join(sorted(set(others))) if others else ''}")
 
 
 SECTIONS = {"ops": ops, "matrices": matrices, "sanitize": sanitize, "models": models, "starts": starts, "archs": archs}
