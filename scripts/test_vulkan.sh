@@ -63,6 +63,12 @@ rm -rf "$GGML_VK_PIPELINE_CACHE_DIR"
 counted test_vulkan env GGML_VK_VALIDATE=$validate "$out/test_vulkan"
 counted "test_vulkan staged" env GGML_VK_VALIDATE=$validate GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM=1 "$out/test_vulkan"
 
+# Whole networks on the device.
+"${CC:-cc}" -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$prefix/include" -Ic_tests/common c_tests/vulkan/test_nets.c -o "$out/test_nets" \
+    -L"$prefix/lib" -lggml -lggml-vulkan -lggml-cpu -lggml-base -Wl,-rpath,"$prefix/lib" -lm || bad "build c_tests/vulkan/test_nets.c" "see above"
+counted test_nets env GGML_VK_VALIDATE=$validate "$out/test_nets"
+counted "test_nets card" env GGML_VK_VALIDATE=$validate GGML_VK_TUNE=card "$out/test_nets"
+
 # Two devices, which copy to each other: a software driver that is loaded twice, under two names.
 two=$out/two driver=/usr/share/vulkan/icd.d/lvp_icd.json
 [ -f "$driver" ] || driver=${driver%.json}.$(uname -m).json
