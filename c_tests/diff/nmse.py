@@ -33,7 +33,8 @@ TOLERANCE = 1.02
 ROUNDING = 1e-12
 # Features of the processor that each level needs, by their names in the feature list.
 LEVELS = {"scalar": (), "avx2": ("AVX2", "FMA", "F16C"), "avx512": ("AVX2", "FMA", "F16C", "AVX512"),
-          "avx512_vnni": ("AVX2", "FMA", "F16C", "AVX512", "AVX512_VNNI")}
+          "avx512_vnni": ("AVX2", "FMA", "F16C", "AVX512", "AVX512_VNNI"), "avx512_bf16": ("AVX2", "FMA", "F16C", "AVX512", "AVX512_VNNI", "AVX512_BF16"),
+          "amx": ("AVX2", "FMA", "F16C", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX_INT8")}
 # With activations of six bits, these must be found to be above the original.
 CONTROLS = ("product-f16", "product-q8_0", "attention-f16-64")
 PLAIN = "CPU"
