@@ -33,30 +33,31 @@ static inline T norm(struct model * m, T x) {
     return ggml_add(m->g, ggml_mul(m->g, ggml_norm(m->g, x, 1e-5f), vector(m, x->ne[0])), vector(m, x->ne[0]));
 }
 
-/* [width, tokens * batch] to [head, tokens, heads, batch]. */
-static inline T heads(struct model * m, T x, const struct shape * s) {
-    return ggml_permute(m->g, ggml_reshape_4d(m->g, x, s->width / s->heads, s->heads, s->tokens, s->batch), 0, 2, 1, 3);
+/* [width, tokens * batch] or [width, tokens, batch] to [head, tokens, heads, batch]. */
+static inline T heads(struct model * m, T x, int64_t n, int64_t batch) {
+    return ggml_permute(m->g, ggml_reshape_4d(m->g, x, x->ne[0] / n, n, ggml_nelements(x) / (x->ne[0] * batch), batch), 0, 2, 1, 3);
 }
 
-static inline T attention(struct model * m, T x, const struct shape * s, bool flash) {
-    const float scale = 1.0f / sqrtf((float) (s->width / s->heads));
-    T q = heads(m, linear(m, x, s->width), s), k = heads(m, linear(m, x, s->width), s), v = linear(m, x, s->width);
+/* Attention of `x` to `other` with `n` heads. */
+static inline T attention(struct model * m, T x, T other, int64_t n, int64_t batch, bool flash) {
+    const int64_t width = x->ne[0];
+    const float   scale = 1.0f / sqrtf((float) (width / n));
+    T q = heads(m, linear(m, x, width), n, batch), k = heads(m, linear(m, other, width), n, batch), v = heads(m, linear(m, other, width), n, batch);
     T sums;
     if (flash) {
-        k    = ggml_cast(m->g, k, GGML_TYPE_F16);
-        v    = ggml_cast(m->g, heads(m, v, s), GGML_TYPE_F16);
-        sums = ggml_flash_attn_ext(m->g, q, k, v, NULL, scale, 0.0f, 0.0f);
+        sums = ggml_flash_attn_ext(m->g, q, ggml_cast(m->g, k, GGML_TYPE_F16), ggml_cast(m->g, v, GGML_TYPE_F16), NULL, scale, 0.0f, 0.0f);
     } else {
         T scores = ggml_soft_max_ext(m->g, ggml_mul_mat(m->g, k, q), NULL, scale, 0.0f);
-        v        = ggml_cont(m->g, ggml_permute(m->g, heads(m, v, s), 1, 0, 2, 3));
-        sums     = ggml_cont(m->g, ggml_permute(m->g, ggml_mul_mat(m->g, v, scores), 0, 2, 1, 3));
+        sums     = ggml_mul_mat(m->g, ggml_cont(m->g, ggml_permute(m->g, v, 1, 0, 2, 3)), scores);
+        sums     = ggml_cont(m->g, ggml_permute(m->g, sums, 0, 2, 1, 3));
     }
-    return linear(m, ggml_reshape_2d(m->g, sums, s->width, s->tokens * s->batch), s->width);
+    return linear(m, ggml_reshape(m->g, sums, x), width);
 }
 
 /* Norms come before (Whisper) or after (BERT) attention and the other products. */
 static inline T layer(struct model * m, T x, const struct shape * s, bool before, bool flash) {
-    T y = attention(m, before ? norm(m, x) : x, s, flash);
+    T y = before ? norm(m, x) : x;
+    y   = attention(m, y, y, s->heads, s->batch, flash);
     x   = ggml_add(m->g, x, y);
     x   = before ? x : norm(m, x);
     y   = linear(m, ggml_gelu(m->g, linear(m, before ? norm(m, x) : x, s->inner)), s->width);

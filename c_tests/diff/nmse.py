@@ -32,9 +32,10 @@ TOLERANCE = 1.02
 # The order of sums in single precision makes errors of 3e-14 to 7e-13 here, on both sides. Only larger ones are compared.
 ROUNDING = 1e-12
 # Features of the processor that each level needs, by their names in the feature list.
-LEVELS = {"scalar": (), "avx2": ("AVX2", "FMA", "F16C"), "avx512": ("AVX2", "FMA", "F16C", "AVX512"),
-          "avx512_vnni": ("AVX2", "FMA", "F16C", "AVX512", "AVX512_VNNI"), "avx512_bf16": ("AVX2", "FMA", "F16C", "AVX512", "AVX512_VNNI", "AVX512_BF16"),
-          "amx": ("AVX2", "FMA", "F16C", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX_INT8")}
+LEVELS = {"scalar": ()}
+for level, more in (("avx2", ("AVX2", "FMA", "F16C")), ("avx512", ("AVX512",)), ("avx512_vnni", ("AVX512_VNNI",)), ("avx512_bf16", ("AVX512_BF16",)),
+                    ("amx", ("AMX_INT8",))):
+    LEVELS[level] = (*list(LEVELS.values())[-1], *more)
 # With activations of six bits, these must be found to be above the original.
 CONTROLS = ("product-f16", "product-q8_0", "attention-f16-64")
 PLAIN = "CPU"

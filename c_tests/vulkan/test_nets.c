@@ -31,35 +31,15 @@ static T residual(struct model * m, T x, T time, int64_t out) {
     return ggml_add(m->g, x->ne[2] == out ? x : conv(m, x, out, 1, 1), y);
 }
 
-/* [width, tokens, batch] to [head, tokens, heads, batch]. */
-static T split(struct model * m, T x, int n) {
-    return ggml_permute(m->g, ggml_reshape_4d(m->g, x, x->ne[0] / n, n, x->ne[1], x->ne[2]), 0, 2, 1, 3);
-}
-
-/* Attention of `x` to `other`. */
-static T attend(struct model * m, T x, T other, int n, bool flash) {
-    const int64_t width = x->ne[0];
-    const float   scale = 1.0f / sqrtf((float) (width / n));
-    T q = split(m, linear(m, x, width), n), k = split(m, linear(m, other, width), n), v = split(m, linear(m, other, width), n), y;
-    if (flash) {
-        y = ggml_flash_attn_ext(m->g, q, ggml_cast(m->g, k, GGML_TYPE_F16), ggml_cast(m->g, v, GGML_TYPE_F16), NULL, scale, 0.0f, 0.0f);
-    } else {
-        y = ggml_soft_max_ext(m->g, ggml_mul_mat(m->g, k, q), NULL, scale, 0.0f);
-        y = ggml_mul_mat(m->g, ggml_cont(m->g, ggml_permute(m->g, v, 1, 0, 2, 3)), y);
-        y = ggml_cont(m->g, ggml_permute(m->g, y, 0, 2, 1, 3));
-    }
-    return linear(m, ggml_reshape_3d(m->g, y, width, x->ne[1], x->ne[2]), width);
-}
-
 /* A layer over the pixels of an image; `text`: NULL, or what it also attends to. */
 static T transformer(struct model * m, T image, T text, bool flash) {
     const int64_t w = image->ne[0], h = image->ne[1], c = image->ne[2];
     T             x = ggml_group_norm(m->g, image, GROUPS, 1e-6f), y;
     x               = ggml_cont(m->g, ggml_permute(m->g, ggml_reshape_3d(m->g, x, w * h, c, BATCH), 1, 0, 2, 3));
     y               = norm(m, x);
-    x               = ggml_add(m->g, x, attend(m, y, y, text != NULL ? HEADS : 1, flash));
+    x               = ggml_add(m->g, x, attention(m, y, y, text != NULL ? HEADS : 1, BATCH, flash));
     if (text != NULL) {
-        x = ggml_add(m->g, x, attend(m, norm(m, x), text, HEADS, flash));
+        x = ggml_add(m->g, x, attention(m, norm(m, x), text, HEADS, BATCH, flash));
         x = ggml_add(m->g, x, linear(m, ggml_geglu(m->g, linear(m, norm(m, x), 8 * c)), c));
     }
     x = ggml_cont(m->g, ggml_permute(m->g, x, 1, 0, 2, 3));
