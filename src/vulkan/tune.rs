@@ -167,6 +167,20 @@ pub fn vector_threads(k: u32, info: &Info) -> u32 {
     wanted.min(info.limits.group_invocations)
 }
 
+/// Slots that a workgroup computes at once where it sums the products of `slots` experts with rows of `k` values, and its invocations. One slot after
+/// the other, a card waits for memory as often as there are slots.
+pub fn expert_slots(k: u32, slots: u32, info: &Info) -> (u32, u32) {
+    let most = vector_threads(k, info);
+    if info.software {
+        return (1, most);
+    }
+    // Four pieces of eight values for each invocation, and no more than 256 invocations.
+    let share = k.div_ceil(32).next_power_of_two().clamp(32, most.max(32));
+    let at_once = slots.max(1).next_power_of_two().min((256 / share).max(1));
+    let fitting = at_once.min((info.limits.group_invocations / share).max(1));
+    (1 << fitting.ilog2(), share << fitting.ilog2())
+}
+
 /// Operations that take a device as long as a byte of memory. A low guess, so that a piece of work is rather too short than too long.
 pub fn flops_per_byte(info: &Info) -> u64 {
     amounts(info).flops_per_byte
@@ -421,6 +435,18 @@ mod tests {
         assert_eq!(attention_width(&card(gpu, 0x8086, [16, 32], true)), Some(16));
         assert_eq!(attention_width(&card(gpu, 0x8086, [8, 32], false)), None);
         assert_eq!(attention_width(&card(gpu, 0x1002, [32, 64], true)), None);
+    }
+
+    #[test]
+    fn slots_of_experts_share_a_workgroup_of_a_card() {
+        let nvidia = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x10de, [32, 32], true);
+        let of = |k, slots| expert_slots(k, slots, &nvidia);
+        // 8 of 128 experts, 6 of 64, 2 of 8, and one.
+        assert_eq!([of(768, 8), of(1408, 6), of(14336, 2)], [(8, 256), (4, 256), (2, 256)]);
+        assert_eq!([of(32, 1), of(768, 2), of(2048, 1)], [(1, 32), (2, 64), (1, 64)]);
+        let mut software = nvidia;
+        (software.software, software.limits.subgroup_size) = (true, 8);
+        assert_eq!(expert_slots(768, 8, &software), (1, 8));
     }
 
     #[test]

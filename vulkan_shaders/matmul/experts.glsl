@@ -8,6 +8,7 @@ layout(constant_id = 4) const uint B = 0;          // type of b, or blocks of `p
 layout(constant_id = 5) const uint GATE = NO_GATE; // number of the gated function; its argument is the product of a0, the factor that of a1
 layout(constant_id = 6) const bool BIASES = false; // ADD_ID: a row for each expert is added to its products
 layout(constant_id = 7) const bool SUMMAND = false; // NO_GATE: a tensor with the shape of d is added
+layout(constant_id = 8) const uint AT_ONCE = 1;    // NO_GATE: slots that the workgroup computes at once; each has an equal share of the invocations
 
 layout(push_constant, scalar) uniform Experts {
     uint64_t b, a0, a1, d, ids;
@@ -39,17 +40,19 @@ void main() {
     const uint next = min(row + 1, p.m - 1);
     const uint first = summed ? 0 : gl_WorkGroupID.y;
     const uint end = summed ? p.slots : first + 1;
+    const uint share = T / AT_ONCE;
+    const uint lane = t % share;
     float sums[2] = { 0.0, 0.0 };
-    for (uint slot = first; slot < end; ++slot) {
+    for (uint slot = first + t / share; slot < end; slot += AT_ONCE) {
         const int id = I32s(of_slot(p.ids, p.ids_nb, slot, token, 4)).v[0];
-        // The product with no expert is 0. Uniform.
+        // The product with no expert is 0.
         if (id < 0 || uint(id) >= p.experts) { continue; }
         const uint64_t a0 = row_of(p.a0, id, row);
         const uint64_t a1 = summed ? row_of(p.a0, id, next) : row_of(p.a1, id, row);
         const uint64_t b = of_slot(p.b, p.b_nb, slot, token, B_BYTES);
         float parts[2] = { 0.0, 0.0 };
-        for (uint i = t; i < p.k / STEP; i += T) { two_parts(a0, a1, b, i, parts); }
-        if (BIASES && t == 0) {
+        for (uint i = lane; i < p.k / STEP; i += share) { two_parts(a0, a1, b, i, parts); }
+        if (BIASES && lane == 0) {
             parts[0] += bias(p.s0, id, row);
             parts[1] += summed ? bias(p.s0, id, next) : bias(p.s1, id, row);
         }

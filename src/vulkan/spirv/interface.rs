@@ -1077,6 +1077,7 @@ interface! {
             5 gate: u32,
             6 biases: bool,
             7 summand: bool,
+            8 at_once: u32,
         }
         MulMatExpertsInts of "mul_mat_experts_ints" pushed Experts {
             3 one_subgroup: bool,
@@ -1084,6 +1085,7 @@ interface! {
             5 gate: u32,
             6 biases: bool,
             7 summand: bool,
+            8 at_once: u32,
         }
         MulMatJoined of "mul_mat_joined" pushed Joined {
             3 one_subgroup: bool,

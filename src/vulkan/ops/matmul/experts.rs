@@ -63,14 +63,20 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
             }
         }
     }
+    let (at_once, threads) = match second {
+        Some(_) => (1, tune::vector_threads(o.a.ne[0], plan.info)),
+        None => tune::expert_slots(o.a.ne[0], slots, plan.info),
+    };
     // Both sources have the same constants.
     macro_rules! constants {
         ($set:ident) => {
-            |one_subgroup| constants::$set { one_subgroup, b: b_type, gate, biases: part.bias.is_some(), summand: adds }
+            |one_subgroup| {
+                let biases = part.bias.is_some();
+                constants::$set { one_subgroup, b: b_type, gate, biases, summand: adds, at_once }
+            }
         };
     }
     let variant = format!(".{}", format_name(o.a.dtype));
-    let threads = tune::vector_threads(o.a.ne[0], plan.info);
     let kernel = if b_type == BLOCKS {
         tune::reduction_of(&variant, threads, constants!(MulMatExpertsInts), plan.info)?
     } else {
