@@ -108,7 +108,7 @@ mod tests {
             let shader = Shader::named(name).unwrap();
             assert_eq!(shader.name(), name);
             // The magic number of SPIR-V, then version 1.5, or 1.6 for an extension that requires Vulkan 1.3.
-            let nv = name.starts_with("mul_mat_coop2.") || name.starts_with("mul_mat_tensor.");
+            let nv = ["mul_mat_coop2.", "mul_mat_tensor.", "flash_attn_tensor."].iter().any(|n| name.starts_with(n));
             let version = if nv { 0x0001_0600 } else { 0x0001_0500 };
             assert_eq!(shader.words()[..2], [0x0723_0203, version], "{name}");
         }
