@@ -276,6 +276,8 @@ mod tests {
         assert_eq!(size_of::<Properties<'_>>(), 32);
         assert_eq!(std::mem::offset_of!(Properties<'_>, reserved_shared_memory), 24);
         assert_eq!(std::mem::offset_of!(Features<'_>, block_loads), 40);
+        let attention = Features::used(Owner::Workgroup(256), true, true);
+        assert_eq!([attention.reductions, attention.conversions], [vk::TRUE; 2]);
         assert!(Features::used(Owner::Subgroup, false, false).suffice() && !Features::default().suffice());
     }
 

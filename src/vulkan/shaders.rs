@@ -175,8 +175,12 @@ mod tests {
             ("mul_mat_tensor.list.bf16", &[ALL, MATRICES, BFLOAT16, &[5432, 5433, 5434, 5439]]),
             ("mul_mat_tensor.plain", &[ALL, MATRICES, &[5433, 5434, 5439]]),
             ("mul_mat_tensor.list", &[ALL, MATRICES, &[5432, 5433, 5434, 5439]]),
+            // The same, and reductions, conversions and functions for each element.
+            ("flash_attn_tensor", &[ALL, MATRICES, &[5430, 5431, 5432, 5433, 5434, 5439]]),
+            ("flash_attn_kinds", &[ALL]),
         ];
-        for name in names().iter().filter(|n| n.starts_with("mul_mat") || n.starts_with("product")) {
+        let known = ["mul_mat", "product", "flash_attn_tensor", "flash_attn_kinds"];
+        for name in names().iter().filter(|n| known.iter().any(|start| n.starts_with(start))) {
             let of =
                 |method: &str| name.strip_prefix(method).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
             let (_, has) = methods.iter().find(|r| of(r.0)).unwrap_or_else(|| panic!("{name} belongs to no method"));

@@ -39,7 +39,8 @@ fn tile() -> Tile {
     if let Ok(text) = std::env::var("GGML_VK_FA_TILE") {
         let n: Vec<u32> = text.split(',').filter_map(|n| n.trim().parse().ok()).collect();
         let or = |i: usize, other: u32| n.get(i).copied().unwrap_or(other);
-        tile = Tile { rows: or(0, 64), keys: or(1, 64), threads: or(2, 256), lazy: or(3, 1) != 0, early: or(4, 1) != 0 };
+        tile =
+            Tile { rows: or(0, 64), keys: or(1, 64), threads: or(2, 256), lazy: or(3, 1) != 0, early: or(4, 1) != 0 };
     }
     tile
 }
@@ -162,4 +163,86 @@ fn look(mask: &View, [n_queries, n_keys]: [u32; 2], tile: Tile, to: Range, plan:
     let groups = [n_keys.div_ceil(tile.keys), n_queries.div_ceil(tile.rows), mask.ne[2] * mask.ne[3]];
     plan.dispatch(kernel, push, groups, &[mask.range], &[to]);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::ggml::ggml_type::*;
+    use crate::vulkan::info::{Features, Identity, Limits};
+    use crate::vulkan::testing::made_up;
+    use ash::vk;
+
+    const TILE: Tile = Tile { rows: 64, keys: 64, threads: 256, lazy: true, early: true };
+
+    fn dense(dtype: ggml_type, ne: [u32; 4]) -> View {
+        let row = ne[0] / dtype.blck_size() as u32;
+        let nb = [1, row, row * ne[1], row * ne[1] * ne[2]];
+        View { at: 256, ne, nb, dtype, range: Range::default() }
+    }
+
+    /// Queries, keys, values, mask and result: 100 queries of 8 heads, 300 keys of 2.
+    fn operands(format: ggml_type, columns: [u32; 2]) -> [View; 5] {
+        let [dk, dv] = columns;
+        [
+            dense(GGML_TYPE_F32, [dk, 100, 8, 1]),
+            dense(format, [dk, 300, 2, 1]),
+            dense(format, [dv, 300, 2, 1]),
+            dense(GGML_TYPE_F16, [300, 100, 1, 1]),
+            dense(GGML_TYPE_F32, [dv, 8, 100, 1]),
+        ]
+    }
+
+    #[test]
+    fn operands_are_loaded_only_from_where_the_shader_can() {
+        let fits = |change: fn(&mut [View; 5])| {
+            let mut all = operands(GGML_TYPE_F16, [128, 128]);
+            change(&mut all);
+            let [q, k, v, mask, d] = all;
+            fit(&q, [Some(k), Some(v)], Some(&mask), &d, TILE)
+        };
+        assert!(fits(|_| ()));
+        // First bytes, and rows of queries, keys and values.
+        assert!(!fits(|a| a[0].at += 8) && !fits(|a| a[1].at += 8) && !fits(|a| a[2].at += 2));
+        assert!(!fits(|a| a[3].at += 8) && !fits(|a| a[4].at += 4));
+        assert!(!fits(|a| a[0].nb[1] = 130) && !fits(|a| a[1].nb[1] = 132) && !fits(|a| a[2].nb[1] = 132));
+        assert!(fits(|a| a[1].nb[1] = 136) && !fits(|a| a[1].nb[1] = 64), "rows that overlap");
+        // Rows of a mask may be anywhere, but not its matrices.
+        assert!(fits(|a| a[3].nb[1] = 301) && !fits(|a| a[3].nb[2] = 300 * 100 + 4));
+        assert!(!fits(|a| a[1].nb[1] = 1 << 22), "keys beyond 2 GiB");
+        // Blocks need no aligned rows, and what is converted has none yet.
+        let [q, k, v, _, d] = operands(GGML_TYPE_Q8_0, [128, 128]);
+        assert!(fit(&q, [Some(k), Some(v)], None, &d, TILE) && fit(&q, [None, None], None, &d, TILE));
+    }
+
+    #[test]
+    fn shapes_are_those_of_matrices() {
+        let identity = Identity {
+            name: String::new(),
+            kind: vk::PhysicalDeviceType::DISCRETE_GPU,
+            vendor: 0x10de,
+            driver: vk::DriverId::NVIDIA_PROPRIETARY,
+            uuid: [0; 16],
+            luid: None,
+        };
+        let limits = Limits { groups: [65535; 3], group_invocations: 1024, ..Limits::default() };
+        let info = made_up(identity, Features::default(), limits);
+        let fits = |format, columns, tile| {
+            let [q, k, v, mask, _] = operands(format, columns);
+            shape_fits([&q, &k, &v], Some(&mask), format, tile, &info)
+        };
+        for format in [GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_F8_E4M3] {
+            assert!(fits(format, [128, 128], TILE) && fits(format, [256, 256], TILE), "{format:?}");
+        }
+        assert!(!fits(GGML_TYPE_F32, [128, 128], TILE) && !fits(GGML_TYPE_BF16, [128, 128], TILE));
+        assert!(fits(GGML_TYPE_F16, [80, 64], TILE) && !fits(GGML_TYPE_F16, [80, 80], TILE));
+        assert!(!fits(GGML_TYPE_F16, [72, 64], TILE) && !fits(GGML_TYPE_F16, [576, 512], TILE));
+        assert!(!fits(GGML_TYPE_F16, [128, 128], Tile { threads: 2048, ..TILE }));
+    }
+
+    #[test]
+    fn a_tile_of_each_mask_has_a_kind() {
+        let mask = dense(GGML_TYPE_F16, [300, 100, 8, 3]);
+        assert_eq!(kinds_bytes(&mask, [100, 300], TILE), 2 * 5 * 8 * 3 * 4);
+    }
 }
