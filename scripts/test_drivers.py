@@ -221,7 +221,7 @@ def compare(c, name, new, old, same_compiler):
 def check_modules(c, found, folder):
     """Every module by the validator, and by the translator to Metal's language. `folder`: SPIR-V's tools."""
     start = [os.path.join(folder, "run"), os.path.join(folder, "root/usr/bin/")]
-    tools = {"spirv-val": lambda name: ["--scalar-block-layout", "--target-env", "vulkan1.3" if name.startswith(("mul_mat_coop2", "mul_mat_tensor")) else "vulkan1.2"],
+    tools = {"spirv-val": lambda name: ["--scalar-block-layout", "--target-env", "vulkan1.3" if name.startswith(("mul_mat_coop2", "mul_mat_tensor", "flash_attn_tensor")) else "vulkan1.2"],
              "spirv-cross": lambda name: ["--msl", "--msl-version", "30100"]}
     with tempfile.TemporaryDirectory() as work:
         for name, words in found.items():

@@ -54,7 +54,7 @@ pub static ABSENT: &[Absent] = &[
     },
     Absent {
         names: &["GGML_VK_FA_SPARSE_DISABLE"],
-        why: "attention has no shortcut for masks that leave few positions",
+        why: "attention reads only those tiles of keys that a mask leaves",
     },
     Absent { names: &["GGML_VK_DEBUG_MARKERS"], why: "GGML_TRACE shows the nodes on the device" },
     Absent {

@@ -110,6 +110,8 @@ variables! {
         "Records every graph anew instead of submitting a repeated one again.";
     VK_PRODUCT = "GGML_VK_PRODUCT", Vulkan, since "0.26.0", original NO, Anyone, values "`tensors`, `matrices2`, `matrices`, `ints`, `vector`, `tile`, `rows`", default "by device and shape",
         "Selects how matrix products are computed, where the device can do it.";
+    VK_ATTENTION = "GGML_VK_ATTENTION", Vulkan, since "0.28.0", original NO, Anyone, values "`tensors`, `matrices`, `vector`", default "by device and shape",
+        "Selects how attention is computed, where the device can do it.";
     VK_TRY_COOPMAT = "GGML_VK_TRY_COOPMAT", Vulkan, since "0.26.0", original NO, Anyone, values "set or not", default "not set",
         "Uses matrix units also on architectures whose row in the table (RDNA 3 and 4, NVIDIA from Turing on) does not say so.";
     VK_TUNE = "GGML_VK_TUNE", Vulkan, since "0.26.0", original NO, Anyone, values "`card`, `plain`", default "by device",

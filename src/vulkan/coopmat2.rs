@@ -2,7 +2,7 @@
 //!
 //! `mul_mat_coop2` needs matrices of any size (flexible dimensions) and functions that are called for each element. A matrix belongs to a
 //! workgroup or to a subgroup, depending on the driver: NVIDIA's has both, Mesa's software driver only subgroups. `mul_mat_tensor` needs matrices of
-//! a workgroup, and loads from tensors and blocks.
+//! a workgroup, and loads from tensors and blocks; `flash_attn_tensor` also reductions, and conversions from sums to operands.
 
 use super::bfloat16;
 use super::ladder::{SUBGROUPS, TILE};
@@ -36,6 +36,8 @@ pub struct Usable {
     pub tensors: bool,
     /// The same with BF16. Never without `tensors`.
     pub bfloat16_tensors: bool,
+    /// Whether it can run `flash_attn_tensor`. Never without `tensors`.
+    pub tensor_attention: bool,
 }
 
 /// The owner of a matrix.
@@ -82,8 +84,10 @@ pub struct Features<'a> {
     pub workgroup_scope: vk::Bool32,
     /// Matrices of many sizes.
     pub flexible_dimensions: vk::Bool32,
-    reductions: vk::Bool32,
-    conversions: vk::Bool32,
+    /// Sums and maxima of rows.
+    pub reductions: vk::Bool32,
+    /// Operands from results.
+    pub conversions: vk::Bool32,
     /// Functions called with each element.
     pub per_element_operations: vk::Bool32,
     /// Loads and stores that compute addresses from the shape of a tensor.
@@ -100,11 +104,13 @@ unsafe impl vk::ExtendsPhysicalDeviceFeatures2 for Features<'_> {}
 unsafe impl vk::ExtendsDeviceCreateInfo for Features<'_> {}
 
 impl Features<'_> {
-    /// The features that `mul_mat_coop2` uses with matrices of `owner`, and `mul_mat_tensor` if it runs, enabled.
-    pub fn used(owner: Owner, tensors: bool) -> Self {
+    /// The features that `mul_mat_coop2` uses with matrices of `owner`, `mul_mat_tensor` if it runs, and `flash_attn_tensor` if it runs, enabled.
+    pub fn used(owner: Owner, tensors: bool, attention: bool) -> Self {
         Self {
             workgroup_scope: vk::Bool32::from(tensors || matches!(owner, Owner::Workgroup(_))),
             flexible_dimensions: vk::TRUE,
+            reductions: attention.into(),
+            conversions: attention.into(),
             per_element_operations: vk::TRUE,
             tensor_addressing: tensors.into(),
             block_loads: tensors.into(),
@@ -180,7 +186,12 @@ pub fn usable(
     let owner = best(&all, features, properties, shared_memory);
     let loads = |operand| loads_tensors(&all, operand, features, properties, shared_memory);
     let tensors = owner.is_some() && loads(vk::ComponentTypeKHR::FLOAT16);
-    Usable { owner, tensors, bfloat16_tensors: tensors && loads(bfloat16::COMPONENT) }
+    Usable {
+        owner,
+        tensors,
+        bfloat16_tensors: tensors && loads(bfloat16::COMPONENT),
+        tensor_attention: tensors && [features.reductions, features.conversions] == [vk::TRUE; 2],
+    }
 }
 
 /// The dimensions that a device with the extension reports.
@@ -265,7 +276,9 @@ mod tests {
         assert_eq!(size_of::<Properties<'_>>(), 32);
         assert_eq!(std::mem::offset_of!(Properties<'_>, reserved_shared_memory), 24);
         assert_eq!(std::mem::offset_of!(Features<'_>, block_loads), 40);
-        assert!(Features::used(Owner::Subgroup, false).suffice() && !Features::default().suffice());
+        let attention = Features::used(Owner::Workgroup(256), true, true);
+        assert_eq!([attention.reductions, attention.conversions], [vk::TRUE; 2]);
+        assert!(Features::used(Owner::Subgroup, false, false).suffice() && !Features::default().suffice());
     }
 
     /// Granularity 32 x 32 x 16, F16 into F32.
@@ -290,13 +303,13 @@ mod tests {
     fn the_workgroup_owns_the_matrices_where_it_may() {
         let (group, sub) = (vk::ScopeKHR::WORKGROUP, vk::ScopeKHR::SUBGROUP);
         let both = [good(group, 128), good(sub, 0), good(group, 256), good(group, 512)];
-        let all = Features::used(Owner::Workgroup(256), false);
+        let all = Features::used(Owner::Workgroup(256), false, false);
         let limits = Properties { max_workgroup: 1024, max_dimension: 1024, ..Properties::default() };
         let take = |d: &[Dimensions], f: Features<'_>, p: Properties<'_>| best(d, &f, &p, 48 << 10);
         assert_eq!(take(&both, all, limits), Some(Owner::Workgroup(256)));
         assert_eq!(take(&both, all, Properties { max_workgroup: 128, ..limits }), Some(Owner::Workgroup(128)));
         // Like Mesa's software driver.
-        let subgroups = Features::used(Owner::Subgroup, false);
+        let subgroups = Features::used(Owner::Subgroup, false, false);
         assert_eq!(take(&both, subgroups, limits), Some(Owner::Subgroup));
         assert_eq!(take(&both[1..2], all, limits), Some(Owner::Subgroup));
         // Not enough shared memory, and matrices that are too large.
@@ -311,7 +324,7 @@ mod tests {
     fn tensors_need_a_workgroup_of_their_size_and_all_features() {
         let (group, sub) = (vk::ScopeKHR::WORKGROUP, vk::ScopeKHR::SUBGROUP);
         let both = [good(sub, 0), good(group, 128), good(group, 256)];
-        let all = Features::used(Owner::Workgroup(128), true);
+        let all = Features::used(Owner::Workgroup(128), true, false);
         let limits = Properties { max_workgroup: 256, max_dimension: 256, ..Properties::default() };
         let half = vk::ComponentTypeKHR::FLOAT16;
         let can = |d: &[Dimensions], f: &Features<'_>, p: Properties<'_>| loads_tensors(d, half, f, &p, 48 << 10);
@@ -321,7 +334,7 @@ mod tests {
         assert!(!loads_tensors(&both, bfloat16::COMPONENT, &all, &limits, 48 << 10));
         assert!(can(&both, &all, limits));
         assert!(!can(&both[..2], &all, limits));
-        assert!(!can(&both, &Features::used(Owner::Workgroup(256), false), limits));
+        assert!(!can(&both, &Features::used(Owner::Workgroup(256), false, false), limits));
         for missing in [
             Features { workgroup_scope: 0, ..all },
             Features { tensor_addressing: 0, ..all },

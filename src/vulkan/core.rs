@@ -63,7 +63,7 @@ impl Core {
             .compute_full_subgroups(f.subgroup_size_control);
         let mut coopmat = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
         let mut bfloat16 = super::bfloat16::Features::used();
-        let mut nv = f.coopmat2.map(|owner| super::coopmat2::Features::used(owner, f.tensors));
+        let mut nv = f.coopmat2.map(|owner| super::coopmat2::Features::used(owner, f.tensors, f.tensor_attention));
         let mut m4 = vk::PhysicalDeviceMaintenance4Features::default().maintenance4(true);
         let priorities = [1.0];
         let families = std::iter::once(info.queue_family).chain(info.copy_family);

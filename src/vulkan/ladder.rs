@@ -64,6 +64,9 @@ pub struct Request {
 /// Maximum number of columns of a vector product.
 pub const VECTOR_COLUMNS: u32 = 8;
 
+/// Queries of a head from which `flash_attn_tensor` computes them.
+const ATTENTION_TENSORS_FROM: u32 = 32;
+
 /// Rows and columns of a tile.
 pub const TILE: u32 = 64;
 
@@ -169,9 +172,49 @@ fn requested() -> &'static (Option<String>, bool) {
     REQUESTED.get_or_init(|| (environment::VK_PRODUCT.text(), environment::VK_TRY_COOPMAT.is_set()))
 }
 
+/// How attention of many queries is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attention {
+    /// Without matrices (`flash_attn_parts`).
+    Vector,
+    /// With cooperative matrices of subgroups (`flash_attn_coop`).
+    Matrices,
+    /// With matrices of a workgroup, loaded from tensors (`flash_attn_tensor`).
+    Tensors,
+}
+
+/// The way of attention that GGML_VK_ATTENTION names, read once per process.
+pub fn requested_attention() -> Option<Attention> {
+    static REQUESTED: OnceLock<Option<Attention>> = OnceLock::new();
+    *REQUESTED.get_or_init(|| match environment::VK_ATTENTION.text().as_deref() {
+        Some("vector") => Some(Attention::Vector),
+        Some("matrices") => Some(Attention::Matrices),
+        Some("tensors") => Some(Attention::Tensors),
+        _ => None,
+    })
+}
+
+/// Whether matrices pay for attention of many queries.
+fn attention_pays(info: &Info) -> bool {
+    requested().1 || Architecture::of(info).traits().matrices
+}
+
+/// Whether attention of `queries` of each head is computed by `flash_attn_tensor`, if it can load the operands: for prompts, unless the environment names a way.
+pub fn attention_tensors(queries: u32, info: &Info) -> bool {
+    let wanted = match requested_attention() {
+        None => queries >= ATTENTION_TENSORS_FROM && attention_pays(info),
+        way => way == Some(Attention::Tensors),
+    };
+    wanted && info.features.tensor_attention
+}
+
 /// The size of cooperative matrices for attention, whose subgroups have 16 queries each. `None` if matrices do not pay.
 pub fn attention_matrices(info: &Info) -> Option<[u32; 3]> {
-    if !(requested().1 || Architecture::of(info).traits().matrices) {
+    let wanted = match requested_attention() {
+        None | Some(Attention::Tensors) => attention_pays(info),
+        way => way == Some(Attention::Matrices),
+    };
+    if !wanted {
         return None;
     }
     // Keys and values are loaded in pieces of eight.

@@ -56,6 +56,7 @@ impl Info {
         }
         if info.features.coopmat2.is_none() {
             info.features.tensors = false;
+            info.features.tensor_attention = false;
             info.extensions.retain(|e| *e != coopmat2::NAME);
         }
         if !info.features.bfloat16 {
@@ -271,6 +272,7 @@ fn features(
         coopmat2: nv.owner,
         tensors: nv.tensors,
         bfloat16_tensors: nv.bfloat16_tensors,
+        tensor_attention: nv.tensor_attention,
         subgroup: if in_compute(p11.subgroup_supported_stages) {
             p11.subgroup_supported_operations
         } else {

@@ -108,7 +108,7 @@ mod tests {
             let shader = Shader::named(name).unwrap();
             assert_eq!(shader.name(), name);
             // The magic number of SPIR-V, then version 1.5, or 1.6 for an extension that requires Vulkan 1.3.
-            let nv = name.starts_with("mul_mat_coop2.") || name.starts_with("mul_mat_tensor.");
+            let nv = ["mul_mat_coop2.", "mul_mat_tensor.", "flash_attn_tensor."].iter().any(|n| name.starts_with(n));
             let version = if nv { 0x0001_0600 } else { 0x0001_0500 };
             assert_eq!(shader.words()[..2], [0x0723_0203, version], "{name}");
         }
@@ -175,8 +175,12 @@ mod tests {
             ("mul_mat_tensor.list.bf16", &[ALL, MATRICES, BFLOAT16, &[5432, 5433, 5434, 5439]]),
             ("mul_mat_tensor.plain", &[ALL, MATRICES, &[5433, 5434, 5439]]),
             ("mul_mat_tensor.list", &[ALL, MATRICES, &[5432, 5433, 5434, 5439]]),
+            // The same, and reductions, conversions and functions for each element.
+            ("flash_attn_tensor", &[ALL, MATRICES, &[5430, 5431, 5432, 5433, 5434, 5439]]),
+            ("flash_attn_kinds", &[ALL]),
         ];
-        for name in names().iter().filter(|n| n.starts_with("mul_mat") || n.starts_with("product")) {
+        let known = ["mul_mat", "product", "flash_attn_tensor", "flash_attn_kinds"];
+        for name in names().iter().filter(|n| known.iter().any(|start| n.starts_with(start))) {
             let of =
                 |method: &str| name.strip_prefix(method).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
             let (_, has) = methods.iter().find(|r| of(r.0)).unwrap_or_else(|| panic!("{name} belongs to no method"));

@@ -10,8 +10,13 @@ layout(constant_id = 8) const uint FLAGS = 0;
 layout(push_constant, scalar) uniform Push {
     uint64_t q, k, v, mask, sinks;
     uint64_t d; // PARTIAL: the room of the parts
+#ifdef KINDS
+    uint64_t kinds; // of the mask's tiles, from flash_attn_kinds
+    uint n_queries, n_keys;
+#else
     uint n_queries, n_keys;
     uint part;  // keys of a part
+#endif
     uvec3 q_nb, k_nb, v_nb, mask_nb; // dimensions 1 to 3
     uint mask_ne; // of dimensions 2 and 3, 16 bits each
     float scale, max_bias, cap;
@@ -27,6 +32,12 @@ const bool ALIGNED = (FLAGS & 32u) != 0; // rows of keys and values begin at mul
 // Floats of a part of a query's result: DV columns, the maximum, the sum.
 const uint PART = DV + 8;
 
+#ifdef KINDS
+#define PART_KEYS p.n_keys
+#else
+#define PART_KEYS p.part
+#endif
+
 // The part of this workgroup: its keys are `begin` to `end` - 1.
 struct Keys {
     uint head, batch, parts, index, begin, end;
@@ -34,12 +45,12 @@ struct Keys {
 
 Keys my_keys() {
     Keys keys;
-    keys.parts = (p.n_keys + p.part - 1) / p.part;
+    keys.parts = (p.n_keys + PART_KEYS - 1) / PART_KEYS;
     keys.head = gl_WorkGroupID.y / keys.parts;
     keys.batch = gl_WorkGroupID.z;
     keys.index = gl_WorkGroupID.y % keys.parts;
-    keys.begin = keys.index * p.part;
-    keys.end = min(keys.begin + p.part, p.n_keys);
+    keys.begin = keys.index * PART_KEYS;
+    keys.end = min(keys.begin + PART_KEYS, p.n_keys);
     return keys;
 }
 

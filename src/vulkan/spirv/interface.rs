@@ -308,6 +308,14 @@ interface! {
             24 n_rows: u32,
             28 parts: u32,
         }
+        FlashAttnKinds {
+            0 mask: u64,
+            8 kinds: u64,
+            16 n_queries: u32,
+            20 n_keys: u32,
+            24 mask_ne2: u32,
+            28 mask_nb: [u32; 3],
+        }
         FlashAttnParts {
             0 q: u64,
             8 k: u64,
@@ -326,6 +334,25 @@ interface! {
             112 scale: f32,
             116 max_bias: f32,
             120 cap: f32,
+        }
+        FlashAttnTensor {
+            0 q: u64,
+            8 k: u64,
+            16 v: u64,
+            24 mask: u64,
+            32 sinks: u64,
+            40 d: u64,
+            48 kinds: u64,
+            56 n_queries: u32,
+            60 n_keys: u32,
+            64 q_nb: [u32; 3],
+            76 k_nb: [u32; 3],
+            88 v_nb: [u32; 3],
+            100 mask_nb: [u32; 3],
+            112 mask_ne: u32,
+            116 scale: f32,
+            120 max_bias: f32,
+            124 cap: f32,
         }
         Gated {
             0 gate: u64,
@@ -1006,6 +1033,11 @@ interface! {
             4 heads: u32,
             5 sinks: bool,
         }
+        FlashAttnKinds of "flash_attn_kinds" pushed FlashAttnKinds {
+            3 rows: u32,
+            4 keys: u32,
+            5 aligned: bool,
+        }
         FlashAttnParts of "flash_attn_parts" pushed FlashAttnParts {
             3 one_subgroup: bool,
             4 d: u32,
@@ -1014,6 +1046,17 @@ interface! {
             7 heads: u32,
             8 flags: u32,
             9 ahead: u32,
+        }
+        FlashAttnTensor of "flash_attn_tensor" pushed FlashAttnTensor {
+            3 rows: u32,
+            4 d: u32,
+            5 dv: u32,
+            6 group: u32,
+            7 heads: u32,
+            8 flags: u32,
+            9 keys: u32,
+            10 lazy: bool,
+            11 early: bool,
         }
         Gated of "gated" pushed Gated {
             3 op: u32,
@@ -1361,6 +1404,12 @@ interface! {
             GGML_TYPE_NVFP4,
             GGML_TYPE_Q1_0,
             GGML_TYPE_Q2_0,
+        }
+        HALVES {
+            GGML_TYPE_F16,
+            GGML_TYPE_F8_E4M3,
+            GGML_TYPE_Q4_0,
+            GGML_TYPE_Q8_0,
         }
         INTS {
             GGML_TYPE_Q4_0,

@@ -1,10 +1,11 @@
-//! Attention in one pass (FLASH_ATTN_EXT). Files: `parts` (on GPUs), `sparse` (scores of keys, the mask for selected keys), `back` (gradients).
+//! Attention in one pass (FLASH_ATTN_EXT). Files: `parts` (on GPUs), `tensors` (for many queries, where matrices are loaded from tensors), `sparse` (scores of keys, the mask for selected keys), `back` (gradients).
 
 #![forbid(unsafe_code)]
 
 mod back;
 mod parts;
 mod sparse;
+mod tensors;
 
 pub use back::{back, check_back};
 pub use sparse::{check_indexer, check_top_k_mask, indexer, top_k_mask};
@@ -161,9 +162,9 @@ impl Operands {
     }
 }
 
-/// The push block of attention.glsl with `part` keys in each part and results at `to`. It is the same in all shaders, but each has a type of its own.
+/// The push block of attention.glsl with results at `to`, and `part` keys in each part, or what else a shader has instead. Each shader has a type of its own.
 macro_rules! push {
-    ($push:ident, $o:expr, $to:expr, $part:expr) => {
+    ($push:ident, $o:expr, $to:expr, $field:ident: $value:expr) => {
         crate::vulkan::interface::push::$push {
             q: $o.q.at,
             k: $o.k.at,
@@ -173,7 +174,7 @@ macro_rules! push {
             d: $to,
             n_queries: $o.q.ne[1],
             n_keys: $o.k.ne[1],
-            part: $part,
+            $field: $value,
             q_nb: $o.q.nb123(),
             k_nb: $o.k.nb123(),
             v_nb: $o.v.nb123(),
@@ -189,6 +190,9 @@ use push;
 
 /// FLASH_ATTN_EXT.
 pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
+    if tensors::wanted(node, plan.info)? {
+        return tensors::plan(node, plan);
+    }
     if !plan.info.software || parts::requested(node, plan.info)? {
         return parts::plan(node, plan);
     }
@@ -201,7 +205,7 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (dk, dv, heads, group, flags) = (q.ne[0], v.ne[0], q.ne[2], o.group(), o.flags());
     let constants = |one_subgroup| constants::FlashAttn { one_subgroup, d: dk, dv, group, heads, flags, chunks };
     let kernel = tune::attention(&format!(".{}.{r}", format_name(k.dtype)), constants, plan.info)?;
-    let push = push!(FlashAttn, o, o.d.at, k.ne[1]);
+    let push = push!(FlashAttn, o, o.d.at, part: k.ne[1]);
     plan.dispatch(kernel, push, [n.div_ceil(r), k.ne[2], q.ne[3]], &o.reads(), &[o.d.range]);
     Ok(())
 }

@@ -157,7 +157,7 @@ pub(super) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         };
         let kernel = KernelFor::new(&format, [SUBGROUPS * subgroup_size, 1, 1], &constants)?;
         let kernel = tune::whole_subgroups(kernel, plan.info);
-        plan.dispatch(kernel, push!(FlashAttnCoop, o, to, part), groups, &o.reads(), &[writes]);
+        plan.dispatch(kernel, push!(FlashAttnCoop, o, to, part: part), groups, &o.reads(), &[writes]);
     } else {
         let ahead = tune::attention_ahead(rows, plan.info);
         let constants =
@@ -166,7 +166,7 @@ pub(super) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         if let Some(width) = tune::attention_width(plan.info) {
             kernel = kernel.with_subgroup(width);
         }
-        plan.dispatch(kernel, push!(FlashAttnParts, o, to, part), groups, &o.reads(), &[writes]);
+        plan.dispatch(kernel, push!(FlashAttnParts, o, to, part: part), groups, &o.reads(), &[writes]);
     }
     if partial {
         join(&o, room, parts, plan)?;
