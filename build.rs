@@ -27,9 +27,11 @@ fn shaders() -> std::io::Result<()> {
                 section.file()
             )));
         }
+        // The library takes the modules, without the head.
+        std::fs::write(Path::new(&out).join(format!("{name}.pack")), &pack[head.len()..])?;
         // No path of this machine in this text: what the compiler writes depends on its length.
-        let path = format!("concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/src/vulkan/spirv/{name}.pack\")");
-        list.push_str(&format!("    ({name:?}, {}, include_bytes!({path})),\n", head.len()));
+        let path = format!("concat!(env!(\"OUT_DIR\"), \"/{name}.pack\")");
+        list.push_str(&format!("    ({name:?}, include_bytes!({path})),\n"));
     }
     list.push(']');
     std::fs::write(Path::new(&out).join("shader_packs.rs"), list)

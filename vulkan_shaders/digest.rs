@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// First line of every pack.
-pub const MAGIC: &str = "shader pack 2";
+pub const MAGIC: &str = "shader pack 3";
 
 /// FNV-1a with 64 bits. Detects changed sources, but is not secure against forgery.
 pub fn hash(bytes: &[u8]) -> u64 {

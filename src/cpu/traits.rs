@@ -21,7 +21,13 @@ fn format<const T: i32>() -> ggml_type {
 /// # Safety
 /// `x` is readable for `k` floats and `y` writable for a row of `k` elements; `k` fills whole blocks. They may overlap.
 unsafe extern "C" fn from_float<const T: i32>(x: *const f32, y: *mut c_void, k: i64) {
-    let dtype = format::<T>();
+    // SAFETY: forwarded to the caller.
+    unsafe { write_row(format::<T>(), x, y, k) }
+}
+
+/// # Safety
+/// As for [`from_float`].
+unsafe fn write_row(dtype: ggml_type, x: *const f32, y: *mut c_void, k: i64) {
     let Some(size) = dtype.row_size(k) else {
         crate::ggml_abort!("{k} elements are not whole blocks of {dtype:?}");
     };

@@ -3,6 +3,7 @@
 
 use super::{ABSENT, ALL, FOREIGN};
 use crate::log_warn;
+use crate::sys::few;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Variables of this repository's scripts and tests, and of builds, which the library does not read.
@@ -71,7 +72,7 @@ pub fn doubt(name: &str) -> Option<Doubt> {
 pub fn doubts() -> Vec<(String, Doubt)> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let mut all: Vec<_> = names.filter_map(|name| doubt(&name).map(|d| (name, d))).collect();
-    all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    few::sort(&mut all, |a, b| a.0 < b.0);
     all
 }
 

@@ -85,31 +85,45 @@ refused_zeroed!(
 );
 
 /// Runs the body of an `extern "C"` function. What unwinds out of it, a panic or, under the host's policy, a broken contract, is
-/// logged, and the function returns what `refused` gives.
+/// logged, and the function returns what `refused` gives. The body is compiled once for both policies: there are hundreds of them.
 #[inline(always)]
 pub fn run<T>(refused: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
-    if FORGIVING.load(Ordering::Relaxed) {
-        return run_forgiving(refused, body);
-    }
-    if mutant::on("panic") {
+    if mutant::on("panic") && !FORGIVING.load(Ordering::Relaxed) {
         return body();
     }
-    // Not `contained`: on this path, which all calls take, nothing is counted, and broken contracts do not unwind.
-    match catch_unwind(AssertUnwindSafe(body)) {
+    // Not `contained`: where the process ends, as on most calls, broken contracts do not unwind, and nothing is counted.
+    let counted = FORGIVING.load(Ordering::Relaxed);
+    if counted {
+        enter();
+    }
+    let result = catch_unwind(AssertUnwindSafe(body));
+    if counted {
+        exit();
+    }
+    match result {
         Ok(value) => value,
-        Err(payload) => tell(&text_of(payload), refused),
+        Err(payload) => {
+            tell(payload);
+            refused()
+        }
     }
 }
 
-#[cold]
-fn run_forgiving<T>(refused: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
-    contained(body).unwrap_or_else(|text| tell(&text, refused))
+/// The thread is in one more guarded function. Not inlined, as the address of a thread's variable takes more code than a call.
+#[inline(never)]
+fn enter() {
+    DEPTH.set(DEPTH.get() + 1);
+}
+
+#[inline(never)]
+fn exit() {
+    DEPTH.set(DEPTH.get() - 1);
 }
 
 #[cold]
-fn tell<T>(text: &str, refused: impl FnOnce() -> T) -> T {
-    crate::log_error!("{text}");
-    refused()
+#[inline(never)]
+fn tell(payload: Box<dyn Any + Send>) {
+    crate::log_error!("{}", text_of(payload));
 }
 
 /// Runs something whose failure by unwinding must stay here; what it said, when it fails.
@@ -117,9 +131,9 @@ fn tell<T>(text: &str, refused: impl FnOnce() -> T) -> T {
 /// # Errors
 /// The text of the broken contract, or of the panic.
 pub fn contained<T>(body: impl FnOnce() -> T) -> Result<T, String> {
-    DEPTH.set(DEPTH.get() + 1);
+    enter();
     let result = catch_unwind(AssertUnwindSafe(body));
-    DEPTH.set(DEPTH.get() - 1);
+    exit();
     result.map_err(text_of)
 }
 

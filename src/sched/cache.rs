@@ -11,6 +11,7 @@ use crate::alloc::{Likeness, Ticket};
 use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::mutant;
+use crate::sys::few;
 use crate::tensor::TensorRef;
 
 /// Graphs that are remembered, for each copy of the pipeline.
@@ -132,7 +133,8 @@ impl GraphCache {
                 && (g.flat.leafs().len(), g.flat.nodes().len()) == counts
         };
         let mut slots: Vec<usize> = (0..self.entries.len()).filter(|&slot| may_follow(&self.entries[slot])).collect();
-        slots.sort_by_key(|&slot| (self.entries[slot].shape != shape, u64::MAX - self.entries[slot].used));
+        let key = |slot: usize| (self.entries[slot].shape != shape, u64::MAX - self.entries[slot].used);
+        few::sort(&mut slots, |&a, &b| key(a) < key(b));
         let takes_turns = slots.iter().any(|&slot| self.entries[slot].past.contains(&shape));
         for slot in slots {
             let entry = &mut self.entries[slot];

@@ -10,7 +10,7 @@
 //! - `transfer`: copies between host and device; `buffer`: buffer types and buffers
 //! - `crossing`: copies between two devices, and work of one that waits for another
 //! - `gpu`: everything that belongs to an open device; `stream`: computing graphs, asynchronous copies, events
-//! - `shaders`: the SPIR-V modules, made by `make shaders`; `interface`: their push blocks and constants as structs;
+//! - `shaders`: the SPIR-V modules, made by `make shaders`; `relative`: how they are stored; `interface`: their push blocks and constants as structs;
 //!   `pipeline`: pipelines and their cache on disk
 //! - `plan`: the dispatches of an op, as data; `ops`: the operations, one file per family; `tune`: how work is divided for a device;
 //!   `architecture`: a table of what depends on the architecture; `ladder`: the methods to compute a matrix product; `coopmat2`: an extension that `ash` does not know
@@ -83,6 +83,7 @@ mod probe;
 mod product_tests;
 pub mod profile;
 mod query;
+mod relative;
 pub mod shaders;
 pub mod stream;
 #[cfg(test)]

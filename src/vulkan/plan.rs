@@ -32,6 +32,14 @@ impl Kernel {
     pub fn spec(&self) -> &[u32] {
         &self.spec[..self.n_spec.into()]
     }
+
+    fn named(source: &str, variant: &str, spec: [u32; MAX_SPEC], n_spec: u8) -> Result<Self> {
+        let shader = match variant {
+            "" => Shader::named(source)?,
+            _ => Shader::named(&format!("{source}.{variant}"))?,
+        };
+        Ok(Self { shader, spec, n_spec, subgroup: 0 })
+    }
 }
 
 /// A kernel whose push block is `P`.
@@ -45,15 +53,10 @@ impl<P: PushBlock> KernelFor<P> {
     /// A module of the source with these constants, and the size of its workgroups. `variant` is the part of the module's name after the
     /// source's name, empty if the source has only one module.
     pub fn new<C: Constants<Push = P>>(variant: &str, size: [u32; 3], constants: &C) -> Result<Self> {
-        let shader = match variant {
-            "" => Shader::named(C::SOURCE)?,
-            _ => Shader::named(&format!("{}.{variant}", C::SOURCE))?,
-        };
         let mut spec = [0; MAX_SPEC];
         spec[..3].copy_from_slice(&size);
         constants.write(&mut spec);
-        let kernel = Kernel { shader, spec, n_spec: C::END as u8, subgroup: 0 };
-        Ok(Self { kernel, push: PhantomData })
+        Ok(Self { kernel: Kernel::named(C::SOURCE, variant, spec, C::END as u8)?, push: PhantomData })
     }
 
     /// Sets the required subgroup size.
@@ -313,10 +316,13 @@ impl<'a> DispatchList<'a> {
         reads: &[Range],
         writes: &[Range],
     ) {
+        self.add(kernel.kernel, push.bytes(), groups, reads, writes);
+    }
+
+    fn add(&mut self, kernel: Kernel, push: Push, groups: [u32; 3], reads: &[Range], writes: &[Range]) {
         if groups.contains(&0) {
             return;
         }
-        let (kernel, push) = (kernel.kernel, push.bytes());
         self.dispatches.push(Dispatch { kernel, push, groups, reads: reads.to_vec(), writes: writes.to_vec() });
     }
 

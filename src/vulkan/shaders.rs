@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::relative;
 use crate::error::{Error, Result};
 use lzma_rust2::LzmaReader;
 use std::collections::HashMap;
@@ -11,8 +12,8 @@ use std::sync::OnceLock;
 /// Maximum memory for unpacking, in KiB: the dictionary is as large as the unpacked modules of a source.
 const MOST_KIB: u32 = 64 << 10;
 
-/// Name of a pack, offset of its compressed body, and the pack.
-static PACKS: &[(&str, usize, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/shader_packs.rs"));
+/// Name and compressed body of each pack.
+static PACKS: &[(&str, &[u8])] = &include!(concat!(env!("OUT_DIR"), "/shader_packs.rs"));
 
 /// Number of a pack and of a module in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,7 +36,7 @@ fn pack(number: usize) -> &'static Pack {
     static UNPACKED: OnceLock<Vec<OnceLock<Pack>>> = OnceLock::new();
     let all = UNPACKED.get_or_init(|| PACKS.iter().map(|_| OnceLock::new()).collect());
     all[number].get_or_init(|| {
-        let modules = unpack(&PACKS[number].2[PACKS[number].1..]).unwrap_or_default();
+        let modules = unpack(PACKS[number].1).unwrap_or_default();
         let numbers = modules.iter().zip(0..).map(|(m, i)| (m.name.clone(), i)).collect();
         Pack { modules, numbers }
     })
@@ -56,7 +57,9 @@ fn unpack(body: &[u8]) -> Option<Vec<Module>> {
         let name = String::from_utf8(take(len[0].into())?.to_vec()).ok()?;
         let n = take(4)?.try_into().map(u32::from_le_bytes).ok()? as usize;
         let words = take(n.checked_mul(4)?)?.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]));
-        out.push(Module { name, words: words.collect() });
+        let mut words: Vec<u32> = words.collect();
+        relative::convert(&mut words, true);
+        out.push(Module { name, words });
     }
     Some(out)
 }
@@ -200,8 +203,8 @@ mod tests {
         assert_eq!(words, b"\x01a\xff\xff\xff\xff");
         assert!(unpack(BODY).is_none());
         // A whole pack, and the same without its end.
-        let (_, start, pack) = PACKS[0];
-        assert!(unpack(&pack[start..]).is_some());
-        assert!(unpack(&pack[start..pack.len() - 9]).is_none());
+        let (_, pack) = PACKS[0];
+        assert!(unpack(pack).is_some());
+        assert!(unpack(&pack[..pack.len() - 9]).is_none());
     }
 }

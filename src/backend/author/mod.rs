@@ -69,10 +69,19 @@ impl<T: 'static> Context<T> {
 
 /// Runs an author's code. A panic is logged; then the result is that of `fallback`.
 fn guard<T>(what: &str, fallback: impl FnOnce() -> T, f: impl FnOnce() -> T) -> T {
-    crate::guard::contained(f).unwrap_or_else(|text| {
-        log_error!("panic inside a backend ({what}): {text}");
-        fallback()
-    })
+    match crate::guard::contained(f) {
+        Ok(value) => value,
+        Err(text) => {
+            panicked(what, &text);
+            fallback()
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn panicked(what: &str, text: &str) {
+    log_error!("panic inside a backend ({what}): {text}");
 }
 
 /// The value, or `None` with a line in the log.

@@ -11,7 +11,7 @@ use crate::guard::foreign;
 use crate::sys::library::{MODULE_EXTENSION, MODULE_PREFIX};
 use crate::sys::thread::Shield;
 use crate::sys::unwind::MayUnwind;
-use crate::sys::{env, library, process};
+use crate::sys::{env, few, library, process};
 use crate::{log_debug, log_error, log_info};
 use evidence::{Part, Verdict};
 use libloading::Library;
@@ -241,7 +241,7 @@ fn variants(folder: &Path, kind: &str) -> Vec<PathBuf> {
                 && p.is_file()
         })
         .collect();
-    files.sort();
+    few::sort(&mut files, |a, b| a < b);
     files
 }
 

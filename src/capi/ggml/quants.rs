@@ -11,24 +11,33 @@ use crate::sys::slices::{source, values, values_mut};
 use crate::{ggml_assert, log_error};
 use std::ffi::{c_char, c_void};
 
-/// Bytes of a row of `k` values of the type with number `T`, as a length for [`values`]; 0 when they do not fill whole blocks.
-fn row_bytes<const T: usize>(k: i64) -> i64 {
-    let t = &TABLE[T];
+/// Bytes of a row of `k` values of the type, as a length for [`values`]; 0 when they do not fill whole blocks.
+fn row_bytes(t: &TypeTraits, k: i64) -> i64 {
     if k <= 0 { 0 } else { (k / t.blck_size.max(1)).saturating_mul(t.type_size as i64) }
 }
 
 /// Reads a row for a C caller.
 unsafe extern "C" fn to_float<const T: usize>(x: *const c_void, y: *mut f32, k: i64) {
-    if let Some(f) = TABLE[T].to_float {
+    // SAFETY: forwarded to the caller.
+    unsafe { read_row(&TABLE[T], x, y, k) }
+}
+
+unsafe fn read_row(t: &TypeTraits, x: *const c_void, y: *mut f32, k: i64) {
+    if let Some(f) = t.to_float {
         // SAFETY: the header asks for a row of `k` values at `x` and room for them at `y`; `source` copies what `y` overlaps.
-        unsafe { f(&source::<u8, _>(x.cast(), row_bytes::<T>(k), y, k), values_mut(y, k)) }
+        unsafe { f(&source::<u8, _>(x.cast(), row_bytes(t, k), y, k), values_mut(y, k)) }
     }
 }
 
 /// Writes a row for a C caller.
 unsafe extern "C" fn from_float<const T: usize>(x: *const f32, y: *mut c_void, k: i64) {
-    if let Some(f) = TABLE[T].from_float_ref {
-        let (y, bytes) = (y.cast::<u8>(), row_bytes::<T>(k));
+    // SAFETY: forwarded to the caller.
+    unsafe { write_row(&TABLE[T], x, y, k) }
+}
+
+unsafe fn write_row(t: &TypeTraits, x: *const f32, y: *mut c_void, k: i64) {
+    if let Some(f) = t.from_float_ref {
+        let (y, bytes) = (y.cast::<u8>(), row_bytes(t, k));
         // SAFETY: the header asks for `k` values at `x` and room for a row of them at `y`; `source` copies what `y` overlaps.
         unsafe { f(&source(x, k, y, bytes), values_mut(y, bytes)) }
     }

@@ -26,7 +26,12 @@ pub unsafe extern "C" fn gguf_remove_key(ctx: *mut gguf_context, key: *const c_c
 #[track_caller]
 fn set(file: &mut Gguf, key: Option<&CStr>, make: impl FnOnce(&[u8]) -> Result<Kv>) {
     let key = key.unwrap_or_default().to_bytes();
-    if let Err(e) = make(key).and_then(|kv| file.set(kv)) {
+    set_made(file, key, make(key));
+}
+
+#[track_caller]
+fn set_made(file: &mut Gguf, key: &[u8], kv: Result<Kv>) {
+    if let Err(e) = kv.and_then(|kv| file.set(kv)) {
         broken(&format!("gguf: key '{}': {e}", Printable(key)));
     }
 }

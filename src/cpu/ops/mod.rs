@@ -66,7 +66,12 @@ pub(crate) fn check_type(t: TensorRef, dtype: ggml_type) -> Result<()> {
 }
 
 /// Copies source 0 to the node, and applies `f` to the elements in parts.
-pub(crate) fn map(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, f: impl Fn(&mut [f32])) {
+pub(crate) fn map(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, f: impl Fn(&mut [f32])) {
+    map_parts(w, node, d, &f);
+}
+
+/// [`map`], compiled once: a part is much more work than the call.
+fn map_parts(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>, f: &dyn Fn(&mut [f32])) {
     if let Some(FlatFloats { y, first, .. }) = node.flat(w, &mut d) {
         for (i, y) in y.chunks_mut(PART).enumerate() {
             if let Some(x) = first {

@@ -10,6 +10,7 @@ use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::ggml_unary_op::*;
 use crate::graph::GraphRef;
+use crate::sys::few;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 
@@ -309,7 +310,7 @@ pub(super) fn find(graph: GraphRef, i: usize, taken: &[bool], info: &Info) -> Op
 /// Numbers of nodes, the first one first.
 fn sorted(first: usize, nodes: &[usize]) -> Vec<usize> {
     let mut all = nodes.to_vec();
-    all.sort_unstable();
+    few::sort(&mut all, |a, b| a < b);
     debug_assert_eq!(all.first(), Some(&first));
     all
 }

@@ -17,6 +17,7 @@ use super::plan::View;
 use super::tune;
 use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
 use crate::environment;
+use crate::sys::few;
 use crate::sys::sync::{read, write};
 use crate::{log_info, log_warn};
 use std::collections::{BTreeMap, BTreeSet};
@@ -152,7 +153,7 @@ fn candidates(info: &Info, request: &Request, shape: [u32; 3]) -> Vec<Choice> {
     let mut all = Vec::new();
     let default = ladder::product(info, request);
     let mut able = ladder::able(info, request);
-    able.sort_by_key(|(_, product)| *product != default);
+    few::sort(&mut able, |a, b| a.1 == default && b.1 != default);
     for (method, product) in able {
         let suits = match product {
             Product::Vector | Product::VectorInts => few,

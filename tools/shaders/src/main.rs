@@ -12,6 +12,8 @@ mod digest;
 mod interface;
 mod manifest;
 mod progress;
+#[path = "../../../src/vulkan/relative.rs"]
+mod relative;
 #[path = "../../../vulkan_shaders/reflect.rs"]
 mod reflect;
 mod spirv;
@@ -74,7 +76,9 @@ fn pack(
         body.push(u8::try_from(name.len()).map_err(|_| format!("{name}: the name is too long"))?);
         body.extend_from_slice(name.as_bytes());
         body.extend_from_slice(&(words.len() as u32).to_le_bytes());
-        body.extend(words.iter().flat_map(|w| w.to_le_bytes()));
+        let mut distances = words.clone();
+        relative::convert(&mut distances, false);
+        body.extend(distances.iter().flat_map(|w| w.to_le_bytes()));
         if let Some(dump) = dump {
             let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
             std::fs::write(dump.join(format!("{name}.spv")), bytes).map_err(|e| e.to_string())?;
