@@ -19,8 +19,10 @@ const DEPTH: u32 = 32;
 /// Bytes of shared memory that `mul_mat_coop2` uses.
 const SHARED: u32 = 2 * TILE * (DEPTH + 8) * 2;
 
-/// Invocations of a workgroup of `mul_mat_tensor`.
+/// Invocations of a workgroup of `mul_mat_tensor`. Some tiles have half as many, where the device can.
 pub const TENSOR_THREADS: u32 = 256;
+/// See [`TENSOR_THREADS`].
+pub const NARROW_THREADS: u32 = TENSOR_THREADS / 2;
 /// Largest rows or columns of its matrices, and divisors of all of them and of their depth.
 const TENSOR_SIDE: u32 = 256;
 const TENSOR_GRANULARITY: [u32; 3] = [32, 32, 16];
@@ -36,6 +38,8 @@ pub struct Usable {
     pub tensors: bool,
     /// The same with BF16. Never without `tensors`.
     pub bfloat16_tensors: bool,
+    /// Whether it can also run with [`NARROW_THREADS`]. Never without `tensors`.
+    pub narrow_tensors: bool,
     /// Whether it can run `flash_attn_tensor`. Never without `tensors`.
     pub tensor_attention: bool,
 }
@@ -184,12 +188,16 @@ pub fn usable(
     let dimensions = if features.suffice() { dimensions(entry, device) } else { None };
     let all = dimensions.unwrap_or_default();
     let owner = best(&all, features, properties, shared_memory);
-    let loads = |operand| loads_tensors(&all, operand, features, properties, shared_memory);
-    let tensors = owner.is_some() && loads(vk::ComponentTypeKHR::FLOAT16);
+    let loads = |operand, threads| loads_tensors(&all, operand, threads, features, properties, shared_memory);
+    let half = vk::ComponentTypeKHR::FLOAT16;
+    let tensors = owner.is_some() && loads(half, TENSOR_THREADS);
+    let bfloat16_tensors = tensors && loads(bfloat16::COMPONENT, TENSOR_THREADS);
+    let also_brains = !bfloat16_tensors || loads(bfloat16::COMPONENT, NARROW_THREADS);
     Usable {
         owner,
         tensors,
-        bfloat16_tensors: tensors && loads(bfloat16::COMPONENT),
+        bfloat16_tensors,
+        narrow_tensors: tensors && loads(half, NARROW_THREADS) && also_brains,
         tensor_attention: tensors && [features.reductions, features.conversions] == [vk::TRUE; 2],
     }
 }
@@ -229,16 +237,17 @@ fn best(all: &[Dimensions], f: &Features<'_>, p: &Properties<'_>, shared_memory:
     workgroup.or_else(|| subgroup.filter(reaches))
 }
 
-/// Whether `mul_mat_tensor` can run with operands of a type.
+/// Whether `mul_mat_tensor` can run with operands of a type and a number of invocations.
 fn loads_tensors(
     all: &[Dimensions],
     operand: vk::ComponentTypeKHR,
+    threads: u32,
     f: &Features<'_>,
     p: &Properties<'_>,
     shared_memory: u32,
 ) -> bool {
     let fits = |d: &Dimensions| {
-        d.invocations == TENSOR_THREADS && d.scope == vk::ScopeKHR::WORKGROUP && divides(d, operand, TENSOR_GRANULARITY)
+        d.invocations == threads && d.scope == vk::ScopeKHR::WORKGROUP && divides(d, operand, TENSOR_GRANULARITY)
     };
     f.load_tensors()
         && p.max_workgroup >= TENSOR_THREADS
@@ -327,11 +336,15 @@ mod tests {
         let all = Features::used(Owner::Workgroup(128), true, false);
         let limits = Properties { max_workgroup: 256, max_dimension: 256, ..Properties::default() };
         let half = vk::ComponentTypeKHR::FLOAT16;
-        let can = |d: &[Dimensions], f: &Features<'_>, p: Properties<'_>| loads_tensors(d, half, f, &p, 48 << 10);
+        let can = |d: &[Dimensions], f: &Features<'_>, p: Properties<'_>| {
+            loads_tensors(d, half, TENSOR_THREADS, f, &p, 48 << 10)
+        };
         let brains = Dimensions { a: bfloat16::COMPONENT, b: bfloat16::COMPONENT, ..both[2] };
         assert!(!can(&[brains], &all, limits));
-        assert!(loads_tensors(&[both[2], brains], bfloat16::COMPONENT, &all, &limits, 48 << 10));
-        assert!(!loads_tensors(&both, bfloat16::COMPONENT, &all, &limits, 48 << 10));
+        let loads = |d: &[Dimensions], of, threads| loads_tensors(d, of, threads, &all, &limits, 48 << 10);
+        assert!(loads(&[both[2], brains], bfloat16::COMPONENT, TENSOR_THREADS));
+        assert!(!loads(&both, bfloat16::COMPONENT, TENSOR_THREADS));
+        assert!(loads(&both, half, NARROW_THREADS) && !loads(&[both[0], both[2]], half, NARROW_THREADS));
         assert!(can(&both, &all, limits));
         assert!(!can(&both[..2], &all, limits));
         assert!(!can(&both, &Features::used(Owner::Workgroup(256), false, false), limits));

@@ -272,6 +272,7 @@ fn features(
         coopmat2: nv.owner,
         tensors: nv.tensors,
         bfloat16_tensors: nv.bfloat16_tensors,
+        narrow_tensors: nv.narrow_tensors,
         tensor_attention: nv.tensor_attention,
         subgroup: if in_compute(p11.subgroup_supported_stages) {
             p11.subgroup_supported_operations

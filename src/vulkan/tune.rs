@@ -4,6 +4,7 @@
 
 use super::Info;
 use super::architecture::{Architecture, SMALL, Tile, amounts, units};
+use super::coopmat2::{NARROW_THREADS, TENSOR_THREADS};
 use super::interface::{Constants, PushBlock, constants, formats, push};
 use super::ladder::{Product, VECTOR_COLUMNS};
 use super::plan::KernelFor;
@@ -223,9 +224,9 @@ fn usual_tiles(with_ints: bool, info: &Info) -> &'static [Tile] {
     if with_ints { traits.integer_tiles } else { traits.tiles }
 }
 
-/// The tiles that a method can have on a device, with rows, columns and depth, the default first. Empty if the method has none, or no choice.
-pub fn tiles(product: Product, format: ggml_type, shape: [u32; 3], info: &Info) -> Vec<[u32; 3]> {
-    let flat = |t: Tile| [t.rows, t.columns, 0];
+/// The tiles that a method can have on a device, with rows, columns, depth and invocations, the default first. Empty if the method has none, or no choice.
+pub fn tiles(product: Product, format: ggml_type, shape: [u32; 3], info: &Info) -> Vec<[u32; 4]> {
+    let flat = |t: Tile| [t.rows, t.columns, 0, 0];
     let (default, all): (_, Vec<_>) = match product {
         Product::Tile | Product::TileInts => {
             let with_ints = product == Product::TileInts;
@@ -237,8 +238,8 @@ pub fn tiles(product: Product, format: ggml_type, shape: [u32; 3], info: &Info) 
             (flat(matrix_tile(size, shape, info).tile), all)
         }
         Product::Tensors => {
-            let of = |t: TensorTile| [t.rows, t.columns, t.depth];
-            (of(tensor_tile(format, shape, info)), TENSOR_TILES.iter().map(|t| of(t.0)).collect())
+            let of = |t: TensorTile| [t.rows, t.columns, t.depth, t.threads];
+            (of(tensor_tile(format, shape, info)), tensor_tiles(info).map(|t| of(t.0)).collect())
         }
         Product::Rows | Product::Vector | Product::VectorInts | Product::Matrices2(_) => return Vec::new(),
     };
@@ -246,7 +247,7 @@ pub fn tiles(product: Product, format: ggml_type, shape: [u32; 3], info: &Info) 
 }
 
 /// A measured tile, if the device can have it with this method.
-fn measured(choice: Option<Choice>, product: Product, info: &Info) -> Option<[u32; 3]> {
+fn measured(choice: Option<Choice>, product: Product, info: &Info) -> Option<[u32; 4]> {
     let tile = choice?.tile;
     tiles(product, ggml_type::GGML_TYPE_F16, [1; 3], info).contains(&tile).then_some(tile)
 }
@@ -254,7 +255,7 @@ fn measured(choice: Option<Choice>, product: Product, info: &Info) -> Option<[u3
 /// As [`tile`], unless another one was measured.
 pub fn chosen_tile(choice: Option<Choice>, with_ints: bool, shape: [u32; 3], info: &Info) -> Tile {
     let product = if with_ints { Product::TileInts } else { Product::Tile };
-    let chosen = measured(choice, product, info).map(|[rows, columns, _]| Tile { rows, columns });
+    let chosen = measured(choice, product, info).map(|[rows, columns, ..]| Tile { rows, columns });
     chosen.unwrap_or_else(|| tile(with_ints, shape, info))
 }
 
@@ -333,7 +334,7 @@ fn fitting_tiles(size: [u32; 3], info: &Info) -> impl Iterator<Item = Tile> {
 /// As [`matrix_tile`], unless another one was measured.
 pub fn chosen_matrix_tile(choice: Option<Choice>, size: [u32; 3], shape: [u32; 3], info: &Info) -> MatrixTile {
     let chosen = measured(choice, Product::Matrices(size), info);
-    let chosen = chosen.map(|[rows, columns, _]| MatrixTile::of(Tile { rows, columns }));
+    let chosen = chosen.map(|[rows, columns, ..]| MatrixTile::of(Tile { rows, columns }));
     chosen.unwrap_or_else(|| matrix_tile(size, shape, info))
 }
 
@@ -347,19 +348,36 @@ pub struct TensorTile {
     pub columns: u32,
     /// Values of k.
     pub depth: u32,
+    /// Invocations of the workgroup.
+    pub threads: u32,
+}
+
+impl TensorTile {
+    const fn new(rows: u32, columns: u32, depth: u32, threads: u32) -> Self {
+        Self { rows, columns, depth, threads }
+    }
 }
 
 /// A tile, how many of them a unit computes at once, and how fast they are in percent of the fastest: with F16, and with blocks, which are decoded for
 /// each tile anew.
 type TileSpeed = (TensorTile, u32, [u64; 2]);
 
-/// The tiles. Their speeds are those of an H100 with F16 and Q4_K (docs/PERFORMANCE.md): large tiles read less for each multiplication.
-const TENSOR_TILES: [TileSpeed; 4] = [
-    (TensorTile { rows: 128, columns: 256, depth: 64 }, 1, [100, 100]),
-    (TensorTile { rows: 128, columns: 128, depth: 64 }, 1, [90, 84]),
-    (TensorTile { rows: 64, columns: 64, depth: 64 }, 2, [70, 64]),
-    (TensorTile { rows: 32, columns: 64, depth: 128 }, 2, [34, 52]),
+/// The tiles. Their speeds are those of an H100 and an H200 with F16 and Q4_K (docs/PERFORMANCE.md): large tiles read less for each multiplication, and
+/// while one of two tiles on a unit waits, the other multiplies.
+const TENSOR_TILES: [TileSpeed; 6] = [
+    (TensorTile::new(128, 256, 64, TENSOR_THREADS), 1, [100, 100]),
+    (TensorTile::new(128, 128, 64, NARROW_THREADS), 2, [118, 98]),
+    (TensorTile::new(128, 128, 64, TENSOR_THREADS), 1, [90, 84]),
+    (TensorTile::new(64, 128, 64, NARROW_THREADS), 2, [91, 90]),
+    (TensorTile::new(64, 64, 64, TENSOR_THREADS), 2, [70, 64]),
+    (TensorTile::new(32, 64, 128, TENSOR_THREADS), 2, [34, 52]),
 ];
+
+/// Those that the device can compute.
+fn tensor_tiles(info: &Info) -> impl Iterator<Item = &'static TileSpeed> {
+    let narrow = info.features.narrow_tensors;
+    TENSOR_TILES.iter().filter(move |(t, ..)| narrow || t.threads != NARROW_THREADS)
+}
 
 /// The tile of `mul_mat_tensor` that should be the fastest: units compute a tile at a time, and the last round may leave most of them idle.
 pub fn tensor_tile(format: ggml_type, [rows, columns, matrices]: [u32; 3], info: &Info) -> TensorTile {
@@ -369,7 +387,7 @@ pub fn tensor_tile(format: ggml_type, [rows, columns, matrices]: [u32; 3], info:
 /// As [`tensor_tile`], unless another one was measured.
 pub fn chosen_tensor_tile(choice: Option<Choice>, format: ggml_type, shape: [u32; 3], info: &Info) -> TensorTile {
     let chosen = measured(choice, Product::Tensors, info);
-    let chosen = chosen.map(|[rows, columns, depth]| TensorTile { rows, columns, depth });
+    let chosen = chosen.map(|[rows, columns, depth, threads]| TensorTile { rows, columns, depth, threads });
     chosen.unwrap_or_else(|| tensor_tile(format, shape, info))
 }
 
@@ -387,7 +405,7 @@ fn fastest_tile(format: ggml_type, rows: u32, across: impl Fn(u32) -> u64, info:
         let speed = speeds[usize::from(format.blck_size() > 1)];
         groups.div_ceil(units * u64::from(*at_once)) * u64::from(at_once * t.rows * t.columns) * 100 / speed
     };
-    TENSOR_TILES.iter().min_by_key(|t| time(t)).map_or(TENSOR_TILES[0].0, |t| t.0)
+    tensor_tiles(info).min_by_key(|t| time(t)).map_or(TENSOR_TILES[0].0, |t| t.0)
 }
 
 /// Columns for each invocation of `mul_mat_rows` with experts, at most 8. Few different numbers, because they are a matter of chance.
@@ -478,6 +496,19 @@ mod tests {
         // Decoding blocks for the first time costs more than reading columns again.
         assert_eq!(of(GGML_TYPE_F16, [1024, 512, 1]), [64, 64]);
         assert_eq!(of(GGML_TYPE_Q4_K, [1024, 512, 1]), [32, 64]);
+        // With 128 invocations, two tiles share a unit.
+        let mut narrow = h100.clone();
+        narrow.features.narrow_tensors = true;
+        let of = |format, shape| {
+            let t = tensor_tile(format, shape, &narrow);
+            [t.rows, t.columns, t.threads]
+        };
+        assert_eq!(of(GGML_TYPE_F16, [14336, 512, 1]), [128, 128, 128]);
+        assert_eq!(of(GGML_TYPE_Q4_K, [14336, 512, 1]), [128, 256, 256]);
+        for format in [GGML_TYPE_F16, GGML_TYPE_Q4_K] {
+            assert_eq!(of(format, [4096, 512, 1]), [64, 128, 128]);
+        }
+        assert_eq!(of(GGML_TYPE_F16, [1024, 512, 1]), [64, 64, 256]);
         // Prompts of 512 with 2 of 8 experts and with 8 of 128.
         let of = |shape| {
             let t = expert_tile(GGML_TYPE_Q4_K, shape, &h100);
@@ -489,7 +520,7 @@ mod tests {
         assert_eq!(of([14336, 8192, 8]), [128, 256]);
         for (t, ..) in TENSOR_TILES {
             assert!(t.rows % 32 == 0 && t.columns % 32 == 0 && t.depth % 16 == 0 && 256 % t.depth == 0);
-            assert!(t.rows.max(t.columns).max(t.depth) <= 256);
+            assert!(t.rows.max(t.columns).max(t.depth) <= 256 && t.threads % t.rows == 0);
         }
     }
 

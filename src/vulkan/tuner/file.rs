@@ -1,11 +1,11 @@
 //! The file of measured choices: lines of text, beside the pipeline cache.
 //!
 //! ```text
-//! ggml-vulkan tuning 1
+//! ggml-vulkan tuning 2
 //! library 0.28.0
 //! device 8a1fb0c5..., vendor 10de, product 2330
 //! driver 4, version 8c401240
-//! q4_K rows=13 k=12 columns=512: tensors 128 256 64
+//! q4_K rows=13 k=12 columns=512: tensors 128 256 64 256
 //! end 1
 //! ```
 //!
@@ -39,7 +39,7 @@ pub fn name(info: &Info) -> String {
 pub fn head(info: &Info) -> String {
     let i = &info.identity;
     format!(
-        "ggml-vulkan tuning 1\nlibrary {}\ndevice {}, vendor {:04x}, product {:04x}\ndriver {}, version {:08x}\n",
+        "ggml-vulkan tuning 2\nlibrary {}\ndevice {}, vendor {:04x}, product {:04x}\ndriver {}, version {:08x}\n",
         env!("CARGO_PKG_VERSION"),
         hex(&i.uuid),
         i.vendor,
@@ -52,9 +52,9 @@ pub fn head(info: &Info) -> String {
 /// The line of a choice.
 pub fn line(key: &Key, choice: &Choice) -> String {
     let format = TABLE.get(key.format as usize).map_or("?", |t| t.name());
-    let [rows, columns, depth] = choice.tile;
+    let [rows, columns, depth, threads] = choice.tile;
     format!(
-        "{format} rows={} k={} columns={}: {} {rows} {columns} {depth}",
+        "{format} rows={} k={} columns={}: {} {rows} {columns} {depth} {threads}",
         key.rows, key.k, key.columns, choice.method
     )
 }
@@ -119,7 +119,7 @@ fn parse_line(line: &str) -> Option<(Key, Choice)> {
     }
     let mut words = choice.split(' ');
     let method = ladder::name_of(words.next()?)?;
-    let mut tile = [0; 3];
+    let mut tile = [0; 4];
     for n in &mut tile {
         *n = number(words.next()?).filter(|n| *n <= 1024)?;
     }
@@ -134,9 +134,12 @@ mod tests {
     fn some() -> BTreeMap<Key, Choice> {
         let key = |format, columns| Key { format: format as u32, rows: 12, k: 13, columns };
         [
-            (key(GGML_TYPE_Q4_K, 512), Choice { method: ladder::name_of("tensors").unwrap(), tile: [128, 256, 64] }),
-            (key(GGML_TYPE_Q4_K, 1), Choice { method: ladder::name_of("ints").unwrap(), tile: [0; 3] }),
-            (key(GGML_TYPE_F16, 4096), Choice { method: ladder::name_of("tile").unwrap(), tile: [64, 64, 0] }),
+            (
+                key(GGML_TYPE_Q4_K, 512),
+                Choice { method: ladder::name_of("tensors").unwrap(), tile: [128, 256, 64, 256] },
+            ),
+            (key(GGML_TYPE_Q4_K, 1), Choice { method: ladder::name_of("ints").unwrap(), tile: [0; 4] }),
+            (key(GGML_TYPE_F16, 4096), Choice { method: ladder::name_of("tile").unwrap(), tile: [64, 64, 0, 0] }),
         ]
         .into()
     }

@@ -58,8 +58,8 @@ impl Key {
 pub struct Choice {
     /// Name of a method of `ladder`.
     pub method: &'static str,
-    /// Rows, columns and depth of a tile, as far as the method has them; otherwise 0.
-    pub tile: [u32; 3],
+    /// Rows, columns, depth and invocations of a tile, as far as the method has a choice of them; otherwise 0.
+    pub tile: [u32; 4],
 }
 
 /// What a device has measured.
@@ -165,7 +165,7 @@ fn candidates(info: &Info, request: &Request, shape: [u32; 3]) -> Vec<Choice> {
         }
         let mut tiles = tune::tiles(product, request.format, shape, info);
         if tiles.is_empty() {
-            tiles.push([0; 3]);
+            tiles.push([0; 4]);
         }
         all.extend(tiles.into_iter().map(|tile| Choice { method, tile }));
     }

@@ -9,13 +9,13 @@ use crate::vulkan::device::{Card, author};
 use crate::vulkan::lab::{Lab, floats, scattered};
 use crate::vulkan::testing::{Quiet, devices, publish};
 
-fn named(method: &str, tile: [u32; 3]) -> Choice {
+fn named(method: &str, tile: [u32; 4]) -> Choice {
     Choice { method: ladder::name_of(method).unwrap(), tile }
 }
 
 #[test]
 fn the_fastest_is_chosen_unless_the_default_is_nearly_as_fast() {
-    let all = [named("tile", [64, 64, 0]), named("tile", [128, 64, 0]), named("matrices", [0; 3])];
+    let all = [named("tile", [64, 64, 0, 0]), named("tile", [128, 64, 0, 0]), named("matrices", [0; 4])];
     let with = |times: [Option<u64>; 3]| {
         let mut asked = times.into_iter();
         fastest(&all, |_| asked.next().unwrap())
@@ -119,8 +119,8 @@ fn every_choice_gives_right_results() {
     let _quiet = Quiet::new();
     let info = author(device).unwrap().info();
     let methods = ["tensors", "matrices2", "matrices", "ints", "vector", "tile", "rows"];
-    let mut odd: Vec<Choice> = methods.iter().map(|m| named(m, [0; 3])).collect();
-    odd.extend(methods.iter().map(|m| named(m, [96, 17, 3])));
+    let mut odd: Vec<Choice> = methods.iter().map(|m| named(m, [0; 4])).collect();
+    odd.extend(methods.iter().map(|m| named(m, [96, 17, 3, 5])));
     for (format, _, m, n) in SHAPES {
         let request = Request { columns: n as u32, format, exact: false, loadable: false };
         odd.extend(candidates(info, &request, [m as u32, n as u32, 1]));

@@ -11,7 +11,6 @@ use super::{MAX_EXPERTS, Operands, columns};
 use crate::abi::ggml::ggml_type::{self, GGML_TYPE_BF16, GGML_TYPE_F16, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K};
 use crate::error::Result;
 use crate::vulkan::converted::Target;
-use crate::vulkan::coopmat2::TENSOR_THREADS;
 use crate::vulkan::interface::{constants, formats, push};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::tune::{self, TensorTile};
@@ -113,7 +112,7 @@ fn expert_bytes(o: &Operands, pairs: u32, width: u32) -> [u64; 4] {
 fn kernel(set: &str, a: &View, tile: TensorTile) -> Result<KernelFor<push::Tensors>> {
     let shared = matches!(a.dtype, GGML_TYPE_Q4_K | GGML_TYPE_Q5_K);
     let constants = constants::MulMatTensor { rows: tile.rows, width: tile.columns, depth: tile.depth, shared };
-    KernelFor::new(&format!("{set}.{}", super::format_name(a.dtype)), [TENSOR_THREADS, 1, 1], &constants)
+    KernelFor::new(&format!("{set}.{}", super::format_name(a.dtype)), [tile.threads, 1, 1], &constants)
 }
 
 /// Strides of dimensions 1 to 3. Rows of a view with one row have none.
