@@ -1,5 +1,5 @@
 #version 460
-// start + i * step.
+// start + i * step. The groups have one row (`Grid::lines`).
 #include "common.glsl"
 #include "rows.glsl"
 
@@ -10,7 +10,6 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-    if (my_row() > 0) { return; }
     for (uint c = first_column(); c < p.n; c += column_step()) {
         precise const float y = p.start + p.step * float(c);
         F32s(p.d).v[c * p.d_nb] = y;

@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
+use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::tune;
 
 /// A row of F32, whose numbers of elements F32 represents exactly.
 pub fn check_arange(node: TensorRef, _: &Info) -> Result<()> {
@@ -20,7 +21,10 @@ pub fn check_arange(node: TensorRef, _: &Info) -> Result<()> {
 /// ARANGE. Parameter 0: start. 2: step.
 pub fn arange(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let d = View::of(node)?;
-    let g = grid(d.ne[0], 1, plan.info)?;
+    // All invocations of a group are for columns: there is no other row. If a group had one column, they would have one address, with which instrumented
+    // shaders end in Mesa's software driver (docs/SHADERS.md).
+    let (threads, per) = tune::elementwise(plan.info);
+    let g = Grid::lines(d.ne[0].div_ceil(per), 1, threads, plan.info)?;
     let kernel = KernelFor::new("", g.size, &constants::Arange {})?;
     let (start, step) = (node.op_param_f32(0), node.op_param_f32(2));
     plan.dispatch(kernel, push::Arange { d: d.at, n: d.ne[0], d_nb: d.nb[0], start, step }, g.groups, &[], &[d.range]);
