@@ -62,6 +62,8 @@ impl Info {
         if !info.features.bfloat16 {
             info.extensions.retain(|e| *e != bfloat16::NAME);
         }
+        // Seen to be faster, but not yet to compute right (docs/PERFORMANCE.md).
+        info.features.narrow_tensors &= info.features.tensors && environment::VK_TRY_COOPMAT.is_set();
         info.features.bfloat16_tensors &= info.features.tensors && info.features.bfloat16;
         info.tuned = Tuned::requested(&info);
         Ok(info)

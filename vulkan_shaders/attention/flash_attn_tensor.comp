@@ -18,8 +18,7 @@
 
 layout(constant_id = 3) const uint ROWS = 64;
 layout(constant_id = 9) const uint KEYS = 64;
-layout(constant_id = 10) const bool LAZY = true;   // an older maximum is kept
-layout(constant_id = 11) const bool EARLY = true;  // values are loaded before the scores are computed
+layout(constant_id = 10) const bool EARLY = true; // values are loaded before the scores are computed
 
 // The exponent of two that a score may exceed its row's older maximum by.
 const float SLACK = 11.0;
@@ -71,7 +70,7 @@ float weight(const in uint i, const in uint j, const in float s, const in float 
     return exp2(e);
 }
 float raised(const in uint i, const in uint j, const in float top, const in float most) {
-    return (LAZY ? top - most > SLACK : top > most) ? top : most;
+    return top - most > SLACK ? top : most;
 }
 float factor(const in uint i, const in uint j, const in float most, const in float now) { return exp2(most - now); }
 float finished(const in uint i, const in uint j, const in float x, const in float sum, const in float most, const in uint head) {
@@ -102,16 +101,13 @@ float plus(const in float a, const in float b) { return a + b; }
         } \
         if (!MASK && !whole) { coopMatPerElementNV(s, s, existing, p.n_keys - first); } \
         SCORES w; \
-        bool rescales = true; \
-        if (LAZY) { \
-            excess = 0.0; \
-            coopMatPerElementNV(w, s, weight, most); \
-            if (excess > SLACK) { atomicOr(outgrown[turn], 1); } \
-            barrier(); \
-            rescales = outgrown[turn] != 0; \
-            turn = turn == 2 ? 0 : turn + 1; \
-            if (gl_LocalInvocationIndex == 0) { outgrown[turn == 2 ? 0 : turn + 1] = 0; } \
-        } \
+        excess = 0.0; \
+        coopMatPerElementNV(w, s, weight, most); \
+        if (excess > SLACK) { atomicOr(outgrown[turn], 1); } \
+        barrier(); \
+        const bool rescales = outgrown[turn] != 0; \
+        turn = turn == 2 ? 0 : turn + 1; \
+        if (gl_LocalInvocationIndex == 0) { outgrown[turn == 2 ? 0 : turn + 1] = 0; } \
         if (rescales) { /* uniform */ \
             SCORES top, now, by; \
             SUMS wide; \

@@ -36,11 +36,12 @@ void main() {
     const uint64_t outputs = uint64_t(p.sequences) * p.tokens * p.heads * N;
     const float scale = inversesqrt(float(N));
     for (uint token = 0; token < p.tokens; ++token) {
-        const uint64_t before = (uint64_t(sequence) * p.tokens + token) * p.heads + head;
-        F32s q = F32s(at(q0, uint64_t(token) * p.q_nb.y, 4));
-        F32s k = F32s(at(k0, uint64_t(token) * p.k_nb.y, 4));
+        const uint from = loaded(token, p.tokens);
+        const uint64_t before = (uint64_t(sequence) * p.tokens + from) * p.heads + head;
+        F32s q = F32s(at(q0, uint64_t(from) * p.q_nb.y, 4));
+        F32s k = F32s(at(k0, uint64_t(from) * p.k_nb.y, 4));
         F32s gate = F32s(at(p.gate, before * (EACH ? N : 1), 4));
-        const float v = F32s(at(v0, uint64_t(token) * p.v_nb.y, 4)).v[0];
+        const float v = F32s(at(v0, uint64_t(from) * p.v_nb.y, 4)).v[0];
         const float beta = F32s(at(p.beta, before, 4)).v[0];
         float decay = EACH ? 0.0 : exp(gate.v[0]);
         float known = 0.0;

@@ -34,7 +34,7 @@ void main() {
     load_state(at(p.s0, place, 4), step);
     const uint width = p.heads * N;
     for (uint token = 0; token < p.tokens; ++token) {
-        const uint64_t first = (uint64_t(sequence) * p.tokens + token) * width + head * N;
+        const uint64_t first = (uint64_t(sequence) * p.tokens + loaded(token, p.tokens)) * width + head * N;
         F32s k = F32s(at(p.k, first, 4));
         F32s q = F32s(at(p.q, first, 4));
         F32s decay = F32s(at(p.decay, first, 4));

@@ -37,12 +37,13 @@ void main() {
     const uint of_head = head / (p.heads / p.groups) * N;
     const uint64_t outputs = uint64_t(p.sequences) * p.tokens * all;
     for (uint token = 0; token < p.tokens; ++token) {
-        const uint64_t before = uint64_t(sequence) * p.tokens + token;
+        const uint from = loaded(token, p.tokens);
+        const uint64_t before = uint64_t(sequence) * p.tokens + from;
         const float t = F32s(at(p.dt, before * p.heads + head, 4)).v[0];
         const float step = t > 20.0 ? t : log(1.0 + exp(t));
-        const float x = F32s(at(p.x, uint64_t(sequence) * p.x_nb.y + uint64_t(token) * p.x_nb.x, 4)).v[row] * step;
-        F32s b = F32s(at(p.b, uint64_t(sequence) * p.b_nb.y + uint64_t(token) * p.b_nb.x + of_head, 4));
-        F32s c = F32s(at(p.c, uint64_t(sequence) * p.c_nb.y + uint64_t(token) * p.c_nb.x + of_head, 4));
+        const float x = F32s(at(p.x, uint64_t(sequence) * p.x_nb.y + uint64_t(from) * p.x_nb.x, 4)).v[row] * step;
+        F32s b = F32s(at(p.b, uint64_t(sequence) * p.b_nb.y + uint64_t(from) * p.b_nb.x + of_head, 4));
+        F32s c = F32s(at(p.c, uint64_t(sequence) * p.c_nb.y + uint64_t(from) * p.c_nb.x + of_head, 4));
         float decay = EACH ? 0.0 : exp(step * rate.v[0]);
         float y = 0.0;
         [[unroll]] for (uint j = 0; j < PER; ++j) {

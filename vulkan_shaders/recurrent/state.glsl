@@ -44,3 +44,7 @@ void store_state(uint64_t to, uint step) {
         if (c < N) { F32s(to).v[c * step] = state[j]; }
     }
 }
+
+// The token whose data are loaded. Mesa's software driver runs the body of a loop once more after its end, with no invocation active, but not without
+// loads (docs/SHADERS.md).
+uint loaded(uint token, uint tokens) { return min(token, tokens - 1); }

@@ -1055,8 +1055,7 @@ interface! {
             7 heads: u32,
             8 flags: u32,
             9 keys: u32,
-            10 lazy: bool,
-            11 early: bool,
+            10 early: bool,
         }
         Gated of "gated" pushed Gated {
             3 op: u32,

@@ -7,6 +7,7 @@ use super::{Operands, format_name, keys_values_and_room, push, read_as, reads_di
 use crate::abi::ggml::ggml_type;
 use crate::error::Result;
 use crate::tensor::TensorRef;
+use crate::vulkan::coopmat2::{NARROW_THREADS, TENSOR_THREADS};
 use crate::vulkan::interface::{constants, formats, push};
 use crate::vulkan::ladder;
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
@@ -27,22 +28,17 @@ struct Tile {
     rows: u32,
     keys: u32,
     threads: u32,
-    /// `LAZY` and `EARLY` of the shader.
-    lazy: bool,
+    /// `EARLY` of the shader.
     early: bool,
 }
 
-/// The tile. It depends neither on the number of queries nor on that of keys: a query has the same bits beside any others.
-fn tile() -> Tile {
-    let mut tile = Tile { rows: 64, keys: 64, threads: 256, lazy: true, early: true };
-    // TEMPORARY, for measurements on a card: GGML_VK_FA_TILE=rows,keys,threads,lazy,early
-    if let Ok(text) = std::env::var("GGML_VK_FA_TILE") {
-        let n: Vec<u32> = text.split(',').filter_map(|n| n.trim().parse().ok()).collect();
-        let or = |i: usize, other: u32| n.get(i).copied().unwrap_or(other);
-        tile =
-            Tile { rows: or(0, 64), keys: or(1, 64), threads: or(2, 256), lazy: or(3, 1) != 0, early: or(4, 1) != 0 };
-    }
-    tile
+/// The tile. It depends neither on the number of queries nor on that of keys: a query has the same bits beside any others. With half as many invocations
+/// each has twice as many sums, and two workgroups share a unit. Then values are loaded late, when the registers of the keys are free
+/// (docs/PERFORMANCE.md).
+fn tile(format: ggml_type, info: &Info) -> Tile {
+    let narrow = info.features.narrow_tensors && format == ggml_type::GGML_TYPE_F16;
+    let threads = if narrow { NARROW_THREADS } else { TENSOR_THREADS };
+    Tile { rows: 64, keys: 64, threads, early: !narrow }
 }
 
 /// Bytes from an element to that of the next index in each of dimensions 1 to 3.
@@ -99,7 +95,7 @@ pub(super) fn wanted(node: TensorRef, info: &Info) -> Result<bool> {
     let (k, v) = (src(node, 1)?, src(node, 2)?);
     let format = read_as(k, v);
     let mask = node.src(3).map(View::of).transpose()?;
-    let tile = tile();
+    let tile = tile(format, info);
     let shapes = [q, View::shape(k)?, View::shape(v)?];
     if !shape_fits([&shapes[0], &shapes[1], &shapes[2]], mask.as_ref(), format, tile, info) {
         return Ok(false);
@@ -116,8 +112,8 @@ fn kinds_bytes(mask: &View, [queries, keys]: [u32; 2], tile: Tile) -> u64 {
 
 /// FLASH_ATTN_EXT.
 pub(super) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
-    let tile = tile();
     let (k, v) = (src(node, 1)?, src(node, 2)?);
+    let tile = tile(read_as(k, v), plan.info);
     let sizes = [View::shape(src(node, 0)?)?.ne[1], View::shape(k)?.ne[1]];
     let mask = node.src(3).map(View::of).transpose()?;
     let bytes = mask.map_or(0, |m| kinds_bytes(&m, sizes, tile));
@@ -134,7 +130,6 @@ pub(super) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         heads: o.q.ne[2],
         flags: o.flags(),
         keys: tile.keys,
-        lazy: tile.lazy,
         early: tile.early,
     };
     let kernel = KernelFor::new(&format_name(o.k.dtype), [tile.threads, 1, 1], &constants)?;
@@ -173,7 +168,7 @@ mod tests {
     use crate::vulkan::testing::made_up;
     use ash::vk;
 
-    const TILE: Tile = Tile { rows: 64, keys: 64, threads: 256, lazy: true, early: true };
+    const TILE: Tile = Tile { rows: 64, keys: 64, threads: 256, early: true };
 
     fn dense(dtype: ggml_type, ne: [u32; 4]) -> View {
         let row = ne[0] / dtype.blck_size() as u32;
