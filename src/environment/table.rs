@@ -113,7 +113,7 @@ variables! {
     VK_ATTENTION = "GGML_VK_ATTENTION", Vulkan, since "0.28.0", original NO, Anyone, values "`tensors`, `matrices`, `vector`", default "by device and shape",
         "Selects how attention is computed, where the device can do it.";
     VK_TRY_COOPMAT = "GGML_VK_TRY_COOPMAT", Vulkan, since "0.26.0", original NO, Anyone, values "set or not", default "not set",
-        "Uses matrix units also on architectures whose row in the table (RDNA 3 and 4, NVIDIA from Turing on) does not say so.";
+        "Uses matrix units also where no card has been seen to compute right: on architectures whose row in the table (RDNA 3 and 4, NVIDIA from Turing on) does not say so, with BF16, and in workgroups of 128 invocations.";
     VK_TUNE = "GGML_VK_TUNE", Vulkan, since "0.26.0", original NO, Anyone, values "`card`, `plain`", default "by device",
         "Divides work as for a card (`plain`: one without subgroup arithmetic) on a software driver, for tests.";
     VK_MEASURE = "GGML_RS_VK_TUNE", Vulkan, since "0.28.0", original NO, Anyone, values "1, `read`", default "not set",

@@ -11,13 +11,13 @@
 //! | `tile` | 17 KiB of shared memory, workgroups of 256 | many columns, not in software |
 //! | `rows` | nothing | everything else |
 //!
-//! Which architectures use cooperative matrices without a request is in `architecture.rs`. On an NVIDIA H100 all methods gave right results; on other
+//! Which architectures use cooperative matrices without a request is in `architecture.rs`. On an NVIDIA H100 and an H200 all methods gave right results; on other
 //! cards they have not been tested. GGML_VK_DISABLE_COOPMAT disables them. For tests, `GGML_VK_PRODUCT=NAME` uses a method for every product that it can compute.
 
 #![forbid(unsafe_code)]
 
 use super::Info;
-use super::architecture::{Architecture, SMALL};
+use super::architecture::{Architecture, SMALL, units};
 use super::bfloat16;
 use super::coopmat2::{Owner, TENSOR_THREADS};
 use super::interface::formats;
@@ -199,13 +199,20 @@ fn attention_pays(info: &Info) -> bool {
     requested().1 || Architecture::of(info).traits().matrices
 }
 
-/// Whether attention of `queries` of each head is computed by `flash_attn_tensor`, if it can load the operands: for prompts, unless the environment names a way.
-pub fn attention_tensors(queries: u32, info: &Info) -> bool {
+/// Whether attention of `queries` of each head is computed by `flash_attn_tensor`, in `groups` workgroups, if it can load the operands: for prompts, unless
+/// the environment names a way.
+pub fn attention_tensors(queries: u32, groups: u64, info: &Info) -> bool {
     let wanted = match requested_attention() {
-        None => queries >= ATTENTION_TENSORS_FROM && attention_pays(info),
+        None => queries >= ATTENTION_TENSORS_FROM && fills_units(groups, info) && attention_pays(info),
         way => way == Some(Attention::Tensors),
     };
     wanted && info.features.tensor_attention
+}
+
+/// Whether a workgroup for every key of a head is fast enough. Other ways divide the keys among workgroups: on an H200 they take 7.3 us for each 64 queries
+/// and 16,384 keys, where a workgroup alone takes about 750 us, and as many as there are units take no longer.
+fn fills_units(groups: u64, info: &Info) -> bool {
+    groups >= units(info) * 3 / 4
 }
 
 /// The size of cooperative matrices for attention, whose subgroups have 16 queries each. `None` if matrices do not pay.
@@ -418,6 +425,19 @@ mod tests {
         assert_eq!(of(&[[16, 8, 8], [16, 16, 16], [16, 8, 16]]), Some([16, 16, 16]));
         assert_eq!(of(&[[16, 16, 4], [16, 4, 16], [32, 8, 8]]), None);
         assert_eq!(of(&[[16, 16, 4], [8, 8, 8]]), Some([8, 8, 8]));
+    }
+
+    #[test]
+    fn attention_from_tensors_needs_work_for_most_units() {
+        let mut info = device(vk::PhysicalDeviceType::DISCRETE_GPU, everything());
+        (info.identity.vendor, info.device_id, info.limits.units) = (0x10de, 0x2684, 132);
+        // 512 queries of 32 heads, 64 of 32, 32 of 128, and 31 of many.
+        let of =
+            |info: &Info| [(512, 256), (64, 32), (32, 128), (31, 1000)].map(|(n, g)| attention_tensors(n, g, info));
+        assert_eq!(of(&info), [false; 4]);
+        info.features.tensor_attention = true;
+        assert_eq!(of(&info), [true, false, true, false]);
+        assert_eq!([98, 99].map(|groups| attention_tensors(32, groups, &info)), [false, true]);
     }
 
     #[test]

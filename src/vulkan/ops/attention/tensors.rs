@@ -89,13 +89,14 @@ fn shape_fits([q, k, v]: [&View; 3], mask: Option<&View>, format: ggml_type, til
 /// Whether the node is computed this way.
 pub(super) fn wanted(node: TensorRef, info: &Info) -> Result<bool> {
     let q = View::shape(src(node, 0)?)?;
-    if !ladder::attention_tensors(q.ne[1], info) {
-        return Ok(false);
-    }
     let (k, v) = (src(node, 1)?, src(node, 2)?);
     let format = read_as(k, v);
-    let mask = node.src(3).map(View::of).transpose()?;
     let tile = tile(format, info);
+    let groups = u64::from(q.ne[1].div_ceil(tile.rows)) * u64::from(q.ne[2]) * u64::from(q.ne[3]);
+    if !ladder::attention_tensors(q.ne[1], groups, info) {
+        return Ok(false);
+    }
+    let mask = node.src(3).map(View::of).transpose()?;
     let shapes = [q, View::shape(k)?, View::shape(v)?];
     if !shape_fits([&shapes[0], &shapes[1], &shapes[2]], mask.as_ref(), format, tile, info) {
         return Ok(false);
