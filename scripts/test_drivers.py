@@ -12,7 +12,6 @@ CACHE/mesa-sid and CACHE/spirv-tools are folders of scripts/fetch_mesa.py, CACHE
 drivers are not tested), PREFIX the folder of the installed library. The last line counts the checks.
 """
 import json
-import lzma
 import os
 import subprocess
 import sys
@@ -22,6 +21,7 @@ import zlib
 sys.dont_write_bytecode = True
 from checks import Checks
 from drivers_report import render
+import spirv_packs
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DATA = os.path.join(ROOT, "c_tests/vulkan/drivers.json")
@@ -52,28 +52,10 @@ WORDS = {
     "instructions": ("Instructions", "Instruction count", "Instruction Count"),
 }
 # Modules that the translator to Metal's language refuses: sizes of cooperative matrices are specialization constants.
-NOT_FOR_METAL = ("flash_attn_coop.", "mul_mat_coop.", "mul_mat_coop2.", "mul_mat_tensor.")
+NOT_FOR_METAL = ("flash_attn_coop.", "flash_attn_tensor.", "mul_mat_coop.", "mul_mat_coop2.", "mul_mat_tensor.")
 LAYER = "VK_LAYER_ggml_rs_driver"
 # Seconds for a run, of which the longest takes a minute on a machine that has other work.
 TIMEOUT = 600
-
-
-def modules():
-    """The committed SPIR-V modules by name."""
-    found = {}
-    folder = os.path.join(ROOT, "src/vulkan/spirv")
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".pack"):
-            with open(os.path.join(folder, name), "rb") as f:
-                data = f.read()
-            body = lzma.LZMADecompressor(lzma.FORMAT_ALONE).decompress(data[data.index(b"\n\n") + 2:])
-            at = 0
-            while at < len(body):
-                n = body[at]
-                size = 4 * int.from_bytes(body[at + 1 + n:at + 5 + n], "little")
-                found[body[at + 1:at + 1 + n].decode()] = body[at + 5 + n:at + 5 + n + size]
-                at += 5 + n + size
-    return found
 
 
 def build(prefix, out):
@@ -250,7 +232,7 @@ def main():
     cache, prefix, extent = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
     mesa, intel, tools = (os.path.join(cache, folder) for folder in ("mesa-sid", "intel-shim", "spirv-tools"))
     out = os.path.join(ROOT, "target/drivers")
-    c, found = Checks("drivers"), modules()
+    c, found = Checks("drivers"), spirv_packs.modules(ROOT)
     check_modules(c, found, tools)
     build(prefix, out)
     names = {f"{len(words)}-{zlib.crc32(words):08x}": name for name, words in found.items()}

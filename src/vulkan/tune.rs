@@ -169,10 +169,11 @@ pub fn vector_threads(k: u32, info: &Info) -> u32 {
 }
 
 /// Slots that a workgroup computes at once where it sums the products of `slots` experts with rows of `k` values, and its invocations. One slot after
-/// the other, a card waits for memory as often as there are slots.
+/// the other, a card waits for memory as often as there are slots. On NVIDIA's cards, where it was measured: with larger workgroups Intel's compiler spills, and Mesa's for
+/// others lose up to half of their occupancy (docs/PERFORMANCE.md).
 pub fn expert_slots(k: u32, slots: u32, info: &Info) -> (u32, u32) {
     let most = vector_threads(k, info);
-    if info.software {
+    if info.software || info.identity.driver != vk::DriverId::NVIDIA_PROPRIETARY {
         return (1, most);
     }
     // Four pieces of eight values for each invocation, and no more than 256 invocations.
@@ -457,7 +458,9 @@ mod tests {
 
     #[test]
     fn slots_of_experts_share_a_workgroup_of_a_card() {
-        let nvidia = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x10de, [32, 32], true);
+        let mut nvidia = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x10de, [32, 32], true);
+        assert_eq!(expert_slots(768, 8, &nvidia), (1, 64));
+        nvidia.identity.driver = vk::DriverId::NVIDIA_PROPRIETARY;
         let of = |k, slots| expert_slots(k, slots, &nvidia);
         // 8 of 128 experts, 6 of 64, 2 of 8, and one.
         assert_eq!([of(768, 8), of(1408, 6), of(14336, 2)], [(8, 256), (4, 256), (2, 256)]);

@@ -41,9 +41,9 @@ void main() {
     const uint first = summed ? 0 : gl_WorkGroupID.y;
     const uint end = summed ? p.slots : first + 1;
     const uint share = T / AT_ONCE;
-    const uint lane = t % share;
+    const uint lane = AT_ONCE == 1 ? t : t % share;
     float sums[2] = { 0.0, 0.0 };
-    for (uint slot = first + t / share; slot < end; slot += AT_ONCE) {
+    for (uint slot = first + (AT_ONCE == 1 ? 0 : t / share); slot < end; slot += AT_ONCE) {
         const int id = I32s(of_slot(p.ids, p.ids_nb, slot, token, 4)).v[0];
         // The product with no expert is 0.
         if (id < 0 || uint(id) >= p.experts) { continue; }
