@@ -174,7 +174,7 @@ fn requested() -> &'static (Option<String>, bool) {
 
 /// How attention of many queries is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attention {
+enum Attention {
     /// Without matrices (`flash_attn_parts`).
     Vector,
     /// With cooperative matrices of subgroups (`flash_attn_coop`).
@@ -184,7 +184,7 @@ pub enum Attention {
 }
 
 /// The way of attention that GGML_VK_ATTENTION names, read once per process.
-pub fn requested_attention() -> Option<Attention> {
+fn requested_attention() -> Option<Attention> {
     static REQUESTED: OnceLock<Option<Attention>> = OnceLock::new();
     *REQUESTED.get_or_init(|| match environment::VK_ATTENTION.text().as_deref() {
         Some("vector") => Some(Attention::Vector),

@@ -32,27 +32,23 @@ const bool ALIGNED = (FLAGS & 32u) != 0; // rows of keys and values begin at mul
 // Floats of a part of a query's result: DV columns, the maximum, the sum.
 const uint PART = DV + 8;
 
-#ifdef KINDS
-#define PART_KEYS p.n_keys
-#else
-#define PART_KEYS p.part
-#endif
-
 // The part of this workgroup: its keys are `begin` to `end` - 1.
 struct Keys {
     uint head, batch, parts, index, begin, end;
 };
 
+#ifndef KINDS
 Keys my_keys() {
     Keys keys;
-    keys.parts = (p.n_keys + PART_KEYS - 1) / PART_KEYS;
+    keys.parts = (p.n_keys + p.part - 1) / p.part;
     keys.head = gl_WorkGroupID.y / keys.parts;
     keys.batch = gl_WorkGroupID.z;
     keys.index = gl_WorkGroupID.y % keys.parts;
-    keys.begin = keys.index * PART_KEYS;
-    keys.end = min(keys.begin + PART_KEYS, p.n_keys);
+    keys.begin = keys.index * p.part;
+    keys.end = min(keys.begin + p.part, p.n_keys);
     return keys;
 }
+#endif
 
 // A query of a head.
 struct Query {

@@ -22,6 +22,8 @@ unsafe extern "C" fn to_float<const T: usize>(x: *const c_void, y: *mut f32, k: 
     unsafe { read_row(&TABLE[T], x, y, k) }
 }
 
+/// # Safety
+/// As the header says of `to_float`.
 unsafe fn read_row(t: &TypeTraits, x: *const c_void, y: *mut f32, k: i64) {
     if let Some(f) = t.to_float {
         // SAFETY: the header asks for a row of `k` values at `x` and room for them at `y`; `source` copies what `y` overlaps.
@@ -35,6 +37,8 @@ unsafe extern "C" fn from_float<const T: usize>(x: *const f32, y: *mut c_void, k
     unsafe { write_row(&TABLE[T], x, y, k) }
 }
 
+/// # Safety
+/// As the header says of `from_float_ref`.
 unsafe fn write_row(t: &TypeTraits, x: *const f32, y: *mut c_void, k: i64) {
     if let Some(f) = t.from_float_ref {
         let (y, bytes) = (y.cast::<u8>(), row_bytes(t, k));
