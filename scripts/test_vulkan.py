@@ -47,6 +47,9 @@ SANITIZER = ("validate_core = false", "validate_sync = false", "gpuav_enable = t
              "gpuav_shader_sanitizer = true", "gpuav_debug_print_instrumentation_info = true")
 INSTRUMENTED = ("BufferDeviceAddressPass", "SharedMemoryDataRacePass")
 HARMLESS = ("is adjusting settings", "layer settings provided")
+# The layers take the stride of a matrix for bytes where it counts what the pointer points to, here vectors of 16 bytes in shared memory
+# (docs/TESTS.md). What is stored to tensors is asked by the shader itself.
+STRIDES = re.compile(r"OpCooperativeMatrix(Load|Store)KHR has an? (Pointer and )?Stride operand that (is|are) not aligned")
 # Instrumented shaders compile and run slowly.
 SANITIZED_COST = {"FLASH_ATTN_EXT": 2e6}
 # What `sanitize` also computes with the division of work for software drivers, which `sanitize-all` has for all: ARANGE, which has ended there
@@ -189,7 +192,8 @@ def sanitize(t, quick=True):
         for name, value, some in ways:
             environment = {"VK_LAYER_SETTINGS_PATH": folder, "GGML_VK_VALIDATE": "1", name: value}
             said = compare(t, f"test-backend-ops, sanitized, {name}={value}", some, **environment)
-            wrong = [l for l in said.splitlines() if "validation: " in l and not any(h in l for h in HARMLESS)]
+            wrong = [l for l in said.splitlines() if "validation: " in l and not any(h in l for h in HARMLESS)
+                     and not (value in MATRICES and STRIDES.search(l))]
             checked = {kind: sum(map(int, re.findall(kind + r" instrumentation count: (\d+)", said))) for kind in INSTRUMENTED}
             t.check(not wrong and all(checked.values()), f"shaders touch nothing beside buffers and race for nothing, {name}={value}",
                     " ".join(f"{kind} {n}" for kind, n in checked.items()) + "".join("; " + w for w in wrong[:3])[:1000])
