@@ -108,12 +108,12 @@ variables! {
         "After how many graphs that table is logged.";
     VK_DISABLE_KEPT_GRAPHS = "GGML_VK_DISABLE_KEPT_GRAPHS", Vulkan, since "0.28.0", original NO, Anyone, values "set or not", default "not set",
         "Records every graph anew instead of submitting a repeated one again.";
-    VK_PRODUCT = "GGML_VK_PRODUCT", Vulkan, since "0.26.0", original NO, Anyone, values "`tensors`, `matrices2`, `matrices`, `ints`, `vector`, `tile`, `rows`", default "by device and shape",
+    VK_PRODUCT = "GGML_VK_PRODUCT", Vulkan, since "0.26.0", original NO, Anyone, values "`half_tensors`, `tensors`, `matrices2`, `half_matrices`, `matrices`, `ints`, `vector`, `tile`, `rows`", default "by device and shape",
         "Selects how matrix products are computed, where the device can do it.";
     VK_ATTENTION = "GGML_VK_ATTENTION", Vulkan, since "0.28.0", original NO, Anyone, values "`tensors`, `matrices`, `vector`", default "by device and shape",
         "Selects how attention is computed, where the device can do it.";
     VK_TRY_COOPMAT = "GGML_VK_TRY_COOPMAT", Vulkan, since "0.26.0", original NO, Anyone, values "set or not", default "not set",
-        "Uses matrix units also where no card has been seen to compute right: on architectures whose row in the table (RDNA 3 and 4, NVIDIA from Turing on) does not say so, with BF16, and in workgroups of 128 invocations.";
+        "Uses matrix units also where no card has been seen to compute right: on architectures whose row in the table (RDNA 3 and 4, NVIDIA from Turing on) does not say so, with BF16, in workgroups of 128 invocations, and with sums in F16 (`half_tensors`).";
     VK_TUNE = "GGML_VK_TUNE", Vulkan, since "0.26.0", original NO, Anyone, values "`card`, `plain`", default "by device",
         "Divides work as for a card (`plain`: one without subgroup arithmetic) on a software driver, for tests.";
     VK_MEASURE = "GGML_RS_VK_TUNE", Vulkan, since "0.28.0", original NO, Anyone, values "1, `read`", default "not set",

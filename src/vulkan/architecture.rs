@@ -43,6 +43,8 @@ pub enum Architecture {
     Turing,
     /// NVIDIA, compute capability 8 and later.
     Ampere,
+    /// The same for data centres (A100, H100, H200, B200, B300), whose matrix units add F32 as fast as F16.
+    AmpereCompute,
     /// Intel before Xe: no dot products of integers.
     IntelGen9,
     /// Intel Xe-LP.
@@ -91,6 +93,8 @@ pub struct Traits {
     pub subgroup_sizes: bool,
     /// Cooperative matrices pay, so they need not be requested.
     pub matrices: bool,
+    /// Matrices with sums in F32 take twice as long as with sums in F16.
+    pub half_sums: bool,
 }
 
 const ALL: &[Tile] = &[tile(128, 128), tile(128, 64), SMALL];
@@ -119,8 +123,9 @@ impl Architecture {
             },
             NVIDIA => match info.device_id {
                 0x1d80..=0x1dff => Self::Volta,
+                0x2080..=0x20ff | 0x2300..=0x23ff | 0x2900..=0x29ff | 0x3180..=0x31ff => Self::AmpereCompute,
                 0x1e00..=0x1fff | 0x2180..=0x21ff => Self::Turing,
-                0x2080..=0x217f | 0x2200.. => Self::Ampere,
+                0x2100..=0x217f | 0x2200.. => Self::Ampere,
                 // Numbers that are not NVIDIA's.
                 _ if !f.coopmat.is_empty() => Self::Turing,
                 _ => Self::Pascal,
@@ -147,7 +152,7 @@ impl Architecture {
             Gcn | Cdna | Rdna1 | Rdna2 => (ALL, WIDE, ONLY_SMALL, true, false),
             Rdna3 | Rdna4 => (ALL, WIDE, ALL, true, true),
             Pascal | Volta => (ALL, WIDE, ONLY_SMALL, true, false),
-            Turing | Ampere => (ALL, WIDE, ALL, true, true),
+            Turing | Ampere | AmpereCompute => (ALL, WIDE, ALL, true, true),
             // Intel's drivers select the size of subgroups by the registers that a shader needs, and spill registers if it is too large.
             // 32 sums of floats are too many for these registers.
             IntelGen9 => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, false, false),
@@ -156,7 +161,9 @@ impl Architecture {
             XeHpg | Xe2 => (ONLY_SMALL, WIDE, ONLY_SMALL, false, false),
             Adreno | Mali | Apple | Other => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, true, false),
         };
-        Traits { tiles, integer_tiles, matrix_tiles, subgroup_sizes, matrices }
+        // Of the cards with these units that are sold for workstations some add F32 as fast, and lose nothing.
+        let half_sums = matches!(self, Turing | Ampere);
+        Traits { tiles, integer_tiles, matrix_tiles, subgroup_sizes, matrices, half_sums }
     }
 }
 
@@ -267,7 +274,9 @@ mod tests {
             ((NVIDIA, 0x1db1, [32, 32], [true; 2], true), Volta),
             ((NVIDIA, 0x1e07, [32, 32], [true; 2], true), Turing),
             ((NVIDIA, 0x2184, [32, 32], [true; 2], false), Turing),
-            ((NVIDIA, 0x20b0, [32, 32], [true; 2], true), Ampere),
+            ((NVIDIA, 0x20b0, [32, 32], [true; 2], true), AmpereCompute),
+            ((NVIDIA, 0x2335, [32, 32], [true; 2], true), AmpereCompute),
+            ((NVIDIA, 0x2204, [32, 32], [true; 2], true), Ampere),
             ((NVIDIA, 0x2684, [32, 32], [true; 2], true), Ampere),
             ((INTEL, 0x3e92, [8, 32], none, false), IntelGen9),
             ((INTEL, 0x9a49, [8, 32], [true; 2], false), XeLp),
@@ -289,8 +298,26 @@ mod tests {
     #[test]
     fn tiles_are_those_of_the_shaders_largest_first() {
         let all = [
-            Software, Gcn, Cdna, Rdna1, Rdna2, Rdna3, Rdna4, Pascal, Volta, Turing, Ampere, IntelGen9, XeLp, XeHpg,
-            Xe2, Adreno, Mali, Apple, Other,
+            Software,
+            Gcn,
+            Cdna,
+            Rdna1,
+            Rdna2,
+            Rdna3,
+            Rdna4,
+            Pascal,
+            Volta,
+            Turing,
+            Ampere,
+            AmpereCompute,
+            IntelGen9,
+            XeLp,
+            XeHpg,
+            Xe2,
+            Adreno,
+            Mali,
+            Apple,
+            Other,
         ];
         for a in all {
             let Traits { tiles, integer_tiles, matrix_tiles, .. } = a.traits();

@@ -29,6 +29,12 @@ const TENSOR_GRANULARITY: [u32; 3] = [32, 32, 16];
 /// Most bytes of shared memory that it uses itself, for 128 rows and 256 columns.
 const TENSOR_SHARED: u32 = (128 + 2) * 8 * 8 + 256 * 8;
 
+/// Types of operands and of sums.
+type Types = (vk::ComponentTypeKHR, vk::ComponentTypeKHR);
+const HALVES: Types = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
+const HALVES_ALONE: Types = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT16);
+const BRAINS: Types = (bfloat16::COMPONENT, vk::ComponentTypeKHR::FLOAT32);
+
 /// What a device can do with the extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usable {
@@ -38,6 +44,8 @@ pub struct Usable {
     pub tensors: bool,
     /// The same with BF16. Never without `tensors`.
     pub bfloat16_tensors: bool,
+    /// Whether it can also run with sums in F16. Never without `tensors`.
+    pub half_tensors: bool,
     /// Whether it can also run with [`NARROW_THREADS`]. Never without `tensors`.
     pub narrow_tensors: bool,
     /// Whether it can run `flash_attn_tensor`. Never without `tensors`.
@@ -177,7 +185,7 @@ const NO_DIMENSIONS: Dimensions = Dimensions {
 
 type GetDimensions = unsafe extern "system" fn(vk::PhysicalDevice, *mut u32, *mut Dimensions) -> vk::Result;
 
-/// What a device can do with matrices from F16 to F32. The owner is the workgroup if possible, otherwise a subgroup.
+/// What a device can do with such matrices. The owner is the workgroup if possible, otherwise a subgroup.
 pub fn usable(
     entry: &ash::Entry,
     device: Physical<'_>,
@@ -188,16 +196,16 @@ pub fn usable(
     let dimensions = if features.suffice() { dimensions(entry, device) } else { None };
     let all = dimensions.unwrap_or_default();
     let owner = best(&all, features, properties, shared_memory);
-    let loads = |operand, threads| loads_tensors(&all, operand, threads, features, properties, shared_memory);
-    let half = vk::ComponentTypeKHR::FLOAT16;
-    let tensors = owner.is_some() && loads(half, TENSOR_THREADS);
-    let bfloat16_tensors = tensors && loads(bfloat16::COMPONENT, TENSOR_THREADS);
-    let also_brains = !bfloat16_tensors || loads(bfloat16::COMPONENT, NARROW_THREADS);
+    let loads = |types, threads| loads_tensors(&all, types, threads, features, properties, shared_memory);
+    let tensors = owner.is_some() && loads(HALVES, TENSOR_THREADS);
+    let bfloat16_tensors = tensors && loads(BRAINS, TENSOR_THREADS);
+    let also_brains = !bfloat16_tensors || loads(BRAINS, NARROW_THREADS);
     Usable {
         owner,
         tensors,
         bfloat16_tensors,
-        narrow_tensors: tensors && loads(half, NARROW_THREADS) && also_brains,
+        half_tensors: tensors && loads(HALVES_ALONE, TENSOR_THREADS),
+        narrow_tensors: tensors && loads(HALVES, NARROW_THREADS) && also_brains,
         tensor_attention: tensors && [features.reductions, features.conversions] == [vk::TRUE; 2],
     }
 }
@@ -237,17 +245,17 @@ fn best(all: &[Dimensions], f: &Features<'_>, p: &Properties<'_>, shared_memory:
     workgroup.or_else(|| subgroup.filter(reaches))
 }
 
-/// Whether `mul_mat_tensor` can run with operands of a type and a number of invocations.
+/// Whether `mul_mat_tensor` can run with these types and a number of invocations.
 fn loads_tensors(
     all: &[Dimensions],
-    operand: vk::ComponentTypeKHR,
+    types: Types,
     threads: u32,
     f: &Features<'_>,
     p: &Properties<'_>,
     shared_memory: u32,
 ) -> bool {
     let fits = |d: &Dimensions| {
-        d.invocations == threads && d.scope == vk::ScopeKHR::WORKGROUP && divides(d, operand, TENSOR_GRANULARITY)
+        d.invocations == threads && d.scope == vk::ScopeKHR::WORKGROUP && divides(d, types, TENSOR_GRANULARITY)
     };
     f.load_tensors()
         && p.max_workgroup >= TENSOR_THREADS
@@ -258,15 +266,14 @@ fn loads_tensors(
 
 /// Whether the sizes of the matrices of `owner` are multiples of the granularity `d`.
 fn fits(d: &Dimensions, owner: Owner) -> bool {
-    d.scope == owner.scope() && divides(d, vk::ComponentTypeKHR::FLOAT16, [owner.side(), owner.side(), DEPTH])
+    d.scope == owner.scope() && divides(d, HALVES, [owner.side(), owner.side(), DEPTH])
 }
 
-/// Whether `d` is for operands of a type, with sums in F32, and its granularity divides these numbers.
-fn divides(d: &Dimensions, operand: vk::ComponentTypeKHR, sizes: [u32; 3]) -> bool {
+/// Whether `d` is for these types, and its granularity divides these numbers.
+fn divides(d: &Dimensions, (operand, sum): Types, sizes: [u32; 3]) -> bool {
     let types = (d.a, d.b, d.c, d.result);
-    let float = vk::ComponentTypeKHR::FLOAT32;
     d.saturating == vk::FALSE
-        && types == (operand, operand, float, float)
+        && types == (operand, operand, sum, sum)
         && d.granularity.iter().zip(sizes).all(|(&g, n)| g > 0 && n.is_multiple_of(g))
 }
 
@@ -335,16 +342,18 @@ mod tests {
         let both = [good(sub, 0), good(group, 128), good(group, 256)];
         let all = Features::used(Owner::Workgroup(128), true, false);
         let limits = Properties { max_workgroup: 256, max_dimension: 256, ..Properties::default() };
-        let half = vk::ComponentTypeKHR::FLOAT16;
         let can = |d: &[Dimensions], f: &Features<'_>, p: Properties<'_>| {
-            loads_tensors(d, half, TENSOR_THREADS, f, &p, 48 << 10)
+            loads_tensors(d, HALVES, TENSOR_THREADS, f, &p, 48 << 10)
         };
         let brains = Dimensions { a: bfloat16::COMPONENT, b: bfloat16::COMPONENT, ..both[2] };
         assert!(!can(&[brains], &all, limits));
         let loads = |d: &[Dimensions], of, threads| loads_tensors(d, of, threads, &all, &limits, 48 << 10);
-        assert!(loads(&[both[2], brains], bfloat16::COMPONENT, TENSOR_THREADS));
-        assert!(!loads(&both, bfloat16::COMPONENT, TENSOR_THREADS));
-        assert!(loads(&both, half, NARROW_THREADS) && !loads(&[both[0], both[2]], half, NARROW_THREADS));
+        assert!(loads(&[both[2], brains], BRAINS, TENSOR_THREADS));
+        assert!(!loads(&both, BRAINS, TENSOR_THREADS));
+        let alone = Dimensions { c: HALVES_ALONE.1, result: HALVES_ALONE.1, ..both[2] };
+        assert!(loads(&[both[2], alone], HALVES_ALONE, TENSOR_THREADS));
+        assert!(!loads(&both, HALVES_ALONE, TENSOR_THREADS));
+        assert!(loads(&both, HALVES, NARROW_THREADS) && !loads(&[both[0], both[2]], HALVES, NARROW_THREADS));
         assert!(can(&both, &all, limits));
         assert!(!can(&both[..2], &all, limits));
         assert!(!can(&both, &Features::used(Owner::Workgroup(256), false, false), limits));

@@ -93,6 +93,8 @@ pub struct Features {
     pub bfloat16: bool,
     /// Whether `mul_mat_tensor` can also load those. Never without `tensors` and `bfloat16`.
     pub bfloat16_tensors: bool,
+    /// Whether its sums may be F16. Never without `tensors`.
+    pub half_tensors: bool,
     /// Whether its workgroups may have [`coopmat2::NARROW_THREADS`]. Never without `tensors`.
     pub narrow_tensors: bool,
     /// Whether the device can run `flash_attn_tensor`. Never without `tensors`.

@@ -3,8 +3,10 @@
 //!
 //! | method | needs | used for |
 //! |---|---|---|
-//! | `tensors` | the same extension with matrices of a workgroup, tensor addressing and block loads; values of src0 that fit into F16, or BF16 where matrices may have it; tensors whose alignment allows the loads (`ops/matmul/tensors.rs`) | the same as `matrices2` |
-//! | `matrices2` | VK_NV_cooperative_matrix2; values of src0 that fit into F16 | many columns, on architectures whose row says so, or with GGML_VK_TRY_COOPMAT |
+//! | `half_tensors` | as `tensors`, F16 into F16; not BF16; GGML_VK_TRY_COOPMAT | the same, where sums in F32 take twice as long (`architecture.rs`) |
+//! | `tensors` | VK_NV_cooperative_matrix2 with matrices of a workgroup, tensor addressing and block loads; values of src0 that fit into F16, or BF16 where matrices may have it; tensors whose alignment allows the loads (`ops/matmul/tensors.rs`) | the same as `matrices2` |
+//! | `matrices2` | the same extension; values of src0 that fit into F16 | many columns, on architectures whose row says so, or with GGML_VK_TRY_COOPMAT |
+//! | `half_matrices` | as `matrices`, F16 into F16; not BF16 | the same, where sums in F32 take twice as long |
 //! | `matrices` | VK_KHR_cooperative_matrix, F16 into F32; 20 KiB of shared memory; the same values, and BF16 with VK_KHR_shader_bfloat16 | the same |
 //! | `ints` | dot products of 8-bit integers; a format of scaled integers | devices with such instructions |
 //! | `vector` | subgroup arithmetic | few columns, not in software |
@@ -41,11 +43,30 @@ pub enum Product {
     /// The same, with integer dot products (`mul_mat_tile_ints`).
     TileInts,
     /// A tile with cooperative matrices of m, n and k (`mul_mat_coop`).
-    Matrices([u32; 3]),
+    Matrices([u32; 3], Sums),
     /// A tile with one cooperative matrix, or four, which belong to the workgroup or to its subgroups (`mul_mat_coop2`).
     Matrices2(Owner),
     /// A large tile that belongs to the workgroup, loaded from tensors (`mul_mat_tensor`).
-    Tensors,
+    Tensors(Sums),
+}
+
+/// The type of the sums of matrix units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sums {
+    /// F32.
+    Whole,
+    /// F16 for some values of k, and F32 for these sums.
+    Half,
+}
+
+impl Sums {
+    /// The sum's type while matrices are multiplied.
+    fn component(self) -> vk::ComponentTypeKHR {
+        match self {
+            Self::Whole => vk::ComponentTypeKHR::FLOAT32,
+            Self::Half => vk::ComponentTypeKHR::FLOAT16,
+        }
+    }
 }
 
 /// The properties of a product that decide about its method.
@@ -83,11 +104,15 @@ struct Method {
 
 const METHODS: &[Method] = &[
     Method {
+        name: "half_tensors",
+        can: |i, w| tensors(i, w, i.features.half_tensors && w.format != GGML_TYPE_BF16, Sums::Half),
+        pays: half_sums_pay,
+    },
+    Method {
         name: "tensors",
         can: |i, w| {
             let has = if w.format == GGML_TYPE_BF16 { i.features.bfloat16_tensors } else { i.features.tensors };
-            let fits = has && TENSOR_THREADS <= i.limits.group_invocations;
-            (fits && w.loadable && rounds(w)).then_some(Product::Tensors)
+            tensors(i, w, has, Sums::Whole)
         },
         pays: matrices_pay,
     },
@@ -103,11 +128,8 @@ const METHODS: &[Method] = &[
         },
         pays: matrices_pay,
     },
-    Method {
-        name: "matrices",
-        can: |i, w| coop_size(i, w.format).filter(|_| rounds(w)).map(Product::Matrices),
-        pays: matrices_pay,
-    },
+    Method { name: "half_matrices", can: |i, w| matrices(i, w, Sums::Half), pays: half_sums_pay },
+    Method { name: "matrices", can: |i, w| matrices(i, w, Sums::Whole), pays: matrices_pay },
     Method { name: "ints", can: ints, pays: |i, _, _| i.features.fast_integer_dot && !i.software },
     Method {
         name: "vector",
@@ -128,6 +150,22 @@ fn rounds(w: &Request) -> bool {
     !w.exact && (matches!(w.format, GGML_TYPE_F16 | GGML_TYPE_BF16) || w.format.blck_size() > 1)
 }
 
+/// A product by `mul_mat_tensor`, if the device `has` matrices for it.
+fn tensors(info: &Info, w: &Request, has: bool, sums: Sums) -> Option<Product> {
+    let fits = has && TENSOR_THREADS <= info.limits.group_invocations;
+    (fits && w.loadable && rounds(w)).then_some(Product::Tensors(sums))
+}
+
+/// A product by `mul_mat_coop`.
+fn matrices(info: &Info, w: &Request, sums: Sums) -> Option<Product> {
+    let size = coop_size(info, w.format, sums).filter(|_| rounds(w))?;
+    Some(Product::Matrices(size, sums))
+}
+
+fn half_sums_pay(info: &Info, w: &Request, requested: bool) -> bool {
+    matrices_pay(info, w, requested) && Architecture::of(info).traits().half_sums
+}
+
 /// Matrices of BF16 are used on request only, until a card has been seen to compute them right.
 fn matrices_pay(info: &Info, w: &Request, requested: bool) -> bool {
     let by_table = Architecture::of(info).traits().matrices && w.format != GGML_TYPE_BF16;
@@ -146,22 +184,27 @@ fn ints(info: &Info, w: &Request) -> Option<Product> {
     if vector { Some(Product::VectorInts) } else { tile_fits(info).then_some(Product::TileInts) }
 }
 
-/// The size of cooperative matrices with the most multiplications that `mul_mat_coop` can use for a format of src0: F16 or BF16 into F32, and each dimension a divisor of 32. Rows of
-/// results are stored, and values of operands loaded, in pieces of 16 bytes.
-fn coop_size(info: &Info, format: ggml_type) -> Option<[u32; 3]> {
+/// The size of cooperative matrices with the most multiplications that `mul_mat_coop` can use for a format of src0: F16 into F16 or F32, or BF16 into F32, and each
+/// dimension a divisor of 32. Rows of results are stored, and values of operands loaded, in pieces of 16 bytes.
+fn coop_size(info: &Info, format: ggml_type, sums: Sums) -> Option<[u32; 3]> {
     let operand = match format {
-        GGML_TYPE_BF16 if !info.features.bfloat16 => return None,
+        GGML_TYPE_BF16 if !info.features.bfloat16 || sums == Sums::Half => return None,
         GGML_TYPE_BF16 => bfloat16::COMPONENT,
         _ => vk::ComponentTypeKHR::FLOAT16,
     };
     let fits = |n: u32, piece: u32| n >= piece && 32 % n == 0;
     let small = MatrixTile::of(SMALL);
-    largest_matrices(info, operand, |[m, n, k]| fits(m, 4) && fits(n, 1) && fits(k, 8) && small.fits([m, n, k], info))
+    let types = (operand, sums.component());
+    largest_matrices(info, types, |[m, n, k]| fits(m, 4) && fits(n, 1) && fits(k, 8) && small.fits([m, n, k], info))
 }
 
-/// Of the sizes of cooperative matrices from a type into F32 that are usable, the one with the most multiplications; of several with the same number, the first.
-fn largest_matrices(info: &Info, operand: vk::ComponentTypeKHR, usable: impl Fn([u32; 3]) -> bool) -> Option<[u32; 3]> {
-    let types = (operand, vk::ComponentTypeKHR::FLOAT32);
+/// Of the sizes of cooperative matrices from a type into another that are usable, the one with the most multiplications; of several with the same number, the
+/// first.
+fn largest_matrices(
+    info: &Info,
+    types: (vk::ComponentTypeKHR, vk::ComponentTypeKHR),
+    usable: impl Fn([u32; 3]) -> bool,
+) -> Option<[u32; 3]> {
     let sizes = info.features.coopmat.iter().filter(|c| (c.ab, c.c) == types).map(|c| [c.m, c.n, c.k]);
     sizes.rev().filter(|size| usable(*size)).max_by_key(|size| size.iter().product::<u32>())
 }
@@ -226,7 +269,8 @@ pub fn attention_matrices(info: &Info) -> Option<[u32; 3]> {
     }
     // Keys and values are loaded in pieces of eight.
     let fits = |n: u32, piece: u32| n >= piece && 16 % n == 0;
-    largest_matrices(info, vk::ComponentTypeKHR::FLOAT16, |[m, n, k]| fits(m, 1) && fits(n, 8) && fits(k, 8))
+    let types = (vk::ComponentTypeKHR::FLOAT16, Sums::Whole.component());
+    largest_matrices(info, types, |[m, n, k]| fits(m, 1) && fits(n, 8) && fits(k, 8))
 }
 
 /// Whether the environment names a method.
@@ -328,7 +372,7 @@ mod tests {
             (&all, GGML_TYPE_BF16, 512, true, Tile),
             (&all, GGML_TYPE_Q4_0, 512, false, TileInts),
             (&all, GGML_TYPE_F16, 512, false, Tile),
-            (&no_nv, GGML_TYPE_Q4_0, 512, true, Matrices([16, 16, 16])),
+            (&no_nv, GGML_TYPE_Q4_0, 512, true, Matrices([16, 16, 16], Sums::Whole)),
             (&no_nv, GGML_TYPE_Q4_0, 1, true, VectorInts),
             (&no_matrices, GGML_TYPE_Q6_K, 512, true, TileInts),
             (&no_matrices, GGML_TYPE_Q6_K, 8, true, VectorInts),
@@ -355,12 +399,12 @@ mod tests {
         without.features.tensors = false;
         let loadable = |columns| Request { loadable: true, ..request(GGML_TYPE_Q4_0, columns) };
         let nv = Product::Matrices2(Owner::Workgroup(256));
-        assert_eq!(choose(&all, &loadable(512), None, true), Product::Tensors);
+        assert_eq!(choose(&all, &loadable(512), None, true), Product::Tensors(Sums::Whole));
         assert_eq!(choose(&all, &loadable(8), None, true), Product::VectorInts);
         assert_eq!(choose(&all, &request(GGML_TYPE_Q4_0, 512), None, true), nv);
         assert_eq!(choose(&without, &loadable(512), None, true), nv);
         assert_eq!(choose(&all, &loadable(512), Some("matrices2"), true), nv);
-        assert_eq!(choose(&all, &loadable(1), Some("tensors"), false), Product::Tensors);
+        assert_eq!(choose(&all, &loadable(1), Some("tensors"), false), Product::Tensors(Sums::Whole));
         assert_eq!(choose(&all, &request(GGML_TYPE_Q4_0, 512), Some("tensors"), true), nv);
         let exact = Request { exact: true, ..loadable(512) };
         assert_eq!(choose(&all, &exact, Some("tensors"), true), Product::Tile);
@@ -380,11 +424,41 @@ mod tests {
         };
         let (rdna2, rdna3) = (amd(false), amd(true));
         let many = request(GGML_TYPE_Q4_0, 512);
-        assert_eq!(choose(&rdna3, &many, None, false), Product::Matrices([16, 16, 16]));
+        assert_eq!(choose(&rdna3, &many, None, false), Product::Matrices([16, 16, 16], Sums::Whole));
         assert_eq!(choose(&rdna2, &many, None, false), Product::TileInts);
-        assert_eq!(choose(&rdna2, &many, None, true), Product::Matrices([16, 16, 16]));
+        assert_eq!(choose(&rdna2, &many, None, true), Product::Matrices([16, 16, 16], Sums::Whole));
         assert_eq!(choose(&rdna3, &request(GGML_TYPE_Q4_0, 8), None, false), Product::VectorInts);
         assert_eq!(choose(&rdna3, &request(GGML_TYPE_F32, 512), None, false), Product::Tile);
+    }
+
+    #[test]
+    fn sums_are_f16_where_those_in_f32_take_twice_as_long() {
+        let card = |device_id, features| {
+            let mut info = device(vk::PhysicalDeviceType::DISCRETE_GPU, features);
+            (info.identity.vendor, info.device_id) = (0x10de, device_id);
+            info
+        };
+        let older = Features { coopmat2: None, tensors: false, ..everything() };
+        let of = |info: &Info, format| choose(info, &Request { loadable: true, ..request(format, 512) }, None, false);
+        // An RTX 3090 and an H200. The only matrices from F16 into F16 are 16 x 8 x 16.
+        let (small, large) = (Product::Matrices([16, 8, 16], Sums::Half), Product::Matrices([16, 16, 16], Sums::Whole));
+        assert_eq!([0x2204, 0x2335].map(|id| of(&card(id, older.clone()), GGML_TYPE_Q4_K)), [small, large]);
+        let none =
+            Features { coopmat: older.coopmat.iter().copied().filter(|c| c.ab != c.c).collect(), ..older.clone() };
+        assert_eq!(of(&card(0x2204, none), GGML_TYPE_Q4_K), large);
+        // Exact products, and those of BF16, have none.
+        let exact = Request { exact: true, ..request(GGML_TYPE_Q4_K, 512) };
+        assert_eq!(choose(&card(0x2204, older), &exact, Some("half_matrices"), false), Product::Tile);
+        let tensors = Features { half_tensors: true, bfloat16_tensors: true, ..everything() };
+        let by = |format, name| {
+            let request = Request { loadable: true, ..request(format, 512) };
+            choose(&card(0x2204, tensors.clone()), &request, name, true)
+        };
+        assert_eq!(by(GGML_TYPE_F16, None), Product::Tensors(Sums::Half));
+        assert_eq!(by(GGML_TYPE_BF16, None), Product::Tensors(Sums::Whole));
+        assert_eq!(by(GGML_TYPE_F16, Some("tensors")), Product::Tensors(Sums::Whole));
+        assert_eq!(of(&card(0x2335, tensors.clone()), GGML_TYPE_F16), Product::Tensors(Sums::Whole));
+        assert_eq!(of(&card(0x2204, everything()), GGML_TYPE_F16), Product::Tensors(Sums::Whole));
     }
 
     #[test]
@@ -398,9 +472,9 @@ mod tests {
         let of = |info: &Info, columns, loadable, exact| {
             choose(info, &Request { loadable, exact, ..request(GGML_TYPE_BF16, columns) }, None, true)
         };
-        assert_eq!(of(&matrices, 512, true, false), Product::Matrices([16, 8, 16]));
-        assert_eq!(of(&tensors, 512, true, false), Product::Tensors);
-        assert_eq!(of(&tensors, 512, false, false), Product::Matrices([16, 8, 16]));
+        assert_eq!(of(&matrices, 512, true, false), Product::Matrices([16, 8, 16], Sums::Whole));
+        assert_eq!(of(&tensors, 512, true, false), Product::Tensors(Sums::Whole));
+        assert_eq!(of(&tensors, 512, false, false), Product::Matrices([16, 8, 16], Sums::Whole));
         assert_eq!(of(&tensors, 8, true, false), Product::Vector);
         assert_eq!(of(&tensors, 512, true, true), Product::Tile);
         let mut without = tensors.clone();
@@ -409,7 +483,7 @@ mod tests {
         // A card whose other matrices are used by default.
         tensors.identity.vendor = 0x10de;
         let by_default = |format| choose(&tensors, &Request { loadable: true, ..request(format, 512) }, None, false);
-        assert_eq!([GGML_TYPE_F16, GGML_TYPE_BF16].map(by_default), [Product::Tensors, Product::Tile]);
+        assert_eq!([GGML_TYPE_F16, GGML_TYPE_BF16].map(by_default), [Product::Tensors(Sums::Whole), Product::Tile]);
     }
 
     #[test]
@@ -446,7 +520,7 @@ mod tests {
         // Two steps of 10,240 bytes, one of which must have room for 4 x 4 bytes for each result of a matrix.
         for (bytes, want) in [(20480, Some([16, 16, 16])), (20479, None)] {
             info.limits.shared_memory = bytes;
-            assert_eq!(coop_size(&info, GGML_TYPE_F16), want, "{bytes} bytes");
+            assert_eq!(coop_size(&info, GGML_TYPE_F16, Sums::Whole), want, "{bytes} bytes");
         }
         info.limits.shared_memory = 48 << 10;
         for (m, n, k, want) in [
@@ -458,7 +532,7 @@ mod tests {
         ] {
             let last = Coopmat { m, n, k, ..everything().coopmat[3] };
             info.features.coopmat = [everything().coopmat, vec![last]].concat();
-            assert_eq!(coop_size(&info, GGML_TYPE_Q4_0), want, "{m} x {n} x {k}");
+            assert_eq!(coop_size(&info, GGML_TYPE_Q4_0, Sums::Whole), want, "{m} x {n} x {k}");
         }
     }
 

@@ -62,8 +62,10 @@ impl Info {
         if !info.features.bfloat16 {
             info.extensions.retain(|e| *e != bfloat16::NAME);
         }
-        // Seen to be faster, but not yet to compute right (docs/PERFORMANCE.md).
-        info.features.narrow_tensors &= info.features.tensors && environment::VK_TRY_COOPMAT.is_set();
+        // Not yet seen to compute right (docs/PERFORMANCE.md).
+        let tries = info.features.tensors && environment::VK_TRY_COOPMAT.is_set();
+        info.features.narrow_tensors &= tries;
+        info.features.half_tensors &= tries;
         info.features.bfloat16_tensors &= info.features.tensors && info.features.bfloat16;
         info.tuned = Tuned::requested(&info);
         Ok(info)
@@ -274,6 +276,7 @@ fn features(
         coopmat2: nv.owner,
         tensors: nv.tensors,
         bfloat16_tensors: nv.bfloat16_tensors,
+        half_tensors: nv.half_tensors,
         narrow_tensors: nv.narrow_tensors,
         tensor_attention: nv.tensor_attention,
         subgroup: if in_compute(p11.subgroup_supported_stages) {

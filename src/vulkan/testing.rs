@@ -47,7 +47,7 @@ pub(super) fn publish(cards: Vec<Card>) -> RegRef {
 pub(super) fn rounds_columns(device: DeviceRef, format: ggml_type, columns: u32) -> bool {
     let request = Request { columns, format, exact: false, loadable: false };
     let method = product(author(device).unwrap().info(), &request);
-    matches!(method, Product::Matrices(_) | Product::Matrices2(_))
+    matches!(method, Product::Matrices(..) | Product::Matrices2(_))
 }
 
 /// The description of a device that does not exist.

@@ -4,7 +4,7 @@ use super::architecture::Tile;
 use super::device::{Card, author};
 use super::info::Info;
 use super::lab::{Lab, agrees, results};
-use super::ladder::{self, Product, Request};
+use super::ladder::{self, Product, Request, Sums};
 use super::product_tests::{cards, weight};
 use super::testing::{Quiet, devices, publish};
 use super::tune::{matrix_tile, parts_of_k, tile};
@@ -171,7 +171,7 @@ fn large(info: &Info) -> DeviceRef {
 
 /// Fails unless a column of a product whose k is split agrees with the CPU's, and has the same bits beside any others: of the last ones, some are in a
 /// second piece of columns. `k` has three parts.
-fn check_split(card: DeviceRef, what: &str, format: ggml_type, k: i64) {
+fn check_split(card: DeviceRef, what: &str, most: f64, format: ggml_type, k: i64) {
     let info = author(card).unwrap().info();
     assert_eq!(parts_of_k(70, k as u32, (format.blck_size() as u32).max(64), info), 3);
     let columns = |count: i64| {
@@ -181,7 +181,7 @@ fn check_split(card: DeviceRef, what: &str, format: ggml_type, k: i64) {
             vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
         }
     };
-    assert!(agrees(card, what, bound(format), &columns(300)));
+    assert!(agrees(card, what, most, &columns(300)));
     let (few, many) = (results(card, &columns(9)).unwrap(), results(card, &columns(300)).unwrap());
     assert!(few[0].len() == 70 * 9 * 4 && many[0].starts_with(&few[0]), "{what}: more columns change the results");
 }
@@ -192,7 +192,7 @@ fn parts_of_k_are_added() {
     for &(way, _, wide) in pairs() {
         let card = large(author(wide).unwrap().info());
         for format in [GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K] {
-            check_split(card, &format!("{way}, {format:?}"), format, 6912);
+            check_split(card, &format!("{way}, {format:?}"), bound(format), format, 6912);
         }
     }
 }
@@ -216,20 +216,27 @@ fn parts_of_k_in_views() {
 #[test]
 fn parts_of_k_with_matrices() {
     let _quiet = Quiet::new();
-    let Some(&card) = matrix_cards().last() else { return };
-    let card = large(author(card).unwrap().info());
-    check_split(card, "matrices", GGML_TYPE_F16, 6912);
+    for sums in [Sums::Whole, Sums::Half] {
+        let Some(&card) = matrix_cards(sums).last() else { continue };
+        let card = large(author(card).unwrap().info());
+        check_split(card, &format!("matrices, {sums:?}"), 1e-5, GGML_TYPE_F16, 6912);
+    }
 }
 
-/// The device of the tests as a card with cooperative matrices whose shared memory has room for tiles of 64 x 64, of 128 x 64, and of 128 x 128. Empty if
-/// the driver has no such matrices.
-fn matrix_cards() -> &'static [DeviceRef] {
-    static CARDS: OnceLock<Vec<DeviceRef>> = OnceLock::new();
-    CARDS.get_or_init(|| {
+/// The device of the tests as a card with cooperative matrices whose shared memory has room for tiles of 64 x 64, of 128 x 64, and of 128 x 128: with each
+/// type of sums. Empty if the driver has no such matrices.
+fn matrix_cards(sums: Sums) -> &'static [DeviceRef] {
+    static CARDS: [OnceLock<Vec<DeviceRef>>; 2] = [const { OnceLock::new() }; 2];
+    // An H200, and an RTX 4090.
+    let (cards, device_id) = match sums {
+        Sums::Whole => (&CARDS[0], 0x2335),
+        Sums::Half => (&CARDS[1], 0x2684),
+    };
+    cards.get_or_init(|| {
         let Some([device, _]) = devices() else { return Vec::new() };
         let mut info = (**author(device).unwrap().info()).clone();
         info.software = false;
-        (info.identity.vendor, info.device_id) = (0x10de, 0x2684);
+        (info.identity.vendor, info.device_id) = (0x10de, device_id);
         (info.features.coopmat2, info.features.tensors) = (None, false);
         // As above.
         info.identity.kind = vk::PhysicalDeviceType::INTEGRATED_GPU;
@@ -239,7 +246,7 @@ fn matrix_cards() -> &'static [DeviceRef] {
             info
         };
         let all = [128, 192, 256].map(with);
-        if size(&all[0]).is_none() {
+        if size(&all[0]).is_none_or(|(_, has)| has != sums) {
             return Vec::new();
         }
         let reg = publish(all.map(|i| Card { info: Arc::new(i), direct: true }).to_vec());
@@ -247,10 +254,10 @@ fn matrix_cards() -> &'static [DeviceRef] {
     })
 }
 
-/// The size of the matrices that a card uses.
-fn size(info: &Info) -> Option<[u32; 3]> {
+/// The size of the matrices that a card uses, and the type of their sums.
+fn size(info: &Info) -> Option<([u32; 3], Sums)> {
     match ladder::product(info, &Request { columns: 100, format: GGML_TYPE_F16, exact: false, loadable: false }) {
-        Product::Matrices(size) => Some(size),
+        Product::Matrices(size, sums) => Some((size, sums)),
         _ => None,
     }
 }
@@ -263,13 +270,15 @@ fn check_matrices(
     most: f64,
     make: &dyn Fn(&mut Lab) -> Vec<TensorRef>,
 ) {
-    let Some(&small) = matrix_cards().first() else { return };
-    assert!(agrees(small, what, most, make));
-    let want = results(small, make);
-    for (&card, [rows, columns]) in matrix_cards().iter().zip(tiles) {
-        let info = author(card).unwrap().info();
-        assert_eq!(matrix_tile(size(info).unwrap(), shape, info).tile, Tile { rows, columns }, "{what}");
-        assert!(results(card, make) == want, "{what}: {rows} x {columns} changes the results");
+    for (sums, most) in [(Sums::Whole, most), (Sums::Half, most.max(1e-5))] {
+        let Some(&small) = matrix_cards(sums).first() else { continue };
+        assert!(agrees(small, what, most, make));
+        let want = results(small, make);
+        for (&card, [rows, columns]) in matrix_cards(sums).iter().zip(tiles) {
+            let info = author(card).unwrap().info();
+            assert_eq!(matrix_tile(size(info).unwrap().0, shape, info).tile, Tile { rows, columns }, "{what}");
+            assert!(results(card, make) == want, "{what}, {sums:?}: {rows} x {columns} changes the results");
+        }
     }
 }
 
@@ -281,8 +290,8 @@ fn tiles_of_matrices_give_the_same_bits() {
     for (shape, tiles) in
         [([500, 250, 4], [[64, 64], [128, 64], [128, 128]]), ([490, 130, 4], [[64, 64], [128, 64], [128, 64]])]
     {
-        // A step and a part, three steps, or whole blocks.
-        for (format, k) in [(GGML_TYPE_F16, 37), (GGML_TYPE_F16, 96), (GGML_TYPE_Q8_0, 64)] {
+        // A step and a part, three steps, whole blocks, or two chunks of sums in F16 and a part.
+        for (format, k) in [(GGML_TYPE_F16, 37), (GGML_TYPE_F16, 96), (GGML_TYPE_Q8_0, 64), (GGML_TYPE_F16, 288)] {
             let [m, n, matrices] = shape.map(i64::from);
             let make = |l: &mut Lab| {
                 let a = weight(l, format, &[k, m, matrices], 1);
@@ -330,7 +339,7 @@ fn matrices_of_rows_without_values_give_zero() {
         let [a, b] = [a, b].map(|t| view::view(&mut l.ctx, t, &[0, t.ne()[1]], &[t.nb()[1]], 0).unwrap());
         vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
     };
-    if let Some(&card) = matrix_cards().first() {
+    for &card in [Sums::Whole, Sums::Half].iter().filter_map(|s| matrix_cards(*s).first()) {
         assert!(results(card, &make).unwrap().iter().all(|r| !r.is_empty() && r.iter().all(|b| *b == 0)));
     }
 }

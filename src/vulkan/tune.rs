@@ -6,7 +6,7 @@ use super::Info;
 use super::architecture::{Architecture, SMALL, Tile, amounts, units};
 use super::coopmat2::{NARROW_THREADS, TENSOR_THREADS};
 use super::interface::{Constants, PushBlock, constants, formats, push};
-use super::ladder::{Product, VECTOR_COLUMNS};
+use super::ladder::{Product, Sums, VECTOR_COLUMNS};
 use super::plan::KernelFor;
 use super::tuner::Choice;
 use crate::abi::ggml::ggml_type;
@@ -234,13 +234,13 @@ pub fn tiles(product: Product, format: ggml_type, shape: [u32; 3], info: &Info) 
             let all = usual_tiles(with_ints, info).iter().map(|t| flat(*t)).collect();
             (flat(tile(with_ints, shape, info)), all)
         }
-        Product::Matrices(size) => {
+        Product::Matrices(size, _) => {
             let all = fitting_tiles(size, info).map(flat).collect();
             (flat(matrix_tile(size, shape, info).tile), all)
         }
-        Product::Tensors => {
+        Product::Tensors(sums) => {
             let of = |t: TensorTile| [t.rows, t.columns, t.depth, t.threads];
-            (of(tensor_tile(format, shape, info)), tensor_tiles(info).map(|t| of(t.0)).collect())
+            (of(tensor_tile((format, sums), shape, info)), tensor_tiles(sums, info).map(|t| of(t.0)).collect())
         }
         Product::Rows | Product::Vector | Product::VectorInts | Product::Matrices2(_) => return Vec::new(),
     };
@@ -334,7 +334,8 @@ fn fitting_tiles(size: [u32; 3], info: &Info) -> impl Iterator<Item = Tile> {
 
 /// As [`matrix_tile`], unless another one was measured.
 pub fn chosen_matrix_tile(choice: Option<Choice>, size: [u32; 3], shape: [u32; 3], info: &Info) -> MatrixTile {
-    let chosen = measured(choice, Product::Matrices(size), info);
+    // Those with sums in F16 have the same tiles.
+    let chosen = measured(choice, Product::Matrices(size, Sums::Whole), info);
     let chosen = chosen.map(|[rows, columns, ..]| MatrixTile::of(Tile { rows, columns }));
     chosen.unwrap_or_else(|| matrix_tile(size, shape, info))
 }
@@ -374,39 +375,46 @@ const TENSOR_TILES: [TileSpeed; 6] = [
     (TensorTile::new(32, 64, 128, TENSOR_THREADS), 2, [34, 52]),
 ];
 
-/// Those that the device can compute.
-fn tensor_tiles(info: &Info) -> impl Iterator<Item = &'static TileSpeed> {
-    let narrow = info.features.narrow_tensors;
-    TENSOR_TILES.iter().filter(move |(t, ..)| narrow || t.threads != NARROW_THREADS)
+/// Those that the device can compute. An invocation has half as many registers more for sums of a chunk in F16, so it should have few sums.
+fn tensor_tiles(sums: Sums, info: &Info) -> impl Iterator<Item = &'static TileSpeed> {
+    const MOST: u32 = 64;
+    let narrow = info.features.narrow_tensors && sums == Sums::Whole;
+    let few = move |t: &TensorTile| sums == Sums::Whole || t.rows * t.columns / t.threads <= MOST;
+    TENSOR_TILES.iter().filter(move |(t, ..)| (narrow || t.threads != NARROW_THREADS) && few(t))
 }
 
 /// The tile of `mul_mat_tensor` that should be the fastest: units compute a tile at a time, and the last round may leave most of them idle.
-pub fn tensor_tile(format: ggml_type, [rows, columns, matrices]: [u32; 3], info: &Info) -> TensorTile {
+pub fn tensor_tile(format: (ggml_type, Sums), [rows, columns, matrices]: [u32; 3], info: &Info) -> TensorTile {
     fastest_tile(format, rows, |width| u64::from(columns.div_ceil(width)) * u64::from(matrices), info)
 }
 
 /// As [`tensor_tile`], unless another one was measured.
-pub fn chosen_tensor_tile(choice: Option<Choice>, format: ggml_type, shape: [u32; 3], info: &Info) -> TensorTile {
-    let chosen = measured(choice, Product::Tensors, info);
+pub fn chosen_tensor_tile(
+    choice: Option<Choice>,
+    format: (ggml_type, Sums),
+    shape: [u32; 3],
+    info: &Info,
+) -> TensorTile {
+    let chosen = measured(choice, Product::Tensors(format.1), info);
     let chosen = chosen.map(|[rows, columns, depth, threads]| TensorTile { rows, columns, depth, threads });
     chosen.unwrap_or_else(|| tensor_tile(format, shape, info))
 }
 
 /// As [`tensor_tile`], for columns that chance gives to experts: each has half a tile to spare on average, but at least one tile.
-pub fn expert_tile(format: ggml_type, [rows, columns, experts]: [u32; 3], info: &Info) -> TensorTile {
+pub fn expert_tile(format: (ggml_type, Sums), [rows, columns, experts]: [u32; 3], info: &Info) -> TensorTile {
     let experts = experts.min(columns);
     fastest_tile(format, rows, |width| u64::from((columns / width + experts / 2).max(experts)), info)
 }
 
 /// `across`: tiles of some columns each.
-fn fastest_tile(format: ggml_type, rows: u32, across: impl Fn(u32) -> u64, info: &Info) -> TensorTile {
+fn fastest_tile((format, sums): (ggml_type, Sums), rows: u32, across: impl Fn(u32) -> u64, info: &Info) -> TensorTile {
     let units = units(info);
     let time = |(t, at_once, speeds): &TileSpeed| {
         let groups = u64::from(rows.div_ceil(t.rows)) * across(t.columns);
         let speed = speeds[usize::from(format.blck_size() > 1)];
         groups.div_ceil(units * u64::from(*at_once)) * u64::from(at_once * t.rows * t.columns) * 100 / speed
     };
-    tensor_tiles(info).min_by_key(|t| time(t)).map_or(TENSOR_TILES[0].0, |t| t.0)
+    tensor_tiles(sums, info).min_by_key(|t| time(t)).map_or(TENSOR_TILES[0].0, |t| t.0)
 }
 
 /// Columns for each invocation of `mul_mat_rows` with experts, at most 8. Few different numbers, because they are a matter of chance.
@@ -484,7 +492,7 @@ mod tests {
         let mut h100 = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x10de, [32, 32], true);
         h100.limits.units = 132;
         let of = |format, shape| {
-            let t = tensor_tile(format, shape, &h100);
+            let t = tensor_tile((format, Sums::Whole), shape, &h100);
             [t.rows, t.columns]
         };
         for format in [GGML_TYPE_F16, GGML_TYPE_Q4_K] {
@@ -503,7 +511,7 @@ mod tests {
         let mut narrow = h100.clone();
         narrow.features.narrow_tensors = true;
         let of = |format, shape| {
-            let t = tensor_tile(format, shape, &narrow);
+            let t = tensor_tile((format, Sums::Whole), shape, &narrow);
             [t.rows, t.columns, t.threads]
         };
         assert_eq!(of(GGML_TYPE_F16, [14336, 512, 1]), [128, 128, 128]);
@@ -512,9 +520,12 @@ mod tests {
             assert_eq!(of(format, [4096, 512, 1]), [64, 128, 128]);
         }
         assert_eq!(of(GGML_TYPE_F16, [1024, 512, 1]), [64, 64, 256]);
+        // Sums in F16 have no tile with more than 64 of them for an invocation.
+        let t = tensor_tile((GGML_TYPE_F16, Sums::Half), [14336, 512, 1], &narrow);
+        assert_eq!([t.rows, t.columns, t.threads], [128, 128, 256]);
         // Prompts of 512 with 2 of 8 experts and with 8 of 128.
         let of = |shape| {
-            let t = expert_tile(GGML_TYPE_Q4_K, shape, &h100);
+            let t = expert_tile((GGML_TYPE_Q4_K, Sums::Whole), shape, &h100);
             [t.rows, t.columns]
         };
         assert_eq!(of([14336, 1024, 8]), [128, 128]);

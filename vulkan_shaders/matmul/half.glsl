@@ -9,3 +9,10 @@
 #define HALF_TYPE F16
 #define two_halves(x, y) packFloat2x16(f16vec2(x, y))
 #endif
+
+// HALF_SUMS: CHUNK products in the order of k are added in F16, which takes half the time on some cards, and their sums in F32. So rows may be long, and
+// large values overflow no sooner than in CHUNK products. Sums of BF16 are always F32: F16 has not its range.
+#if defined(HALF_SUMS) && FMT != FMT_BF16
+#define CHUNKS
+#endif
+const uint CHUNK = 128;

@@ -1,6 +1,6 @@
 #version 460
 // A matrix product with cooperative matrices (KHR), in tiles of TM rows by TN columns. Each subgroup computes SM by SN results, in matrices of a size
-// that the device supports. Operands are F16, or BF16 if those of a are, and sums F32.
+// that the device supports. Operands are F16, or BF16 if those of a are, and sums F32, or F16 of some values each (HALF_SUMS).
 //
 // Each result is the sum of its products in the order of k, CK at a time, whatever the tile is: it has the same bits in every tile.
 #extension GL_KHR_cooperative_matrix : require
@@ -78,6 +78,14 @@ uvec4 piece_of_a(uint64_t a, uint first) {
     [[unroll]] for (uint e = 0; e < PIECES_A; ++e) { y[e] = piece_of_a(a[e], (k) + eighth * 8); } \
     [[unroll]] for (uint e = 0; e < PIECES_B; ++e) { piece(B, b[e], (k) + eighth * 8, x[e]); }
 
+#define SUM coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>
+#ifdef CHUNKS
+#define PART coopmat<float16_t, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>
+#define ADDED part
+#else
+#define ADDED sum
+#endif
+
 // Invocations of a subgroup.
 const uint LANES = gl_WorkGroupSize.x / (SUBGROUPS_DOWN * (TN / SN));
 
@@ -87,10 +95,12 @@ void main() {
     if (w.first >= w.end) { return; } // uniform
     const uint sub_row = gl_SubgroupID % SUBGROUPS_DOWN * SM;
     const uint sub_column = gl_SubgroupID / SUBGROUPS_DOWN * SN;
-    coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator> sum[MS * NS];
-    [[unroll]] for (uint i = 0; i < MS * NS; ++i) {
-        sum[i] = coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>(0.0);
-    }
+    SUM sum[MS * NS];
+    [[unroll]] for (uint i = 0; i < MS * NS; ++i) { sum[i] = SUM(0.0); }
+#ifdef CHUNKS
+    PART part[MS * NS];
+    [[unroll]] for (uint i = 0; i < MS * NS; ++i) { part[i] = PART(0.0); }
+#endif
     // Workgroups have a multiple of four invocations, so these are the same values of each line.
     const uint line = gl_LocalInvocationIndex / 4;
     const uint lines = gl_WorkGroupSize.x / 4;
@@ -123,9 +133,17 @@ void main() {
             [[unroll]] for (uint i = 0; i < MS; ++i) {
                 coopmat<HALF, gl_ScopeSubgroup, CM, CK, gl_MatrixUseA> ma;
                 coopMatLoad(ma, steps, from_a + i * CM * PITCH + l / 8, PITCH, gl_CooperativeMatrixLayoutRowMajor);
-                [[unroll]] for (uint j = 0; j < NS; ++j) { sum[i * NS + j] = coopMatMulAdd(ma, mb[j], sum[i * NS + j]); }
+                [[unroll]] for (uint j = 0; j < NS; ++j) { ADDED[i * NS + j] = coopMatMulAdd(ma, mb[j], ADDED[i * NS + j]); }
             }
         }
+#ifdef CHUNKS
+        if ((k0 + BK) % CHUNK == 0 || k0 == last) { // uniform
+            [[unroll]] for (uint i = 0; i < MS * NS; ++i) {
+                sum[i] += SUM(part[i]);
+                part[i] = PART(0.0);
+            }
+        }
+#endif
         to = STEP - to;
     }
     // A tile within d is stored as it is, if its columns begin at multiples of 16 bytes, as such a store needs. The condition is uniform: llvmpipe ends all

@@ -97,6 +97,18 @@ float put(const in uint i, const in uint j, const in float x, const in uint row)
 #define MATRIX_A coopmat<HALF, gl_ScopeWorkgroup, ROWS, DEPTH, gl_MatrixUseA>
 #define MATRIX_B coopmat<HALF, gl_ScopeWorkgroup, DEPTH, WIDTH, gl_MatrixUseB>
 #define SUM coopmat<float, gl_ScopeWorkgroup, ROWS, WIDTH, gl_MatrixUseAccumulator>
+#ifdef CHUNKS
+#define PART coopmat<float16_t, gl_ScopeWorkgroup, ROWS, WIDTH, gl_MatrixUseAccumulator>
+#define ADDED part
+// Ends a chunk if `condition` holds, which is uniform.
+#define END_CHUNK(condition) if (condition) { \
+    sum += SUM(part); \
+    part = PART(0.0); \
+}
+#else
+#define ADDED sum
+#define END_CHUNK(condition)
+#endif
 
 #ifdef GROUP_SCALES
 // Scales of the next values, and the head of those after them, which arrives meanwhile.
@@ -114,7 +126,7 @@ float put(const in uint i, const in uint j, const in float x, const in uint row)
     MATRIX_B mb; \
     coopMatLoadTensorNV(ma, a.v, 0, sliceTensorLayoutNV(of_a, 0, ROWS, k0, DEPTH) DECODED); \
     coopMatLoadTensorNV(mb, b.v, 0, sliceTensorLayoutNV(of_b, 0, WIDTH, k0, DEPTH), turned); \
-    sum = coopMatMulAdd(ma, mb, sum); \
+    ADDED = coopMatMulAdd(ma, mb, ADDED); \
     k0 += DEPTH; \
 }
 
@@ -122,9 +134,15 @@ float put(const in uint i, const in uint j, const in float x, const in uint row)
 #define WALK(of_a, of_b) \
     while (k0 < whole) { \
         SCALES \
-        [[unroll]] for (uint j = 0; j < UNROLLED; ++j) STEP(of_a, of_b) \
+        [[unroll]] for (uint j = 1; j <= UNROLLED; ++j) { \
+            STEP(of_a, of_b) \
+            END_CHUNK(j * DEPTH % CHUNK == 0) \
+        } \
     } \
-    [[dont_unroll]] while (k0 < p.k) STEP(of_a, of_b)
+    [[dont_unroll]] while (k0 < p.k) { \
+        STEP(of_a, of_b) \
+        END_CHUNK(k0 % CHUNK == 0 || k0 >= p.k) \
+    }
 
 const uint UNROLLED = 256 / DEPTH; // steps
 
@@ -170,6 +188,9 @@ void main() {
     // In memory, values of k are contiguous in both operands, and rows in columns of the result.
     tensorViewNV<2, false, 1, 0> turned = createTensorViewNV(2, false, 1, 0);
     SUM sum = SUM(0.0);
+#ifdef CHUNKS
+    PART part = PART(0.0);
+#endif
     uint k0 = 0;
     const uint whole = p.k - p.k % (UNROLLED * DEPTH);
 #ifdef GROUP_SCALES

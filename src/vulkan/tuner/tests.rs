@@ -118,7 +118,8 @@ fn every_choice_gives_right_results() {
     let Some((device, tuned)) = card(None, false) else { return };
     let _quiet = Quiet::new();
     let info = author(device).unwrap().info();
-    let methods = ["tensors", "matrices2", "matrices", "ints", "vector", "tile", "rows"];
+    let methods =
+        ["half_tensors", "tensors", "matrices2", "half_matrices", "matrices", "ints", "vector", "tile", "rows"];
     let mut odd: Vec<Choice> = methods.iter().map(|m| named(m, [0; 4])).collect();
     odd.extend(methods.iter().map(|m| named(m, [96, 17, 3, 5])));
     for (format, _, m, n) in SHAPES {

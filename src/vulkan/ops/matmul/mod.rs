@@ -21,7 +21,7 @@ use crate::vulkan::converted::Target;
 use crate::vulkan::coopmat2::Owner;
 use crate::vulkan::fusion::products::{Joined, Part};
 use crate::vulkan::interface::{constants, formats, listed, push};
-use crate::vulkan::ladder::{self, Product, Request, TILE, VECTOR_COLUMNS};
+use crate::vulkan::ladder::{self, Product, Request, Sums, TILE, VECTOR_COLUMNS};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::tuner::{self, Choice};
 use crate::vulkan::{Info, Range, tune};
@@ -150,7 +150,7 @@ fn form(
             let constants = constants::MulMatTileInts { b, columns, rows, width };
             Form { kernel: KernelFor::new(&format, [256, 1, 1], &constants)?, rows: t.rows, width: t.columns }
         }
-        Product::Matrices(size) => {
+        Product::Matrices(size, sums) => {
             let subgroup = info.limits.subgroup_size;
             let [cm, cn, ck] = size;
             let t = tune::chosen_matrix_tile(choice, size, shape, info);
@@ -158,7 +158,12 @@ fn form(
             // Whole steps are read in pieces of 16 bytes.
             let aligned = aligned && a.ne[0].is_multiple_of(32);
             let constants = constants::MulMatCoop { b, columns, cm, cn, ck, aligned, tm, tn, sm, sn };
-            let kernel = whole(KernelFor::new(&format, [t.subgroups() * subgroup, 1, 1], &constants)?);
+            let set = match sums {
+                Sums::Whole => "plain",
+                Sums::Half => "half",
+            };
+            let threads = t.subgroups() * subgroup;
+            let kernel = whole(KernelFor::new(&format!("{set}.{format}"), [threads, 1, 1], &constants)?);
             Form { kernel, rows: tm, width: tn }
         }
         Product::Matrices2(owner) => {
@@ -172,7 +177,7 @@ fn form(
             })
         }
         // `plan` has done it, and no other request says that its operands can be loaded.
-        Product::Tensors => return Err(Error::Unsupported("tensors of other products".into())),
+        Product::Tensors(_) => return Err(Error::Unsupported("tensors of other products".into())),
     })
 }
 
@@ -298,8 +303,8 @@ pub fn product(mut o: Operands, exact: bool, plan: &mut DispatchList<'_>) -> Res
     let choice = if exact { None } else { tuner::choice(plan.info, &o.a, &o.b, n) };
     let chosen = choice.and_then(|c| ladder::with(c.method, plan.info, &request));
     let mut method = chosen.unwrap_or_else(|| ladder::product(plan.info, &request));
-    if method == Product::Tensors {
-        return tensors::plan(o, choice, plan);
+    if let Product::Tensors(sums) = method {
+        return tensors::plan(o, sums, choice, plan);
     }
     let mut b_type = o.b.ty();
     if chosen.is_none() && is_too_small_for_ints(method, &o, matrices, plan) {
@@ -537,8 +542,8 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let pairs = slots * tokens;
     let loadable = info.features.tensors && tensors::fit_experts(&o, &ids, info);
     let mut method = ladder::product(info, &Request { loadable, ..o.request(is_exact(node), tokens) });
-    if method == Product::Tensors {
-        return tensors::plan_experts(o, &ids, plan);
+    if let Product::Tensors(sums) = method {
+        return tensors::plan_experts(o, &ids, sums, plan);
     }
     let share = (pairs / experts.max(1)).max(1); // average number of pairs of an expert
     let tiles_of = |width: u32| most_tiles(pairs, experts, width);

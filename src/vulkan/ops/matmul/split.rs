@@ -28,7 +28,7 @@ impl Split {
     /// `None` if all of k is computed at once. The answer is the same for all numbers of columns.
     pub fn of(method: Product, o: &Operands, info: &Info) -> Option<Self> {
         let Operands { a, b, d } = o;
-        let tiles = matches!(method, Product::Tile | Product::TileInts | Product::Matrices(_));
+        let tiles = matches!(method, Product::Tile | Product::TileInts | Product::Matrices(..));
         if !tiles || [a, b].iter().any(|v| v.ne[2] != 1 || v.ne[3] != 1) || d.n_rows() == 0 {
             return None;
         }

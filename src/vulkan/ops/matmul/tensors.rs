@@ -12,6 +12,7 @@ use crate::abi::ggml::ggml_type::{self, GGML_TYPE_BF16, GGML_TYPE_F16, GGML_TYPE
 use crate::error::Result;
 use crate::vulkan::converted::Target;
 use crate::vulkan::interface::{constants, formats, push};
+use crate::vulkan::ladder::Sums;
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::tune::{self, TensorTile};
 use crate::vulkan::tuner::Choice;
@@ -108,10 +109,16 @@ fn expert_bytes(o: &Operands, pairs: u32, width: u32) -> [u64; 4] {
     [a, bytes_of(pairs, o.b.ne[0]), tiles, list]
 }
 
-/// Module with constants.
-fn kernel(set: &str, a: &View, tile: TensorTile) -> Result<KernelFor<push::Tensors>> {
+/// Module with constants. `list`: for experts.
+fn kernel(list: bool, sums: Sums, a: &View, tile: TensorTile) -> Result<KernelFor<push::Tensors>> {
     let shared = matches!(a.dtype, GGML_TYPE_Q4_K | GGML_TYPE_Q5_K);
     let constants = constants::MulMatTensor { rows: tile.rows, width: tile.columns, depth: tile.depth, shared };
+    let set = match (sums, list) {
+        (Sums::Whole, false) => "plain",
+        (Sums::Whole, true) => "list",
+        (Sums::Half, false) => "half",
+        (Sums::Half, true) => "half_list",
+    };
     KernelFor::new(&format!("{set}.{}", super::format_name(a.dtype)), [tile.threads, 1, 1], &constants)
 }
 
@@ -122,10 +129,10 @@ fn strides(v: &View) -> [u32; 3] {
 }
 
 /// The product of operands that [`fit_experts`].
-pub(super) fn plan_experts(mut o: Operands, ids: &View, plan: &mut DispatchList<'_>) -> Result<()> {
+pub(super) fn plan_experts(mut o: Operands, ids: &View, sums: Sums, plan: &mut DispatchList<'_>) -> Result<()> {
     let (k, m, experts) = (o.a.ne[0], o.d.ne[0], o.a.ne[2]);
     let (slots, pairs) = (ids.ne[0], ids.ne[0] * ids.ne[1]);
-    let tile = tune::expert_tile(o.a.dtype, [m, pairs, experts], plan.info);
+    let tile = tune::expert_tile((o.a.dtype, sums), [m, pairs, experts], plan.info);
     let [a_room, b_room, tile_room, pair_room] = plan.scratch_parts(expert_bytes(&o, pairs, tile.columns))?;
     if !reads(&o.a) {
         o.a = copy::packed(o.a, GGML_TYPE_F16, a_room, plan)?;
@@ -149,7 +156,7 @@ pub(super) fn plan_experts(mut o: Operands, ids: &View, plan: &mut DispatchList<
         d_nb: o.d.nb123(),
     };
     let groups = [super::most_tiles(pairs, experts, tile.columns), m.div_ceil(tile.rows), 1];
-    let kernel = kernel("list", &o.a, tile)?;
+    let kernel = kernel(true, sums, &o.a, tile)?;
     plan.dispatch(kernel, push, groups, &[o.a.range, b_room, tile_room, pair_room], &[o.d.range]);
     Ok(())
 }
@@ -184,7 +191,7 @@ fn gather(
 }
 
 /// The product of operands that [`fit`]. `choice`: the measured one.
-pub(super) fn plan(mut o: Operands, choice: Option<Choice>, plan: &mut DispatchList<'_>) -> Result<()> {
+pub(super) fn plan(mut o: Operands, sums: Sums, choice: Option<Choice>, plan: &mut DispatchList<'_>) -> Result<()> {
     let columns::Layout { n, matrices, repeat } = columns::Layout::of(&o.a, &o.b);
     let mut readable = n;
     let half = half(&o.a);
@@ -197,7 +204,7 @@ pub(super) fn plan(mut o: Operands, choice: Option<Choice>, plan: &mut DispatchL
     if !whole {
         o.a = copy::packed(o.a, GGML_TYPE_F16, a_room, plan)?;
     }
-    let tile = tune::chosen_tensor_tile(choice, o.a.dtype, [o.d.ne[0], n, matrices], plan.info);
+    let tile = tune::chosen_tensor_tile(choice, (o.a.dtype, sums), [o.d.ne[0], n, matrices], plan.info);
     if !columns {
         o.b = match earlier {
             Some(at) => halves(&o.b, half, at),
@@ -209,7 +216,7 @@ pub(super) fn plan(mut o: Operands, choice: Option<Choice>, plan: &mut DispatchL
         };
         readable = n.next_multiple_of(tile.columns);
     }
-    let kernel = kernel("plain", &o.a, tile)?;
+    let kernel = kernel(false, sums, &o.a, tile)?;
     let [a_ne2, a_ne3, b_ne2] = repeat;
     let m = o.d.ne[0];
     let most = plan.info.limits.groups[1].saturating_mul(tile.rows).max(1);
@@ -404,9 +411,9 @@ mod tests {
             let sizes = expert_bytes(
                 &o,
                 ids.n() as u32,
-                tune::expert_tile(half, [m as u32, pairs as u32, experts as u32], gpu.info()).columns,
+                tune::expert_tile((half, Sums::Whole), [m as u32, pairs as u32, experts as u32], gpu.info()).columns,
             );
-            plan_experts(o, &ids, &mut plan).unwrap();
+            plan_experts(o, &ids, Sums::Whole, &mut plan).unwrap();
             let steps = plan.finish().dispatches;
             assert_eq!(steps.len(), 3);
             let mut r = Recorder::new(&gpu.core).unwrap();
