@@ -170,12 +170,17 @@ mod tests {
             ("mul_mat_joined", &[ALL, SUBGROUP]),
             ("mul_mat_joined_ints", &[ALL, SUBGROUP, DOT]),
             ("mul_mat_vec_ints", &[ALL, SUBGROUP, DOT]),
-            ("mul_mat_coop.bf16", &[ALL, MATRICES, BFLOAT16, &[61]]),
+            ("mul_mat_coop.plain.bf16", &[ALL, MATRICES, BFLOAT16, &[61]]),
+            ("mul_mat_coop.half.bf16", &[ALL, MATRICES, BFLOAT16, &[61]]),
             ("mul_mat_coop", &[ALL, MATRICES, &[61]]),
             ("mul_mat_coop2", &[ALL, MATRICES, &[61, 5432]]),
             // Loads from tensors and of blocks, which the device has for these products only.
+            ("mul_mat_tensor.half.bf16", &[ALL, MATRICES, BFLOAT16, &[5433, 5434, 5439]]),
+            ("mul_mat_tensor.half_list.bf16", &[ALL, MATRICES, BFLOAT16, &[5432, 5433, 5434, 5439]]),
             ("mul_mat_tensor.plain.bf16", &[ALL, MATRICES, BFLOAT16, &[5433, 5434, 5439]]),
             ("mul_mat_tensor.list.bf16", &[ALL, MATRICES, BFLOAT16, &[5432, 5433, 5434, 5439]]),
+            ("mul_mat_tensor.half", &[ALL, MATRICES, &[5433, 5434, 5439]]),
+            ("mul_mat_tensor.half_list", &[ALL, MATRICES, &[5432, 5433, 5434, 5439]]),
             ("mul_mat_tensor.plain", &[ALL, MATRICES, &[5433, 5434, 5439]]),
             ("mul_mat_tensor.list", &[ALL, MATRICES, &[5432, 5433, 5434, 5439]]),
             // The same, and reductions, conversions and functions for each element.
