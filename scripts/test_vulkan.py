@@ -48,7 +48,7 @@ SANITIZER = ("validate_core = false", "validate_sync = false", "gpuav_enable = t
 INSTRUMENTED = ("BufferDeviceAddressPass", "SharedMemoryDataRacePass")
 HARMLESS = ("is adjusting settings", "layer settings provided")
 # The layers take the stride of a matrix for bytes where it counts what the pointer points to, here vectors of 16 bytes in shared memory
-# (docs/TESTS.md). What is stored to tensors is asked by the shader itself.
+# (docs/TESTS.md). Before a store to a tensor, the shader checks the alignment itself.
 STRIDES = re.compile(r"OpCooperativeMatrix(Load|Store)KHR has an? (Pointer and )?Stride operand that (is|are) not aligned")
 # Instrumented shaders compile and run slowly.
 SANITIZED_COST = {"FLASH_ATTN_EXT": 2e6}

@@ -161,7 +161,7 @@ impl Architecture {
             XeHpg | Xe2 => (ONLY_SMALL, WIDE, ONLY_SMALL, false, false),
             Adreno | Mali | Apple | Other => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, true, false),
         };
-        // Of the cards with these units that are sold for workstations some add F32 as fast, and lose nothing.
+        // Workstation cards of these architectures add F32 as fast as F16, so sums in F16 cost them nothing.
         let half_sums = matches!(self, Turing | Ampere);
         Traits { tiles, integer_tiles, matrix_tiles, subgroup_sizes, matrices, half_sums }
     }

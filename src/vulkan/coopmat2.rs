@@ -33,7 +33,7 @@ const TENSOR_SHARED: u32 = (128 + 2) * 8 * 8 + 256 * 8;
 type Types = (vk::ComponentTypeKHR, vk::ComponentTypeKHR);
 const HALVES: Types = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
 const HALVES_ALONE: Types = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT16);
-const BRAINS: Types = (bfloat16::COMPONENT, vk::ComponentTypeKHR::FLOAT32);
+const BFLOATS: Types = (bfloat16::COMPONENT, vk::ComponentTypeKHR::FLOAT32);
 
 /// What a device can do with the extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -198,14 +198,14 @@ pub fn usable(
     let owner = best(&all, features, properties, shared_memory);
     let loads = |types, threads| loads_tensors(&all, types, threads, features, properties, shared_memory);
     let tensors = owner.is_some() && loads(HALVES, TENSOR_THREADS);
-    let bfloat16_tensors = tensors && loads(BRAINS, TENSOR_THREADS);
-    let also_brains = !bfloat16_tensors || loads(BRAINS, NARROW_THREADS);
+    let bfloat16_tensors = tensors && loads(BFLOATS, TENSOR_THREADS);
+    let also_bfloats = !bfloat16_tensors || loads(BFLOATS, NARROW_THREADS);
     Usable {
         owner,
         tensors,
         bfloat16_tensors,
         half_tensors: tensors && loads(HALVES_ALONE, TENSOR_THREADS),
-        narrow_tensors: tensors && loads(HALVES, NARROW_THREADS) && also_brains,
+        narrow_tensors: tensors && loads(HALVES, NARROW_THREADS) && also_bfloats,
         tensor_attention: tensors && [features.reductions, features.conversions] == [vk::TRUE; 2],
     }
 }
@@ -345,11 +345,11 @@ mod tests {
         let can = |d: &[Dimensions], f: &Features<'_>, p: Properties<'_>| {
             loads_tensors(d, HALVES, TENSOR_THREADS, f, &p, 48 << 10)
         };
-        let brains = Dimensions { a: bfloat16::COMPONENT, b: bfloat16::COMPONENT, ..both[2] };
-        assert!(!can(&[brains], &all, limits));
+        let bfloats = Dimensions { a: bfloat16::COMPONENT, b: bfloat16::COMPONENT, ..both[2] };
+        assert!(!can(&[bfloats], &all, limits));
         let loads = |d: &[Dimensions], of, threads| loads_tensors(d, of, threads, &all, &limits, 48 << 10);
-        assert!(loads(&[both[2], brains], BRAINS, TENSOR_THREADS));
-        assert!(!loads(&both, BRAINS, TENSOR_THREADS));
+        assert!(loads(&[both[2], bfloats], BFLOATS, TENSOR_THREADS));
+        assert!(!loads(&both, BFLOATS, TENSOR_THREADS));
         let alone = Dimensions { c: HALVES_ALONE.1, result: HALVES_ALONE.1, ..both[2] };
         assert!(loads(&[both[2], alone], HALVES_ALONE, TENSOR_THREADS));
         assert!(!loads(&both, HALVES_ALONE, TENSOR_THREADS));

@@ -3,17 +3,17 @@
 //!
 //! | method | needs | used for |
 //! |---|---|---|
-//! | `half_tensors` | as `tensors`, F16 into F16; not BF16; GGML_VK_TRY_COOPMAT | the same, where sums in F32 take twice as long (`architecture.rs`) |
+//! | `half_tensors` | as `tensors`, F16 into F16; not BF16; GGML_VK_TRY_COOPMAT | many columns, where sums in F32 take twice as long (`architecture.rs`) |
 //! | `tensors` | VK_NV_cooperative_matrix2 with matrices of a workgroup, tensor addressing and block loads; values of src0 that fit into F16, or BF16 where matrices may have it; tensors whose alignment allows the loads (`ops/matmul/tensors.rs`) | the same as `matrices2` |
 //! | `matrices2` | the same extension; values of src0 that fit into F16 | many columns, on architectures whose row says so, or with GGML_VK_TRY_COOPMAT |
-//! | `half_matrices` | as `matrices`, F16 into F16; not BF16 | the same, where sums in F32 take twice as long |
+//! | `half_matrices` | as `matrices`, F16 into F16; not BF16 | many columns, where sums in F32 take twice as long |
 //! | `matrices` | VK_KHR_cooperative_matrix, F16 into F32; 20 KiB of shared memory; the same values, and BF16 with VK_KHR_shader_bfloat16 | the same |
 //! | `ints` | dot products of 8-bit integers; a format of scaled integers | devices with such instructions |
 //! | `vector` | subgroup arithmetic | few columns, not in software |
 //! | `tile` | 17 KiB of shared memory, workgroups of 256 | many columns, not in software |
 //! | `rows` | nothing | everything else |
 //!
-//! Which architectures use cooperative matrices without a request is in `architecture.rs`. On an NVIDIA H100 and an H200 all methods gave right results; on other
+//! Which architectures use cooperative matrices without a request is in `architecture.rs`. On an NVIDIA H100 and an H200 all methods but those with sums in F16 gave right results; on other
 //! cards they have not been tested. GGML_VK_DISABLE_COOPMAT disables them. For tests, `GGML_VK_PRODUCT=NAME` uses a method for every product that it can compute.
 
 #![forbid(unsafe_code)]
