@@ -146,23 +146,23 @@ impl Architecture {
     /// The row of the table.
     pub const fn traits(self) -> Traits {
         use Architecture::*;
-        // Tiles of floats, tiles of integers, tiles of matrices, sizes of subgroups, matrices pay.
-        let (tiles, integer_tiles, matrix_tiles, subgroup_sizes, matrices) = match self {
-            Software => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, true, false),
-            Gcn | Cdna | Rdna1 | Rdna2 => (ALL, WIDE, ONLY_SMALL, true, false),
-            Rdna3 | Rdna4 => (ALL, WIDE, ALL, true, true),
-            Pascal | Volta => (ALL, WIDE, ONLY_SMALL, true, false),
-            Turing | Ampere | AmpereCompute => (ALL, WIDE, ALL, true, true),
+        // Tiles of floats, tiles of integers, tiles of matrices, sizes of subgroups, matrices pay, sums in F16 are faster.
+        let (tiles, integer_tiles, matrix_tiles, subgroup_sizes, matrices, half_sums) = match self {
+            Software => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, true, false, false),
+            Gcn | Cdna | Rdna1 | Rdna2 => (ALL, WIDE, ONLY_SMALL, true, false, false),
+            Rdna3 | Rdna4 => (ALL, WIDE, ALL, true, true, false),
+            Pascal | Volta => (ALL, WIDE, ONLY_SMALL, true, false, false),
+            // Workstation cards of these architectures add F32 as fast as F16, so sums in F16 cost them nothing.
+            Turing | Ampere => (ALL, WIDE, ALL, true, true, true),
+            AmpereCompute => (ALL, WIDE, ALL, true, true, false),
             // Intel's drivers select the size of subgroups by the registers that a shader needs, and spill registers if it is too large.
             // 32 sums of floats are too many for these registers.
-            IntelGen9 => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, false, false),
-            XeLp => (ONLY_SMALL, WIDE, ONLY_SMALL, false, false),
+            IntelGen9 => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, false, false, false),
+            XeLp => (ONLY_SMALL, WIDE, ONLY_SMALL, false, false, false),
             // Mesa's compiler spills registers in products with matrices, and the original found its own slower than none on an Arc A770.
-            XeHpg | Xe2 => (ONLY_SMALL, WIDE, ONLY_SMALL, false, false),
-            Adreno | Mali | Apple | Other => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, true, false),
+            XeHpg | Xe2 => (ONLY_SMALL, WIDE, ONLY_SMALL, false, false, false),
+            Adreno | Mali | Apple | Other => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, true, false, false),
         };
-        // Workstation cards of these architectures add F32 as fast as F16, so sums in F16 cost them nothing.
-        let half_sums = matches!(self, Turing | Ampere);
         Traits { tiles, integer_tiles, matrix_tiles, subgroup_sizes, matrices, half_sums }
     }
 }
@@ -252,44 +252,46 @@ mod tests {
         info
     }
 
+    const NONE: [bool; 2] = [false; 2];
+
+    /// Cards of every architecture but [`Software`]. The first ones are what Mesa's drivers report (c_tests/vulkan/drivers.json).
+    const CARDS: &[(Known, Architecture)] = &[
+        ((AMD, 0x744c, [32, 64], [true; 2], true), Rdna3),
+        ((AMD, 0x73bf, [32, 64], [true, false], false), Rdna2),
+        ((AMD, 0x7550, [32, 64], [true; 2], true), Rdna4),
+        ((AMD, 0x687f, [64, 64], NONE, false), Gcn),
+        ((AMD, 0x67df, [64, 64], NONE, false), Gcn),
+        ((NVIDIA, 0x1004, [32, 32], [true; 2], true), Turing),
+        ((INTEL, 0x5690, [8, 32], [true; 2], true), XeHpg),
+        ((INTEL, 0xe202, [16, 32], [true; 2], true), Xe2),
+        ((APPLE, 0, [32, 32], NONE, false), Apple),
+        ((QUALCOMM, 0, [64, 128], NONE, false), Adreno),
+        ((AMD, 0x738c, [64, 64], [true, false], false), Cdna),
+        ((AMD, 0x74a1, [64, 64], [true, false], false), Cdna),
+        ((AMD, 0x731f, [32, 64], NONE, false), Rdna1),
+        ((NVIDIA, 0x1b80, [32, 32], [true; 2], false), Pascal),
+        ((NVIDIA, 0x1db1, [32, 32], [true; 2], true), Volta),
+        ((NVIDIA, 0x1e07, [32, 32], [true; 2], true), Turing),
+        ((NVIDIA, 0x2184, [32, 32], [true; 2], false), Turing),
+        ((NVIDIA, 0x20b0, [32, 32], [true; 2], true), AmpereCompute),
+        ((NVIDIA, 0x2335, [32, 32], [true; 2], true), AmpereCompute),
+        ((NVIDIA, 0x2204, [32, 32], [true; 2], true), Ampere),
+        ((NVIDIA, 0x2684, [32, 32], [true; 2], true), Ampere),
+        ((INTEL, 0x3e92, [8, 32], NONE, false), IntelGen9),
+        ((INTEL, 0x9a49, [8, 32], [true; 2], false), XeLp),
+        ((ARM, 0xac74_0000, [16, 16], NONE, false), Mali),
+        ((0x10005, 0, [8, 8], [true; 2], true), Other),
+    ];
+
     #[test]
     fn cards_are_recognised() {
-        let none = [false; 2];
-        // The first ones are what Mesa's drivers report (c_tests/vulkan/drivers.json).
-        let rows: &[(Known, Architecture)] = &[
-            ((AMD, 0x744c, [32, 64], [true; 2], true), Rdna3),
-            ((AMD, 0x73bf, [32, 64], [true, false], false), Rdna2),
-            ((AMD, 0x7550, [32, 64], [true; 2], true), Rdna4),
-            ((AMD, 0x687f, [64, 64], none, false), Gcn),
-            ((AMD, 0x67df, [64, 64], none, false), Gcn),
-            ((NVIDIA, 0x1004, [32, 32], [true; 2], true), Turing),
-            ((INTEL, 0x5690, [8, 32], [true; 2], true), XeHpg),
-            ((INTEL, 0xe202, [16, 32], [true; 2], true), Xe2),
-            ((APPLE, 0, [32, 32], none, false), Apple),
-            ((QUALCOMM, 0, [64, 128], none, false), Adreno),
-            ((AMD, 0x738c, [64, 64], [true, false], false), Cdna),
-            ((AMD, 0x74a1, [64, 64], [true, false], false), Cdna),
-            ((AMD, 0x731f, [32, 64], none, false), Rdna1),
-            ((NVIDIA, 0x1b80, [32, 32], [true; 2], false), Pascal),
-            ((NVIDIA, 0x1db1, [32, 32], [true; 2], true), Volta),
-            ((NVIDIA, 0x1e07, [32, 32], [true; 2], true), Turing),
-            ((NVIDIA, 0x2184, [32, 32], [true; 2], false), Turing),
-            ((NVIDIA, 0x20b0, [32, 32], [true; 2], true), AmpereCompute),
-            ((NVIDIA, 0x2335, [32, 32], [true; 2], true), AmpereCompute),
-            ((NVIDIA, 0x2204, [32, 32], [true; 2], true), Ampere),
-            ((NVIDIA, 0x2684, [32, 32], [true; 2], true), Ampere),
-            ((INTEL, 0x3e92, [8, 32], none, false), IntelGen9),
-            ((INTEL, 0x9a49, [8, 32], [true; 2], false), XeLp),
-            ((ARM, 0xac74_0000, [16, 16], none, false), Mali),
-            ((0x10005, 0, [8, 8], [true; 2], true), Other),
-        ];
-        for &(known, want) in rows {
+        for &(known, want) in CARDS {
             let mut info = card(known);
             assert_eq!(Architecture::of(&info), want, "{known:x?}");
             info.software = true;
             assert_eq!(Architecture::of(&info), Software);
         }
-        let mut info = card((0x10005, 0, [32, 32], none, false));
+        let mut info = card((0x10005, 0, [32, 32], NONE, false));
         assert_eq!(Architecture::of(&info), Other);
         info.identity.driver = HONEYKRISP;
         assert_eq!(Architecture::of(&info), Apple);
@@ -297,29 +299,7 @@ mod tests {
 
     #[test]
     fn tiles_are_those_of_the_shaders_largest_first() {
-        let all = [
-            Software,
-            Gcn,
-            Cdna,
-            Rdna1,
-            Rdna2,
-            Rdna3,
-            Rdna4,
-            Pascal,
-            Volta,
-            Turing,
-            Ampere,
-            AmpereCompute,
-            IntelGen9,
-            XeLp,
-            XeHpg,
-            Xe2,
-            Adreno,
-            Mali,
-            Apple,
-            Other,
-        ];
-        for a in all {
+        for a in CARDS.iter().map(|(_, a)| *a).chain([Software]) {
             let Traits { tiles, integer_tiles, matrix_tiles, .. } = a.traits();
             for list in [tiles, integer_tiles, matrix_tiles] {
                 assert_eq!(list.last(), Some(&SMALL), "{a:?}");

@@ -60,12 +60,17 @@ pub enum Sums {
 }
 
 impl Sums {
+    /// What belongs to this type.
+    pub fn select<T>(self, whole: T, half: T) -> T {
+        match self {
+            Self::Whole => whole,
+            Self::Half => half,
+        }
+    }
+
     /// The sum's type while matrices are multiplied.
     fn component(self) -> vk::ComponentTypeKHR {
-        match self {
-            Self::Whole => vk::ComponentTypeKHR::FLOAT32,
-            Self::Half => vk::ComponentTypeKHR::FLOAT16,
-        }
+        self.select(vk::ComponentTypeKHR::FLOAT32, vk::ComponentTypeKHR::FLOAT16)
     }
 }
 

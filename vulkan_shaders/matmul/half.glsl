@@ -14,5 +14,8 @@
 // large values overflow no sooner than in CHUNK products. Sums of BF16 are always F32: F16 has not its range.
 #if defined(HALF_SUMS) && FMT != FMT_BF16
 #define CHUNKS
+#define ADDED part // where products are added
+#else
+#define ADDED sum
 #endif
 const uint CHUNK = 128;

@@ -81,9 +81,6 @@ uvec4 piece_of_a(uint64_t a, uint first) {
 #define SUM coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>
 #ifdef CHUNKS
 #define PART coopmat<float16_t, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>
-#define ADDED part
-#else
-#define ADDED sum
 #endif
 
 // Invocations of a subgroup.

@@ -99,14 +99,12 @@ float put(const in uint i, const in uint j, const in float x, const in uint row)
 #define SUM coopmat<float, gl_ScopeWorkgroup, ROWS, WIDTH, gl_MatrixUseAccumulator>
 #ifdef CHUNKS
 #define PART coopmat<float16_t, gl_ScopeWorkgroup, ROWS, WIDTH, gl_MatrixUseAccumulator>
-#define ADDED part
 // Ends a chunk if `condition` holds, which is uniform.
 #define END_CHUNK(condition) if (condition) { \
     sum += SUM(part); \
     part = PART(0.0); \
 }
 #else
-#define ADDED sum
 #define END_CHUNK(condition)
 #endif
 

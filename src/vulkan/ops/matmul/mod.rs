@@ -21,7 +21,7 @@ use crate::vulkan::converted::Target;
 use crate::vulkan::coopmat2::Owner;
 use crate::vulkan::fusion::products::{Joined, Part};
 use crate::vulkan::interface::{constants, formats, listed, push};
-use crate::vulkan::ladder::{self, Product, Request, Sums, TILE, VECTOR_COLUMNS};
+use crate::vulkan::ladder::{self, Product, Request, TILE, VECTOR_COLUMNS};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::tuner::{self, Choice};
 use crate::vulkan::{Info, Range, tune};
@@ -158,10 +158,7 @@ fn form(
             // Whole steps are read in pieces of 16 bytes.
             let aligned = aligned && a.ne[0].is_multiple_of(32);
             let constants = constants::MulMatCoop { b, columns, cm, cn, ck, aligned, tm, tn, sm, sn };
-            let set = match sums {
-                Sums::Whole => "plain",
-                Sums::Half => "half",
-            };
+            let set = sums.select("plain", "half");
             let threads = t.subgroups() * subgroup;
             let kernel = whole(KernelFor::new(&format!("{set}.{format}"), [threads, 1, 1], &constants)?);
             Form { kernel, rows: tm, width: tn }

@@ -109,16 +109,10 @@ fn expert_bytes(o: &Operands, pairs: u32, width: u32) -> [u64; 4] {
     [a, bytes_of(pairs, o.b.ne[0]), tiles, list]
 }
 
-/// Module with constants. `list`: for experts.
-fn kernel(list: bool, sums: Sums, a: &View, tile: TensorTile) -> Result<KernelFor<push::Tensors>> {
+/// Module with constants.
+fn kernel(set: &str, a: &View, tile: TensorTile) -> Result<KernelFor<push::Tensors>> {
     let shared = matches!(a.dtype, GGML_TYPE_Q4_K | GGML_TYPE_Q5_K);
     let constants = constants::MulMatTensor { rows: tile.rows, width: tile.columns, depth: tile.depth, shared };
-    let set = match (sums, list) {
-        (Sums::Whole, false) => "plain",
-        (Sums::Whole, true) => "list",
-        (Sums::Half, false) => "half",
-        (Sums::Half, true) => "half_list",
-    };
     KernelFor::new(&format!("{set}.{}", super::format_name(a.dtype)), [tile.threads, 1, 1], &constants)
 }
 
@@ -156,7 +150,7 @@ pub(super) fn plan_experts(mut o: Operands, ids: &View, sums: Sums, plan: &mut D
         d_nb: o.d.nb123(),
     };
     let groups = [super::most_tiles(pairs, experts, tile.columns), m.div_ceil(tile.rows), 1];
-    let kernel = kernel(true, sums, &o.a, tile)?;
+    let kernel = kernel(sums.select("list", "half_list"), &o.a, tile)?;
     plan.dispatch(kernel, push, groups, &[o.a.range, b_room, tile_room, pair_room], &[o.d.range]);
     Ok(())
 }
@@ -216,7 +210,7 @@ pub(super) fn plan(mut o: Operands, sums: Sums, choice: Option<Choice>, plan: &m
         };
         readable = n.next_multiple_of(tile.columns);
     }
-    let kernel = kernel(false, sums, &o.a, tile)?;
+    let kernel = kernel(sums.select("plain", "half"), &o.a, tile)?;
     let [a_ne2, a_ne3, b_ne2] = repeat;
     let m = o.d.ne[0];
     let most = plan.info.limits.groups[1].saturating_mul(tile.rows).max(1);
