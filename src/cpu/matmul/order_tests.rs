@@ -183,3 +183,32 @@ fn interleaved_weights_give_the_same_bits_and_their_bytes_back() {
         }
     }
 }
+
+/// Tensors that several threads interleave, set as a whole and by parts that begin and end inside of their pieces.
+#[test]
+fn large_interleaved_weights_have_their_bytes_back() {
+    let k = crate::cpu::simd::kernels();
+    let mut noise = Noise::new(13);
+    for t in [GGML_TYPE_Q8_0, GGML_TYPE_Q4_K].into_iter().filter(|t| interleaved(k, *t)) {
+        let mut a = Owned::random(t, [1024, 8192 / t.blck_size().min(4) as usize, 1, 1], &mut noise);
+        let (mut other, _buffer) = repacked(&mut a);
+        let other = other.get();
+        let size = a.data.len();
+        assert!(size > 1 << 20, "{t:?}: {size} bytes are few");
+        let parts = [
+            (0, size),
+            (0, size / 2),
+            (777, size - 778),
+            (size / 2 - 1, size / 2 + 1),
+            (size - (1 << 20) - 5, (1 << 20) + 5),
+        ];
+        let mut want = a.data.clone();
+        for (i, (at, len)) in parts.into_iter().enumerate() {
+            want[at..at + len].iter_mut().for_each(|b| *b = b.wrapping_add(i as u8 * 3));
+            tensor_io::set_bytes(other, &want[at..at + len], at);
+            let mut got = vec![0; size];
+            tensor_io::get_bytes(other, &mut got, 0);
+            assert!(got == want, "{t:?}: part {i} is not restored");
+        }
+    }
+}
