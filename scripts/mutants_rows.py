@@ -105,6 +105,9 @@ ROWS = [
     ("S20", "views of what has memory are passed over (955a3122)", [SCHED + "views_of_placed_memory_stay_with_it"]),
     ("S21", "the function for the other direction is asked for (L#23306)", ["backend::tests::buffers_with_only_one_2d_slot_work_both_ways", ROWS_C + "S21_pieces_through_one_function_only"]),
     ("S22", "bytes behind copied weights are not copied (L#13320)", [ROWS_C + "S22_the_tail_of_copied_weights"]),
+    ("S23", "a node that writes into another node's memory is placed like any other", ["sched::writers_tests::writers_are_where_the_memory_is"]),
+    ("S24", "a copy serves readers behind a node that has written into the memory since", ["sched::writers_tests::copies_are_made_again_after_a_write"]),
+    ("S25", "the CPU computes in memory of other devices", ["cpu::check::graph::tests::memory_of_other_devices_is_refused"]),
 
     # The cache of graphs, which others do not have.
     ("cache wait", "another plan is taken while a graph with the last one is in flight", ["sched::cache_tests::another_plan_waits_for_graphs_in_flight"]),
@@ -209,6 +212,7 @@ ROWS = [
     ("RPC unread", "what a lost server did not send is what was in memory before", [RPC + "tests::faults::a_lost_server_fails_and_can_be_used_again"]),
     ("RPC graphs", "client and server forget graphs by different rules", [RPC + "client::graphs::tests::graphs_are_forgotten_when_the_server_does"]),
     ("RPC spoil", "a graph counts as known after a buffer of the server was freed", [RPC + "client::graphs::tests::graphs_are_forgotten_when_the_server_does"]),
+    ("RPC foreign", "a node of memory elsewhere is sent, and its graph is refused", [RPC + "tests::what_a_server_would_refuse_fails_and_harms_nothing"]),
     ("RPC fits", "sizes are cut to the 32 bits of a message", [RPC + "tests::a_graph_that_a_message_cannot_describe_fails_and_harms_nothing"]),
 ]
 

@@ -1,5 +1,6 @@
 //! Buffer types and buffers: device memory, pinned host memory, and host memory imported by a device.
 
+use super::core::Core;
 use super::device::VkDevice;
 use super::gpu::Gpu;
 use super::hazard::Range;
@@ -104,6 +105,17 @@ pub fn location(tensor: TensorRef) -> Option<Location> {
 pub fn range(tensor: TensorRef) -> Result<Range> {
     with(tensor, |b, offset| Range::new(b.memory.address + offset, tensor.nbytes() as u64))
         .ok_or_else(|| Error::Invalid(format!("tensor '{}' is not in a buffer of a Vulkan device", tensor.name())))
+}
+
+/// Fails unless a tensor's data is in a buffer of this open device.
+pub fn is_of(tensor: TensorRef, core: &Arc<Core>) -> Result<()> {
+    match with(tensor, |b, _| Arc::ptr_eq(&b.gpu.core, core)) {
+        Some(true) => Ok(()),
+        _ => {
+            let of = tensor.data_buffer().map_or_else(|| "no buffer".to_owned(), |b| b.name());
+            Err(Error::Invalid(format!("'{}' is in {of}, not in a buffer of this device", tensor.name())))
+        }
+    }
 }
 
 /// The number of the buffer that has a tensor's data. While it is the same, the same data is at the same device address.

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::buffer;
 use super::command::Recorder;
 use super::converted::Converted;
 use super::fusion::{self, Chain, Found};
@@ -146,7 +147,10 @@ pub fn record(recorder: &mut Recorder, work: Work<'_>) -> Result<Vec<TensorRef>>
     let Work { graph, pipelines, shapes } = work;
     let info = recorder.core().info.clone();
     for node in graph.nodes().filter(|&n| asks(n)) {
-        ops::supports(node, &info, shapes).map_err(|e| invalid!("{:?} '{}': {e}", node.op(), node.name()))?;
+        let of_node = |e| invalid!("{:?} '{}': {e}", node.op(), node.name());
+        ops::supports(node, &info, shapes).map_err(of_node)?;
+        let mut tensors = std::iter::once(node).chain(node.srcs().map(|(_, s)| s)).filter(|t| !t.is_empty());
+        tensors.try_for_each(|t| buffer::is_of(t, recorder.core())).map_err(of_node)?;
     }
     tuner::measure::learn(recorder, pipelines, graph)?;
     recorder.start_graph();

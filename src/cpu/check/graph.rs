@@ -2,7 +2,7 @@
 //! checking it.
 
 use super::node::Verdict;
-use super::{CheckedNode, range_of, runnable};
+use super::{CheckedNode, range_of, reachable, runnable};
 use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::alloc::ids::TensorIds;
 use crate::alloc::image::{Change, Images};
@@ -79,6 +79,12 @@ fn verdicts(nodes: &[TensorRef]) -> Result<Vec<Verdict>> {
     Ok(verdicts)
 }
 
+/// As [`verdicts`], of nodes whose data the CPU can access.
+fn verdicts_in_host_memory(nodes: &[TensorRef]) -> Result<Vec<Verdict>> {
+    nodes.iter().filter(|&&n| is_live(n)).try_for_each(|&node| reachable(node))?;
+    verdicts(nodes)
+}
+
 /// The tensors that the check of a node depends on: the node, its sources and, because the check of a view without a buffer reads its view source,
 /// their view sources. Each comes after a tensor that refers to it.
 fn read_by_check(node: TensorRef) -> impl Iterator<Item = TensorRef> {
@@ -149,6 +155,7 @@ impl Record {
         }
         for i in again {
             let verdict = &mut self.verdicts[i as usize];
+            reachable(verdict.tensor())?;
             *verdict = runnable(&verdict.tensor())?.verdict();
         }
         // Even if only data has moved: which nodes share activations depends on addresses.
@@ -206,13 +213,13 @@ pub struct Memory {
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// Returns the proofs for `nodes`. They come from an earlier check if nothing has changed since.
+    /// Returns the proofs for `nodes`, whose data the CPU can access. They come from an earlier check if nothing has changed since.
     ///
     /// # Errors
-    /// As [`CheckedGraph::new`].
+    /// As [`CheckedGraph::new`], or data is in the memory of another device.
     pub fn check<'g>(&'g mut self, nodes: &'g [TensorRef]) -> Result<CheckedGraph<'g>> {
         let Some(key) = nodes.first().map(|&n| (n, nodes.len())).filter(|k| k.1 <= NODES) else {
-            return CheckedGraph::new(nodes);
+            return verdicts_in_host_memory(nodes).map(CheckedGraph::owned);
         };
         let known = self.entries.take(|e| e.key == key);
         let mut entry = known.unwrap_or_else(|| Entry { key, record: None, pause: Pause::of(1) });
@@ -227,7 +234,7 @@ impl Memory {
             if failed {
                 entry.pause.failed();
             }
-            let checked = verdicts(nodes)?;
+            let checked = verdicts_in_host_memory(nodes)?;
             if !entry.pause.take_turn() {
                 self.entries.keep(entry);
                 return Ok(CheckedGraph::owned(checked));
@@ -236,7 +243,7 @@ impl Memory {
         }
         match &self.entries.keep(entry).record {
             Some(r) => Ok(CheckedGraph { verdicts: Cow::Borrowed(&r.verdicts), serial: r.serial, graph: PhantomData }),
-            None => CheckedGraph::new(nodes),
+            None => verdicts_in_host_memory(nodes).map(CheckedGraph::owned),
         }
     }
 }
@@ -334,6 +341,35 @@ mod tests {
         assert_eq!(ASKED.load(Ordering::Relaxed), asked);
         // SAFETY: as above; what was there before.
         unsafe { ((*raw).context, (*raw).iface.get_base) = context };
+    }
+
+    /// Memory of another device is refused by streams, in a graph that is new or comes again, and through views. A host computes in it by itself.
+    #[test]
+    fn memory_of_other_devices_is_refused() {
+        use crate::backend::testing::{Fake, Spec};
+        let device = Fake::new(Spec::gpu());
+        let mut c = ctx();
+        let (a, b) = (floats(&mut c, &[8, 3], 1), floats(&mut c, &[8, 3], 2));
+        let buffer = device.buft.alloc_buffer(4096).unwrap();
+        let (address, elsewhere) = (b.data(), buffer.base());
+        let sum = binary::add(&mut c, a, b).unwrap();
+        let part = view::view(&mut c, b, &[8, 2], &[32], 32).unwrap();
+        let doubled = binary::add(&mut c, part, part).unwrap();
+        for nodes in [nodes_of(sum), nodes_of(doubled)] {
+            let mut memory = Memory::default();
+            for known in 0..4 {
+                b.set_buffer_raw(buffer.as_ptr());
+                b.set_data(elsewhere);
+                part.set_data(elsewhere.wrapping_add(32));
+                let refused = memory.check(&nodes).map(drop).unwrap_err().to_string();
+                assert!(refused.contains("which is not host memory") && refused.contains("GPU"), "{refused}");
+                assert!(CheckedGraph::new(&nodes).is_ok());
+                b.set_buffer_raw(std::ptr::null_mut());
+                b.set_data(address);
+                part.set_data(address.wrapping_add(32));
+                assert!((0..known).all(|_| memory.check(&nodes).is_ok()));
+            }
+        }
     }
 
     /// A few tensors may change without a new record. What was computed from the check is not used again then, even if only data has moved.

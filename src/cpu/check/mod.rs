@@ -103,6 +103,32 @@ fn takes_empty(op: ggml_op, i: usize) -> bool {
     }
 }
 
+/// Checks that the data of a node and of its sources is in memory that the CPU can access. [`runnable`] does not: a backend of the host's may
+/// compute in memory of its own with these kernels.
+///
+/// # Errors
+/// A tensor is in a buffer of another device.
+pub fn reachable(node: TensorRef) -> Result<()> {
+    let in_host_memory = |t: TensorRef| {
+        let buffer = t.buffer().or(t.data_buffer());
+        buffer.filter(|b| !b.is_host() && b.buft() != repack::buffer_type() && !t.is_empty())
+    };
+    if op_is_empty(node.op()) || mutant::on("S25") {
+        return Ok(());
+    }
+    for t in std::iter::once(node).chain(node.srcs().map(|(_, s)| s)) {
+        if let Some(buffer) = in_host_memory(t) {
+            let (name, of) = (node.name(), buffer.name());
+            return Err(invalid!(
+                "{:?} '{name}' on the CPU: '{}' is in {of}, which is not host memory",
+                node.op(),
+                t.name()
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Returns the proof that the node may run. Its kernel supports it ([`supported`]), and the data of all its tensors is in host memory,
 /// aligned for the type, and contains all elements. The elements of the result are disjoint, so that threads can write them.
 ///

@@ -12,6 +12,7 @@ use crate::rpc::protocol::{Reader, Request};
 use crate::rpc::transport::Key;
 use crate::sys::file;
 use crate::sys::sync::lock;
+use crate::tensor::TensorRef;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
 use std::path::Path;
@@ -24,6 +25,9 @@ const MOST_DEVICES: u32 = 64;
 
 /// Finds functions by their names.
 type Procs = fn(&CStr) -> *const c_void;
+
+/// The check of nodes that servers make, too. It comes from above.
+pub type Check = fn(TensorRef) -> Result<()>;
 
 /// A server.
 pub struct Server {
@@ -135,11 +139,12 @@ pub fn reg(procs: Procs) -> RegRef {
     *REG.get_or_init(make)
 }
 
-/// The registration of a server with its devices, which the host registers. A server that cannot be reached has none yet.
+/// The registration of a server with its devices, which the host registers. A server that cannot be reached has none yet. The devices compute only
+/// nodes that `check` accepts: a server refuses others.
 ///
 /// # Errors
 /// It cannot be reached.
-pub fn add_server(endpoint: &str, procs: Procs) -> Result<RegRef> {
+pub fn add_server(endpoint: &str, procs: Procs, check: Check) -> Result<RegRef> {
     static ADDED: Mutex<Option<HashMap<String, RegRef>>> = Mutex::new(None);
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let owner = reg(procs);
@@ -153,7 +158,7 @@ pub fn add_server(endpoint: &str, procs: Procs) -> Result<RegRef> {
     if count == 0 || count > MOST_DEVICES {
         return Err(invalid!("the RPC server {endpoint} says that it has {count} devices"));
     }
-    let device = |index| RpcDevice::new(server, index, NUMBER.fetch_add(1, Ordering::Relaxed));
+    let device = |index| RpcDevice::new(server, index, NUMBER.fetch_add(1, Ordering::Relaxed), check);
     let devices = Mutex::new((0..count).map(device).collect());
     let name = CString::new(format!("RPC[{endpoint}]")).unwrap_or_default();
     let reg = publish(RpcReg { name, devices, owner: Some(owner), procs });

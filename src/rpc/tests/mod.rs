@@ -45,7 +45,7 @@ fn served(change: impl FnOnce(&mut Options), cache: Option<Cache>) -> Served {
 
 impl Served {
     fn reg(&self) -> RegRef {
-        client::add_server(&self.address, |_| std::ptr::null()).unwrap()
+        client::add_server(&self.address, |_| std::ptr::null(), crate::cpu::check::accepts).unwrap()
     }
 
     fn device(&self) -> DeviceRef {
@@ -121,6 +121,42 @@ impl Work {
 fn expected(seed: u32) -> Vec<u8> {
     let backend = cpu::device::device().init(None).unwrap();
     Work::new(&backend).run(&backend, seed)
+}
+
+/// Memory of this process, operations of the host and what no CPU computes: the scheduler hears of it before, and a graph that comes all the same is
+/// an error here. Nothing of it is sent, so the connection stays.
+#[test]
+fn what_a_server_would_refuse_fails_and_harms_nothing() {
+    use crate::abi::ggml::ggml_op;
+    let s = served(|_| {}, None);
+    let (backend, device) = (s.backend(), s.device());
+    let work = Work::new(&backend);
+    let before = work.run(&backend, 1);
+    let (dtype, buffer, data) = (work.w.dtype(), work.w.buffer_raw(), work.w.data());
+    let host = cpu::device::device().buffer_type().unwrap().alloc_buffer(4096).unwrap();
+    type Spoil<'a> = &'a dyn Fn();
+    let spoil: [(&str, bool, Spoil); 4] = [
+        ("a source in host memory", true, &|| {
+            work.w.set_buffer_raw(host.as_ptr());
+            work.w.set_data(host.base());
+        }),
+        ("a source without memory", true, &|| work.w.set_buffer_raw(std::ptr::null_mut())),
+        ("an operation of the host", false, &|| work.sum.set_op(ggml_op::GGML_OP_MAP_CUSTOM1)),
+        ("a type that is not multiplied", false, &|| work.w.set_dtype(GGML_TYPE_I32)),
+    ];
+    for (what, is_supported, spoil) in spoil {
+        spoil();
+        let all = work.graph.nodes().all(|node| device.supports_op(node));
+        assert_eq!(all, is_supported, "{what}");
+        work.graph.set_uid(crate::graph::next_uid());
+        assert_ne!(backend.graph_compute(work.graph), GGML_STATUS_SUCCESS, "{what}");
+        work.w.set_dtype(dtype);
+        work.w.set_buffer_raw(buffer);
+        work.w.set_data(data);
+        work.sum.set_op(ggml_op::GGML_OP_ADD);
+        work.graph.set_uid(crate::graph::next_uid());
+        assert!(work.run(&backend, 1) == before, "{what}");
+    }
 }
 
 #[test]
