@@ -158,8 +158,11 @@ suite_host() {
 # Random graphs over random devices: placement, splits, copies, offsets and every call to a device, on both libraries; then
 # with the small plans that are the default, whose buffers must not be larger. SCHED_SEEDS: how many graphs; a thousand at a time, as
 # each is described in a hundred kilobytes.
+# Nodes that write into the memory of others do not need the original: WRITERS_SEEDS and WRITERS_WITH.
 suite_sched() {
     local which first=1 n seeds=${SCHED_SEEDS:-300}
+    build ours sched/test_writers.c test_writers -lggml-rpc &&
+        counted "sched writers" on ours env WRITERS_WITH="${WRITERS_WITH-rpc}" "$out/ours/test_writers" 1 "${WRITERS_SEEDS:-300}"
     if [ -z "$oracle" ]; then note "sched is skipped without the original"; return; fi
     build ours sched/sched_diff.c sched_diff || return
     while [ "$first" -le "$seeds" ]; do

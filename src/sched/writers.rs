@@ -24,7 +24,10 @@ struct Writer {
 
 /// The writers of a graph. They are the same for all graphs of one structure.
 #[derive(Default)]
-pub struct Writers(Vec<Writer>);
+pub struct Writers {
+    /// By root.
+    list: Vec<Writer>,
+}
 
 /// What a tensor's memory belongs to: itself, unless it has a base.
 fn root_of(flat: &Flat, id: u32) -> u32 {
@@ -35,25 +38,26 @@ fn root_of(flat: &Flat, id: u32) -> u32 {
 impl Writers {
     /// Finds those of a graph.
     pub fn find(&mut self, flat: &Flat) {
-        self.0.clear();
+        self.list.clear();
         for &place in flat.computed() {
             let id = flat.nodes()[place as usize];
-            if flat.base(id) != NONE && !flat.problem.fact(id).traits.has(Traits::NO_OP) {
-                self.0.push(Writer { root: root_of(flat, id), place });
+            let fact = flat.problem.fact(id);
+            if fact.base() != NONE && !fact.traits.has(Traits::NO_OP) {
+                self.list.push(Writer { root: root_of(flat, id), place });
             }
         }
-        self.0.sort_unstable();
+        self.list.sort_unstable();
     }
 
     /// The writers into the memory of a tensor.
     fn of(&self, flat: &Flat, id: u32) -> &[Writer] {
-        if self.0.is_empty() {
+        if self.list.is_empty() {
             return &[];
         }
         let root = root_of(flat, id);
-        let start = self.0.partition_point(|w| w.root < root);
-        let end = self.0.partition_point(|w| w.root <= root);
-        &self.0[start..end]
+        let start = self.list.partition_point(|w| w.root < root);
+        let end = self.list.partition_point(|w| w.root <= root);
+        &self.list[start..end]
     }
 
     /// Whether a node of the graph writes into the memory of a tensor.
@@ -83,7 +87,7 @@ impl Assigner<'_, '_> {
         if mutant::on("S23") {
             return Ok(());
         }
-        writers.0.chunk_by(|a, b| a.root == b.root).try_for_each(|group| self.unite(group))
+        writers.list.chunk_by(|a, b| a.root == b.root).try_for_each(|group| self.unite(group))
     }
 
     fn writer(&self, w: Writer) -> u32 {

@@ -38,7 +38,7 @@ fn sqr(c: &mut Context, t: TensorRef) -> TensorRef {
 
 /// s * t, in the memory of t.
 fn scale(c: &mut Context, t: TensorRef, s: f32) -> TensorRef {
-    unary::scale_bias(c, t, s, 0.0, Place::InPlace).unwrap()
+    unary::scale_bias(c, t, s, 0.0, Place::Inplace).unwrap()
 }
 
 fn add(c: &mut Context, a: TensorRef, b: TensorRef) -> TensorRef {
@@ -184,7 +184,7 @@ fn chains_and_views_are_one_group() {
     let p = h.product(x);
     let s = sqr(&mut h.c, p);
     let half = scale(&mut h.c, s, 0.5);
-    let more = sub(&mut h.c, half, p, Place::InPlace);
+    let more = sub(&mut h.c, half, p, Place::Inplace);
     let right = part(&mut h.c, more, 8, 8);
     let tripled = scale(&mut h.c, right, 3.0);
     let target = part(&mut h.c, more, 4, 0);
@@ -209,7 +209,7 @@ fn inputs_are_written_where_the_host_writes_them() {
     let mask = h.c.new_tensor(GGML_TYPE_F32, &[4, 4]).unwrap();
     let index = h.c.new_tensor(GGML_TYPE_I32, &[1]).unwrap();
     [mask, index].iter().for_each(|t| t.add_flag(GGML_TENSOR_FLAG_INPUT));
-    let filled = unary::fill(&mut h.c, mask, -3.0, Place::InPlace).unwrap();
+    let filled = unary::fill(&mut h.c, mask, -3.0, Place::Inplace).unwrap();
     let row = part(&mut h.c, p, 4, 0);
     let stored = rows::set_rows(&mut h.c, filled, row, index).unwrap();
     let flat = view::reshape(&mut h.c, stored, &[N]).unwrap();

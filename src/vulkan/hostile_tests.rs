@@ -77,6 +77,35 @@ fn a_result_of_another_shape_is_not_written() {
     assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_FAILED);
 }
 
+/// S25: a source or a result in host memory, or in that of another open device, whose addresses mean something else here.
+#[test]
+fn memory_of_others_is_refused() {
+    let Some([device, other]) = devices() else { return };
+    let _quiet = Quiet::new();
+    let mut lab = Lab::new();
+    let a = lab.noise(&[64, 4], 1);
+    let sum = reduce::sum_rows(&mut lab.ctx, a).unwrap();
+    let graph = lab.graph(&[sum]);
+    let _buffer = lab.place(device);
+    let stream = device.init(None).unwrap();
+    let status = || stream.handle().graph_compute(graph);
+    (0..3).for_each(|_| assert_eq!(status(), ggml_status::GGML_STATUS_SUCCESS));
+    let expected = bytes(sum);
+    for buft in [other.buffer_type().unwrap(), crate::backend::host::buffer_type()] {
+        let elsewhere = buft.alloc_buffer(1024).unwrap();
+        for t in [a, sum] {
+            let (buffer, data) = (t.buffer_raw(), t.data());
+            t.set_buffer_raw(elsewhere.as_ptr());
+            t.set_data(elsewhere.base());
+            (0..2).for_each(|_| assert_eq!(status(), ggml_status::GGML_STATUS_FAILED));
+            t.set_buffer_raw(buffer);
+            t.set_data(data);
+            (0..2).for_each(|_| assert_eq!(status(), ggml_status::GGML_STATUS_SUCCESS));
+            assert!(bytes(sum) == expected);
+        }
+    }
+}
+
 /// Each operation, with one row, column or matrix more or less in one tensor, or in all tensors that have as many.
 #[test]
 fn other_shapes_are_refused_or_computed_in_bounds() {
