@@ -213,6 +213,7 @@ ROWS = [
     ("RPC graphs", "client and server forget graphs by different rules", [RPC + "client::graphs::tests::graphs_are_forgotten_when_the_server_does"]),
     ("RPC spoil", "a graph counts as known after a buffer of the server was freed", [RPC + "client::graphs::tests::graphs_are_forgotten_when_the_server_does"]),
     ("RPC foreign", "a node of memory elsewhere is sent, and its graph is refused", [RPC + "tests::what_a_server_would_refuse_fails_and_harms_nothing"]),
+    ("RPC views", "views of memory elsewhere are sent, with an operation of the host that made it", [RPC + "tests::views_of_memory_elsewhere_are_not_sent"]),
     ("RPC fits", "sizes are cut to the 32 bits of a message", [RPC + "tests::a_graph_that_a_message_cannot_describe_fails_and_harms_nothing"]),
 ]
 

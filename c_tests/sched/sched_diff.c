@@ -345,9 +345,9 @@ static bool looks_only(const struct ggml_tensor * t) {
 }
 
 // Whether a node before `to`, from `from` on, writes into memory that has another owner: that of `t`.
-static bool written(struct ggml_cgraph * g, const struct ggml_tensor * t, int from, int to) {
+static bool written(struct ggml_tensor ** nodes, const struct ggml_tensor * t, int from, int to) {
     for (int i = from; i < to; i++) {
-        const struct ggml_tensor * w = GRAPH_NODE(g, i);
+        const struct ggml_tensor * w = nodes[i];
         if (w->view_src != NULL && !looks_only(w) && w->view_src == root_of(t)) return true;
     }
     return false;
@@ -364,14 +364,19 @@ static void check_placement(model_t * m, ggml_backend_t * bs, ggml_backend_buffe
     struct ggml_context * ctx = new_ctx(ggml_tensor_overhead() * 4096 + ggml_graph_overhead_custom(2048, false));
     struct ggml_cgraph * g = make(ctx, m, shape, n_ops, T);
     const int n = GRAPH_N(g);
+    // Backends may reorder the graph.
+    struct ggml_tensor ** nodes = malloc((size_t) n * sizeof(*nodes));
     struct ggml_tensor * (* srcs)[GGML_MAX_SRC] = malloc((size_t) n * sizeof(*srcs));
-    for (int i = 0; i < n; i++) memcpy(srcs[i], GRAPH_NODE(g, i)->src, sizeof(srcs[i]));
+    for (int i = 0; i < n; i++) {
+        nodes[i] = GRAPH_NODE(g, i);
+        memcpy(srcs[i], nodes[i]->src, sizeof(srcs[i]));
+    }
     ggml_backend_sched_t s = ggml_backend_sched_new(bs, ts, n_fakes, 4096, parallel, offload);
     apply(places, s, g);
     const bool ok = ggml_backend_sched_alloc_graph(s, g);
     int foreign = 0, stale = 0;
     for (int i = 0; ok && i < n; i++) {
-        struct ggml_tensor * t = GRAPH_NODE(g, i);
+        struct ggml_tensor * t = nodes[i];
         ggml_backend_t b = ggml_backend_sched_get_tensor_backend(s, t);
         if (looks_only(t) || b == NULL) continue;
         foreign += is_foreign(b, t);
@@ -382,13 +387,14 @@ static void check_placement(model_t * m, ggml_backend_t * bs, ggml_backend_buffe
             if (copy == srcs[i][j]) continue;
             int first = i; // the copy was made for this node
             for (int k = 0; k < i && first == i; k++) {
-                for (int l = 0; l < GGML_MAX_SRC; l++) if (GRAPH_NODE(g, k)->src[l] == copy) first = k;
+                for (int l = 0; l < GGML_MAX_SRC; l++) if (nodes[k]->src[l] == copy) first = k;
             }
-            stale += written(g, srcs[i][j], first, i);
+            stale += written(nodes, srcs[i][j], first, i);
         }
     }
     ggml_backend_sched_free(s);
     ggml_free(ctx);
+    free(nodes);
     free(srcs);
     fake_quiet = false;
     fake_buffers = buffers;

@@ -237,7 +237,7 @@ impl Assigner<'_, '_> {
         }
     }
 
-    pub(super) fn reads(&mut self, b: usize, id: u32) -> bool {
+    fn reads(&mut self, b: usize, id: u32) -> bool {
         self.rules.reads_tensor(b, id, self.flat, self.placed)
     }
 
@@ -274,14 +274,8 @@ impl Assigner<'_, '_> {
         let flat = self.flat;
         for (n, &id) in flat.nodes().iter().enumerate() {
             let base = flat.base(id);
-            if base != NONE {
-                if !self.is_set(id) {
-                    self.placed[id as usize] = Placement::new(self.placed[base as usize].backend, Cause::BASE);
-                } else if is_view_op(flat.problem.fact(id).op.into())
-                    && let Some(with_base) = self.misplaced(id)
-                {
-                    self.placed[id as usize] = with_base;
-                }
+            if base != NONE && !self.is_set(id) {
+                self.placed[id as usize] = Placement::new(self.placed[base as usize].backend, Cause::BASE);
             }
             for &src in flat.srcs(n) {
                 if self.is_set(src) {

@@ -1,7 +1,7 @@
 //! Pass 5: splits, which are runs of nodes on one backend, and copies of what a split cannot read in place.
 
 use super::arena::{CopyPool, Rewired};
-use super::cause::Placement;
+use super::cause::{Cause, Placement};
 use super::flat::Flat;
 use super::order::{self, Mask};
 use super::rules::Rules;
@@ -246,7 +246,8 @@ impl Splitter<'_, '_> {
                 }
             };
             let here = split.backend as i8;
-            if self.flat.srcs(i).iter().any(|&src| self.placed[src as usize].backend != here) {
+            let is_here = |&src: &u32| self.placed[src as usize].backend == here && !self.is_placed_view(src);
+            if !self.flat.srcs(i).iter().all(is_here) {
                 self.copy_inputs(i, split)?;
             }
         }
@@ -262,7 +263,18 @@ impl Splitter<'_, '_> {
     #[inline]
     fn is_local(&self, node: usize, backend: i8) -> bool {
         let on = |id: u32| self.placed[id as usize].backend == backend;
-        on(self.flat.nodes()[node]) && self.flat.srcs(node).iter().all(|&src| on(src))
+        on(self.flat.nodes()[node]) && self.flat.srcs(node).iter().all(|&src| on(src) && !self.is_placed_view(src))
+    }
+
+    /// Whether a tensor is a view that is where the host has placed it. Its memory is with its base all the same.
+    #[inline]
+    fn is_placed_view(&self, id: u32) -> bool {
+        matches!(self.placed[id as usize].cause, Cause::USER | Cause::INPUT) && self.flat.base(id) != NONE
+    }
+
+    /// Whether a backend can use a tensor where it is, or where it will be.
+    fn reads(&mut self, backend: usize, id: u32) -> bool {
+        self.rules.reads_tensor(backend, id, self.flat, self.placed)
     }
 
     #[inline]
@@ -295,12 +307,17 @@ impl Splitter<'_, '_> {
     fn copy_inputs(&mut self, node: usize, split: &mut Split) -> Result<()> {
         for i in 0..self.flat.srcs(node).len() {
             let id = self.flat.srcs(node)[i];
-            if self.placed[id as usize].backend == split.backend as i8 {
+            let placed_view = self.is_placed_view(id);
+            let base_is_read = !placed_view || self.reads(split.backend, self.flat.base(id));
+            if self.placed[id as usize].backend == split.backend as i8 && base_is_read {
                 continue;
             }
-            let from = self.backend_of(id)?;
+            let mut from = self.backend_of(id)?;
+            if placed_view && !self.reads(from, self.flat.base(id)) {
+                from = self.backend_of(self.flat.base(id))?;
+            }
             let tensor = self.ids.tensor(id);
-            if self.rules.reads_tensor(split.backend, id, self.flat, self.placed) {
+            if base_is_read && self.reads(split.backend, id) {
                 if !tensor.data_buffer().is_some_and(|b| b.is_weights()) || self.writers.write(self.flat, id) {
                     split.reads_in_place |= 1 << from;
                     split.reads_inputs |= is_input(tensor);

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::assign::Assigner;
-use super::cause::{Cause, Placement};
+use super::cause::Cause;
 use super::flat::{Flat, is_view_op};
 use super::order::{self, Mask};
 use crate::alloc::{NONE, Traits};
@@ -210,14 +210,5 @@ impl Assigner<'_, '_> {
             base.name(),
             names::op(base.op()),
         ))
-    }
-
-    /// A view that the host has placed where its base cannot be read: its memory is with the base all the same.
-    pub(super) fn misplaced(&mut self, id: u32) -> Option<Placement> {
-        let (placed, base) = (self.placed[id as usize], self.flat.base(id));
-        let by_flag = matches!(placed.cause, Cause::USER | Cause::INPUT);
-        let of_base = self.placed[base as usize];
-        let moves = by_flag && of_base.is_set() && !self.reads(placed.backend as usize, base);
-        moves.then(|| Placement::new(of_base.backend, Cause::BASE))
     }
 }

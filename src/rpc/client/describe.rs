@@ -103,13 +103,19 @@ pub fn computable(graph: GraphRef, connection: &Arc<Connection>, check: Check) -
     Ok(())
 }
 
+/// Whether a node is part of a message. Views of memory elsewhere are not: a part of a graph can have them between its own nodes.
+pub fn is_sent(node: TensorRef, connection: &Arc<Connection>) -> bool {
+    !op_is_empty(node.op()) || number(node, connection).is_some() || mutant::on("RPC views")
+}
+
 /// A graph with everything that its nodes refer to.
 ///
 /// # Errors
 /// As [`in_buffer`].
 pub fn graph(graph: GraphRef, device: u32, connection: &Arc<Connection>) -> Result<Graph> {
     let mut all = All { ids: HashMap::new(), tensors: Vec::new(), graph, connection };
-    let nodes = graph.nodes().map(|node| all.add(node)).collect::<Result<_>>()?;
+    let sent = graph.nodes().filter(|&node| is_sent(node, connection));
+    let nodes = sent.map(|node| all.add(node)).collect::<Result<_>>()?;
     Ok(Graph { device, uid: graph.uid(), nodes, tensors: all.tensors })
 }
 

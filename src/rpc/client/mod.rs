@@ -17,7 +17,7 @@ mod stream;
 
 #[cfg(fuzzing)]
 pub use connection::{Connection, Settings};
-pub use lookup::{Check, add_server, key_from_environment, reg, server};
+pub use lookup::{add_server, key_from_environment, reg, server};
 pub use stream::RpcStream;
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ impl Stream for RpcStream {
 
     fn compute(&self, graph: GraphRef) -> Result<()> {
         self.connection.alive()?;
-        if graph.n_nodes() == 0 {
+        if !graph.nodes().any(|node| describe::is_sent(node, &self.connection)) {
             return Ok(());
         }
         let described = || {

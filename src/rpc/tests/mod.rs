@@ -159,6 +159,32 @@ fn what_a_server_would_refuse_fails_and_harms_nothing() {
     }
 }
 
+/// A scheduler cuts a graph where its backend changes, so the server's part can begin and end with views of what the CPU has.
+#[test]
+fn views_of_memory_elsewhere_are_not_sent() {
+    use crate::abi::ggml::ggml_op;
+    let s = served(|_| {}, None);
+    let backend = s.backend();
+    let work = Work::new(&backend);
+    let before = work.run(&backend, 1);
+    let mut ctx = Context::with_size(1 << 16, true).unwrap();
+    let custom = ctx.new_tensor(GGML_TYPE_F32, &[64]).unwrap();
+    custom.set_op(ggml_op::GGML_OP_MAP_CUSTOM1);
+    let part = view::view(&mut ctx, custom, &[32], &[], 0).unwrap();
+    let mut list = vec![custom.as_ptr(), part.as_ptr()];
+    let _buffer = cpu::device::device().buffer_type().unwrap().alloc_buffer_n(&mut list).unwrap().unwrap();
+    let whole = build::new(&mut ctx, 16, false).unwrap();
+    for nodes in [vec![part], std::iter::once(part).chain(work.graph.nodes()).chain([part]).collect()] {
+        whole.clear();
+        nodes.iter().for_each(|&node| assert!(whole.push_node(node)));
+        whole.set_uid(crate::graph::next_uid());
+        (0..2).for_each(|_| assert_eq!(backend.graph_compute(whole), GGML_STATUS_SUCCESS));
+    }
+    let mut out = vec![0; 96];
+    tensor_io::get_bytes(work.sum, &mut out, 0);
+    assert!(out == before && work.run(&backend, 1) == before);
+}
+
 #[test]
 fn a_server_computes_what_this_process_would_and_forgets_it_afterwards() {
     let s = served(|_| {}, None);
