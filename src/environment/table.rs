@@ -140,7 +140,7 @@ variables! {
     RPC_SERVER_IDLE = "GGML_RPC_SERVER_IDLE", Rpc, since "0.28.0", original NO, Anyone, values "seconds", default "86400",
         "A server disconnects a client after so long without a request.";
     RPC_SERVER_GRAPH_TIME = "GGML_RPC_SERVER_GRAPH_TIME", Rpc, since "0.28.0", original NO, Anyone, values "seconds", default "600",
-        "A server stops a graph that takes longer.";
+        "A server stops a graph, or all that a client has sent ahead, if it takes longer.";
     RPC_CACHE_LIMIT = "GGML_RPC_CACHE_LIMIT", Rpc, since "0.28.0", original NO, Anyone, values "MiB", default "7/8 of what is free",
         "The size of a server's cache of weights on its disk.";
 
