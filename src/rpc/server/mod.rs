@@ -221,7 +221,13 @@ fn attend(stream: TcpStream, peer: SocketAddr, place: &Arc<Place>, host: &Arc<Ho
     channel.set_limits(Limits { message: host.options.message, idle: host.options.idle });
     log_info!("RPC server: {peer} is connected{}", if is_local(&peer) { "" } else { " from another machine" });
     let mut session = session::Session::new(host.clone(), channel, place.clone());
-    let ended = session.run();
+    let mut ended = session.run();
+    if let Err(e) = &ended
+        && place.watch().is_gone()
+    {
+        log_info!("RPC server: {peer}: {e}");
+        ended = Ok(());
+    }
     session.channel.close();
     ended
 }

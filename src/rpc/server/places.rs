@@ -127,7 +127,11 @@ impl Places {
         if (is_crowd || clients >= self.clients) && !mutant::on("RPC places") {
             let silent = |e: &Arc<Entry>| lock(&e.state).gives_way(&self.patience).map(|order| (order, e.clone()));
             let may = all.iter().filter(|e| !is_crowd || network(&e.peer) == its).filter_map(silent);
-            let Some(((stage, since), victim)) = may.min_by_key(|(order, _)| *order) else {
+            let mut may: Vec<_> = may.collect();
+            may.sort_by_key(|(order, _)| *order);
+            // A request of it may have come in the meantime.
+            let found = may.into_iter().find(|(_, e)| e.gives_way(&self.patience));
+            let Some(((stage, since), victim)) = found else {
                 return Err(Error::Backend(format!(
                     "it is turned away: {clients} clients are connected (at most {}), {own} from its address (at most {}), and none of them gives way",
                     self.clients, self.per_address
@@ -140,7 +144,6 @@ impl Places {
                 new.peer,
                 since.elapsed().as_secs()
             );
-            victim.give_way();
             all.retain(|e| !Arc::ptr_eq(e, &victim));
         }
         let mut state = lock(&new.state);
@@ -174,6 +177,17 @@ impl Entry {
     fn give_way(&self) {
         lock(&self.state).gave_way = true;
         self.watch.close();
+    }
+
+    /// Gives way, if it still may.
+    fn gives_way(&self, patience: &Patience) -> bool {
+        let mut state = lock(&self.state);
+        if state.gives_way(patience).is_none() {
+            return false;
+        }
+        state.gave_way = true;
+        self.watch.close();
+        true
     }
 }
 
@@ -241,12 +255,11 @@ mod tests {
     }
 
     impl Hall {
-        fn new(clients: usize, per_address: usize, patience: u64) -> Self {
-            let patience =
-                Patience { empty: Duration::from_millis(patience), unused: Duration::from_millis(10 * patience) };
-            let (places, listener) =
-                (Places::new(clients, per_address, patience), TcpListener::bind("127.0.0.1:0").unwrap());
-            Self { places, listener, far: Vec::new() }
+        /// `patience` in milliseconds.
+        fn new(clients: usize, per_address: usize, patience: [u64; 2]) -> Self {
+            let [empty, unused] = patience.map(Duration::from_millis);
+            let places = Places::new(clients, per_address, Patience { empty, unused });
+            Self { places, listener: TcpListener::bind("127.0.0.1:0").unwrap(), far: Vec::new() }
         }
 
         fn enter(&mut self, address: &str) -> Place {
@@ -263,7 +276,7 @@ mod tests {
 
     #[test]
     fn silent_connections_take_no_place_and_a_crowd_only_its_own() {
-        let mut hall = Hall::new(2, 2, 1000);
+        let mut hall = Hall::new(2, 2, [5000, 5000]);
         let first: Vec<_> = (0..12).map(|_| hall.enter("10.0.0.1")).collect();
         let other = hall.enter("10.0.0.2");
         let more: Vec<_> = (0..40).map(|_| hall.enter("10.0.0.1")).collect();
@@ -279,24 +292,24 @@ mod tests {
 
     #[test]
     fn clients_give_way_by_what_they_have_and_how_long_they_are_silent() {
-        let mut hall = Hall::new(4, 4, 100);
+        let mut hall = Hall::new(4, 4, [500, 1800]);
         let all: Vec<_> = (0..4).map(|_| hall.client("10.0.0.1").unwrap()).collect();
         // None is silent long enough.
         assert!(hall.client("10.0.0.2").is_err_and(|e| e.to_string().contains("turned away")));
         all[0].end(Stage::Working);
         all[1].end(Stage::Unused);
-        std::thread::sleep(Duration::from_millis(150));
+        std::thread::sleep(Duration::from_millis(550));
         all[2].begin().unwrap();
         let fifth = hall.client("10.0.0.2").unwrap();
         assert!(all[3].gave_way() && all[3].begin().is_err());
         assert!(hall.client("10.0.0.2").is_err());
         all[2].end(Stage::Working);
         fifth.end(Stage::Working);
-        std::thread::sleep(Duration::from_millis(1000));
+        std::thread::sleep(Duration::from_millis(1400));
         let sixth = hall.client("10.0.0.3").unwrap();
         assert!(all[1].gave_way());
         sixth.end(Stage::Working);
-        std::thread::sleep(Duration::from_millis(1100));
+        std::thread::sleep(Duration::from_millis(600));
         // All that are left have computed.
         assert!(hall.client("10.0.0.4").is_err());
         assert!([&all[0], &all[2], &fifth, &sixth].iter().all(|p| !p.gave_way()));
@@ -304,17 +317,17 @@ mod tests {
 
     #[test]
     fn an_address_has_a_share() {
-        let mut hall = Hall::new(8, 3, 50);
+        let mut hall = Hall::new(8, 3, [600, 600]);
         let own: Vec<_> = (0..3).map(|_| hall.client("10.0.0.1").unwrap()).collect();
         let others: Vec<_> = ["10.0.0.2", "2001:db8::1", "2001:db8::2"].map(|a| hall.client(a).unwrap()).into();
         assert!(hall.client("10.0.0.1").is_err() && hall.client("::ffff:10.0.0.1").is_err());
         let third = hall.client("2001:db8:0:0:ffff::").unwrap();
         assert!(hall.client("2001:db8::4").is_err() && hall.client("2001:db8:0:1::4").is_ok());
-        std::thread::sleep(Duration::from_millis(80));
+        std::thread::sleep(Duration::from_millis(650));
         // One of its own gives way, though others are silent longer.
         others[0].end(Stage::Empty);
         own.iter().for_each(|p| p.end(Stage::Empty));
-        std::thread::sleep(Duration::from_millis(80));
+        std::thread::sleep(Duration::from_millis(650));
         let again = hall.client("10.0.0.1").unwrap();
         assert_eq!(own.iter().filter(|p| p.gave_way()).count(), 1);
         assert!(own[0].gave_way() && others.iter().chain([&third, &again]).all(|p| !p.gave_way()));
