@@ -303,6 +303,10 @@ impl Channel {
                     if Instant::now() >= deadline && !mutant::on("RPC deaf") {
                         return Err(failed("writing", ErrorKind::TimedOut.into()));
                     }
+                    // A peer that takes nothing, and will send nothing more, is not waited for.
+                    if hung_up(&self.stream) {
+                        return Err(failed("writing", ErrorKind::BrokenPipe.into()));
+                    }
                 }
                 Err(e) => return Err(failed("writing", e)),
             }
