@@ -74,6 +74,7 @@ fn products(raw: &mut Raw, count: usize) -> Graph {
     graph.tensors.truncate(2 + count);
     for t in &mut graph.tensors[..2] {
         t.ne[0] = 1 << 12;
+        t.nb = [4, 4 << 12, 4 << 20, 4 << 20];
     }
     graph
 }
