@@ -48,12 +48,12 @@ pub fn create(path: &Path) -> Result<File> {
     File::create(path)
 }
 
-/// Reads a file of at most `max` bytes that only the user of this process can have written: a file of that user, no link, that others may not
-/// write.
+/// Opens a file of at most `max` bytes that only the user of this process can have written: a file of that user, no link, that others may not
+/// write. Returns it with its size.
 ///
 /// # Errors
-/// As [`File::open`] and reading; and if the file is another kind of object, somebody else's, open to others, or longer.
-pub fn read_private(path: &Path, max: u64) -> Result<Vec<u8>> {
+/// As [`File::open`]; and if the file is another kind of object, somebody else's, open to others, or longer.
+pub fn open_private(path: &Path, max: u64) -> Result<(File, u64)> {
     let mut options = File::options();
     #[cfg(unix)]
     {
@@ -82,8 +82,17 @@ pub fn read_private(path: &Path, max: u64) -> Result<Vec<u8>> {
     if about.len() > max {
         return refused(format!("the file has {} bytes, more than {max}", about.len()));
     }
+    Ok((file, about.len()))
+}
+
+/// Reads a file that [`open_private`] opens.
+///
+/// # Errors
+/// As [`open_private`] and reading.
+pub fn read_private(path: &Path, max: u64) -> Result<Vec<u8>> {
+    let (file, size) = open_private(path, max)?;
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(about.len() as usize)?;
+    bytes.try_reserve_exact(size as usize)?;
     file.take(max).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
@@ -103,6 +112,14 @@ pub enum Durability {
 /// # Errors
 /// As [`File::create`], writing and [`std::fs::rename`].
 pub fn replace_private(path: &Path, parts: &[&[u8]], durability: Durability) -> Result<()> {
+    fill_private(path, durability, |out| parts.iter().try_for_each(|part| out.write_all(part)))
+}
+
+/// As [`replace_private`]; `fill` writes the bytes.
+///
+/// # Errors
+/// As [`replace_private`], and those of `fill`.
+pub fn fill_private(path: &Path, durability: Durability, fill: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let mut folders = std::fs::DirBuilder::new();
     let mut options = File::options();
@@ -119,8 +136,8 @@ pub fn replace_private(path: &Path, parts: &[&[u8]], durability: Durability) -> 
     let number = RandomState::new().build_hasher().finish();
     let temporary = path.with_extension(format!("{number:016x}.tmp"));
     let mut out = options.write(true).create_new(true).open(&temporary)?;
-    let mut write = || -> Result<()> {
-        parts.iter().try_for_each(|part| out.write_all(part))?;
+    let write = || -> Result<()> {
+        fill(&mut out)?;
         if durability == Durability::Synced {
             out.sync_all()?;
         }

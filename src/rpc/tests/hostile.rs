@@ -455,17 +455,21 @@ fn what_is_allowed_stays_allowed() {
 fn slow_clients_and_floods_end() {
     let limits = |o: &mut crate::rpc::server::Options| {
         (o.message, o.handshake, o.connections) = (Duration::from_millis(600), Duration::from_millis(600), 4);
+        o.per_address = Some(4);
     };
     let s = served(limits, None);
     let backend = s.backend();
     let work = Work::new(&backend);
     // Greetings that never come, and one that is not of this protocol.
     let mut silent: Vec<_> = (0..3).map(|_| Raw::silent(&s.address)).collect();
-    until("the places are taken", || s.host.sessions() == 4);
+    until("they are there", || s.host.sessions() == 4);
+    // They take no client's place; as many clients as there may be do.
+    let clients: Vec<_> = (0..3).map(|_| Raw::new(&s.address)).collect();
     let mut late = Raw::silent(&s.address);
     late.send(&Request::Hello { caps: [0; CAPS] });
     assert!(late.is_closed());
     assert!(silent.iter_mut().all(Raw::is_closed));
+    drop(clients);
     let mut http = Raw::silent(&s.address);
     http.bytes(b"GET / HTTP/1.1\r\n\r\n");
     assert!(http.is_closed());

@@ -226,7 +226,7 @@ fn a_buffer_larger_than_all_memory(s: &Served) {
 }
 
 /// 2000 products of 2^30 multiplications each.
-fn endless(raw: &mut Raw) -> Graph {
+pub(super) fn endless(raw: &mut Raw) -> Graph {
     raw.send(&Request::AllocBuffer { device: 0, size: 32 << 20 });
     raw.buffer = raw.number();
     raw.send(&Request::BufferGetBase { buffer: raw.buffer });

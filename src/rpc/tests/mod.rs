@@ -1,6 +1,7 @@
-//! Servers and clients of this process on the loopback: `hostile` and `intruders` have clients that mean harm, `faults` servers that do; `uploads` counts
-//! what travels.
+//! Servers and clients of this process on the loopback: `hostile` and `intruders` have clients that mean harm, `absent` those that are silent, gone or
+//! greedy, `faults` servers that do harm; `uploads` counts what travels.
 
+mod absent;
 mod faults;
 mod hostile;
 mod intruders;
@@ -34,7 +35,7 @@ fn served(change: impl FnOnce(&mut Options), cache: Option<Cache>) -> Served {
     let host = Host::new(
         vec![cpu::device::device()],
         Box::new(|d, deadline| crate::capi::rpc::open(d, 2, deadline)),
-        cpu::check::accepts,
+        crate::capi::rpc::checks(2),
         options,
         cache,
     );
