@@ -3,8 +3,6 @@
 
 namespace errors {
 
-const double pi = 3.14159265358979323846;
-
 static void mul_mat(const char * format, ggml_type type, int64_t k, int64_t rows, int64_t columns, const std::vector<Class> & classes) {
     add("MUL_MAT " + std::string(format) + ", " + std::to_string(k) + " x " + std::to_string(columns), { { type, { k, rows }, Role::weight, false, false, 0 }, f32({ k, columns }) },
         [](ggml_context * c, const std::vector<T> & x) { return ggml_mul_mat(c, x[0], x[1]); }, [=](const std::vector<V> & x) {
@@ -207,7 +205,6 @@ static void rotations() {
         }
         return y;
     }, Kind::sum, { Class::ordinary, Class::cancelling, Class::near_mean, Class::sigma20, Class::tiny, Class::subnormal });
-    (void) pi;
 }
 
 void list_products() {
