@@ -124,6 +124,42 @@ static void of_few_models() {
         for (size_t i = 0; i < x[0].size(); i++) { y[i / 400 * 100 + i % 100] += x[0][i] * x[1][i / 100]; }
         return y;
     }, Kind::sum);
+    add("DSV4_HC_COMB", { f32({ 24, 9 }, Role::weight), f32({ 3 }, Role::positive), f32({ 24 }, Role::weight) }, [](ggml_context * c, const std::vector<T> & x) { return ggml_dsv4_hc_comb(c, x[0], x[1], x[2], 1e-6f, 4); }, [](const std::vector<V> & x) {
+        const double eps = (double) 1e-6f;
+        V all;
+        for (size_t t = 0; t < 9; t++) {
+            V m(16); // element (dst, src) at dst + 4 * src
+            for (size_t s = 0; s < 4; s++) {
+                double sum = 0;
+                for (size_t d = 0; d < 4; d++) { sum += m[4 * s + d] = std::exp(x[0][24 * t + 8 + 4 * s + d] * x[1][2] + x[2][8 + 4 * s + d]); }
+                for (size_t d = 0; d < 4; d++) { m[4 * s + d] = m[4 * s + d] / sum + eps; }
+            }
+            for (int round = 0; round < 7; round++) { // over src first and last, over dst in between
+                for (size_t i = 0; i < 4; i++) {
+                    auto at = [&](size_t j) -> double & { return m[round % 2 ? 4 * i + j : 4 * j + i]; };
+                    const double sum = eps + at(0) + at(1) + at(2) + at(3);
+                    for (size_t j = 0; j < 4; j++) { at(j) /= sum; }
+                }
+            }
+            all.insert(all.end(), m.begin(), m.end());
+        }
+        return all;
+    }, Kind::sum, { Class::ordinary });
+    add("DSV4_HC_POST", { f32({ 70, 9 }), f32(std::vector<int64_t>{ 70, 4, 9 }), f32({ 4, 9 }, Role::weight), f32({ 4, 4, 9 }, Role::weight) },
+        [](ggml_context * c, const std::vector<T> & x) { return ggml_dsv4_hc_post(c, x[0], x[1], x[2], x[3]); }, [](const std::vector<V> & x) {
+            V y;
+            for (size_t t = 0; t < 9; t++) for (size_t d = 0; d < 4; d++) for (size_t i = 0; i < 70; i++) {
+                double sum = x[0][70 * t + i] * x[2][4 * t + d];
+                for (size_t s = 0; s < 4; s++) { sum += x[1][70 * (4 * t + s) + i] * x[3][16 * t + 4 * s + d]; }
+                y.push_back(sum);
+            }
+            return y;
+        }, Kind::sum);
+    add("ARANGE", {}, [](ggml_context * c, const std::vector<T> &) { return ggml_arange(c, 0, 70, 0.7f); }, [](const std::vector<V> &) {
+        V y;
+        for (int i = 0; i < 100; i++) { y.push_back(i * (double) 0.7f); }
+        return y;
+    }, Kind::each, { Class::ordinary });
     add("ADD_ID", { f32({ 32, 3, 5 }), f32({ 32, 8 }), index({ 3, 5 }, 8) }, [](ggml_context * c, const std::vector<T> & x) { return ggml_add_id(c, x[0], x[1], x[2]); }, [](const std::vector<V> & x) {
         V y(x[0]);
         for (size_t i = 0; i < y.size(); i++) { y[i] += x[1][(size_t) x[2][i / 32] * 32 + i % 32]; }

@@ -154,6 +154,20 @@ static void convolutions() {
         for (size_t i = 0; i < x[0].size(); i++) { y[i / 4900 * 100 + i / 490 % 10 * 10 + i % 70 / 7] += x[0][i] / 49; }
         return y;
     }, Kind::sum);
+    add("POOL_2D_BACK average", { f32({ 10, 10, 3 }) }, [](ggml_context * c, const std::vector<T> & x) {
+        return ggml_pool_2d_back(c, x[0], ggml_new_tensor_3d(c, GGML_TYPE_F32, 21, 21, 3), GGML_OP_POOL_AVG, 3, 3, 2, 2, 0, 0);
+    }, [](const std::vector<V> & x) {
+        V y(21 * 21 * 3);
+        for (size_t c = 0; c < 3; c++) for (size_t i = 0; i < 10; i++) for (size_t j = 0; j < 10; j++) for (size_t u = 0; u < 3; u++) for (size_t v = 0; v < 3; v++) {
+            y[(21 * c + 2 * i + u) * 21 + 2 * j + v] += x[0][(10 * c + i) * 10 + j] / 9;
+        }
+        return y;
+    }, Kind::sum);
+    add("COL2IM_1D", { f32({ 7 * 3, 11 }) }, [](ggml_context * c, const std::vector<T> & x) { return ggml_col2im_1d(c, x[0], 2, 3, 0); }, [](const std::vector<V> & x) {
+        V y(27 * 3);
+        for (size_t t = 0; t < 11; t++) for (size_t o = 0; o < 3; o++) for (size_t k = 0; k < 7; k++) { y[27 * o + 2 * t + k] += x[0][21 * t + 7 * o + k]; }
+        return y;
+    }, Kind::sum);
     add("UPSCALE bilinear", { f32({ 16, 15, 2 }) }, [](ggml_context * c, const std::vector<T> & x) { return ggml_interpolate(c, x[0], 32, 30, 2, 1, GGML_SCALE_MODE_BILINEAR); }, [](const std::vector<V> & x) {
         V y;
         for (size_t c = 0; c < 2; c++) for (size_t i = 0; i < 30; i++) for (size_t j = 0; j < 32; j++) {
