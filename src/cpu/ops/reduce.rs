@@ -41,7 +41,7 @@ pub fn sum_rows(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
 
 /// Mean of each row.
 pub fn mean(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    row_sums(w, node, d, |sum, n| sum as f32 / n as f32);
+    row_sums(w, node, d, |sum, n| (sum / n as f64) as f32);
 }
 
 /// Requires single precision, and a node with one element for each row.

@@ -25,12 +25,15 @@ struct Xielu {
 }
 
 impl Xielu {
+    /// Both terms may cancel, so they are added in double precision.
     fn at(self, x: f32) -> f32 {
-        if x > 0.0 {
-            self.alpha_p * x * x + self.beta * x
+        let wide = f64::from(x);
+        let curve = if x > 0.0 {
+            f64::from(self.alpha_p) * wide * wide
         } else {
-            (x.min(self.eps).exp_m1() - x) * self.alpha_n + self.beta * x
-        }
+            (f64::from(x.min(self.eps).exp_m1()) - wide) * f64::from(self.alpha_n)
+        };
+        (curve + f64::from(self.beta) * wide) as f32
     }
 }
 

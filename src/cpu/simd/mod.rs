@@ -182,7 +182,7 @@ pub struct Kernels {
     pub turn_halves: unsafe fn(n: usize, dst: *mut f32, x: *const f32, cos: *const f32, sin: *const f32),
     /// Sines and cosines of numbers of magnitude below [`float::MAX_ANGLE`].
     pub sin_cos: unsafe fn(n: usize, sin: *mut f32, cos: *mut f32, x: *const f32),
-    /// `e^x`: zero below -86.99, at most 2 units in the last place elsewhere.
+    /// `e^x`: at most 2 units in the last place, subnormal numbers included.
     pub vexp: Map,
     /// `1 / (1 + e^-x)`.
     pub sigmoid: Map,
@@ -200,14 +200,16 @@ pub struct Kernels {
     pub swiglu: Map2,
     /// `gelu(a) * b`.
     pub geglu: Map2,
-    /// `dst = e^(x - top)`; returns the sum of `dst`.
+    /// `dst = e^(x - top)`, subnormal numbers included; returns the sum of `dst`. `x - top` is at most 70, or NaN.
     pub exp_sum: unsafe fn(n: usize, dst: *mut f32, x: *const f32, top: f32) -> f64,
     /// `dst = e^x 2^-e` for an integer `e`, at most 2 units in the last place; zero below `2^-126`. Every `e` gives the same digits.
     pub exp_scaled: unsafe fn(n: usize, dst: *mut f32, x: *const f32, e: f32),
     /// Adds floats to aligned doubles.
     pub add_to_doubles: unsafe fn(n: usize, dst: *mut f64, x: *const f32),
-    /// Sum.
+    /// Sum, in double precision.
     pub sum: unsafe fn(n: usize, x: *const f32) -> f64,
+    /// Sum of products, in double precision.
+    pub dot_wide: unsafe fn(n: usize, x: *const f32, y: *const f32) -> f64,
     /// Sum of squares.
     pub sum_sq: unsafe fn(n: usize, x: *const f32) -> f64,
     /// `dst = x - mean`; returns the sum of squares of `dst`.

@@ -1,10 +1,10 @@
 //! Products of rows of plain numbers (floats, halves, bfloat16s, floats of 8 bits) and columns of floats, and sums of such rows with weights;
 //! several rows and columns at once.
 //!
-//! Rows and columns are read as they are in memory. In a product, a lane has every `N`-th value of `k`: each result is one chain of additions
-//! for each lane, then the sum of the lanes; longer products are computed in steps, whose sums are added in their order. A sum of rows is one
-//! chain of additions in the order of the rows. So the bits of a result depend on the instruction set and the step, but not on which rows and
-//! columns are computed together.
+//! Rows and columns are read as they are in memory. In a product, a lane has every `N`-th value of `k`: each result is up to four chains of additions
+//! for each lane, one after the other ([`PARTS`]), then the sum of the chains, then the sum of the lanes; longer products are computed in steps,
+//! whose sums are added in their order. A sum of rows is one chain of additions in the order of the rows. So the bits of a result depend on the
+//! instruction set and the step, but not on which rows and columns are computed together.
 
 use super::lanes::Lanes;
 use super::matrix::MatrixProducts;
@@ -17,6 +17,11 @@ pub const ROWS: usize = 4;
 pub const MAX_COLS: usize = 6;
 /// Values of `k` in a step: those of several columns fit into the L1 cache.
 pub const STEP: usize = 1024;
+
+/// Chains of additions in a step of a long row: a quarter of the length makes a quarter of the error (NMSE).
+const PARTS: usize = 4;
+/// Least number of vectors in a chain, if there are several.
+const CHAIN: usize = 8;
 
 /// Maximum of [`Products::block_rows`].
 pub const MAX_BLOCK_ROWS: usize = 64;
@@ -42,7 +47,8 @@ pub type Product = unsafe fn(
     add: bool,
 );
 
-/// Adds the `n` rows, each times its weight, to as many results as the kernel has columns: `dst[c][i] += weights[c][j] * rows[j][i]`. What is `ahead`
+/// Adds the `n` rows, each times its weight, to as many results as the kernel has columns: `dst[c][i] += weights[c][j] * rows[j][i]`. If `apart`, the rows
+/// are added up first, and their sum then to the results: a chain of additions of its own. What is `ahead`
 /// bytes after the rows will be needed next, unless that is 0: the kernel begins to load it into the cache.
 ///
 /// # Safety
@@ -55,6 +61,7 @@ pub type WeightedSum = unsafe fn(
     ahead: usize,
     weights: *const *const f32,
     dst: *const *mut f32,
+    apart: bool,
 );
 
 /// Kernels with their number of columns, in descending order, down to one column.
@@ -315,22 +322,43 @@ unsafe fn some_rows<F: Factors, const C: usize>(
             };
         }
         let whole = k - k % F::VALUES;
+        let part = (whole / F::VALUES).div_ceil(PARTS).max(CHAIN) * F::VALUES;
+        let mut totals = [[F::Sums::splat(0.0); ROWS]; C];
         // What follows is loaded one row after the other, although these rows are read together: so memory is read in the order of its addresses.
         let (mut later, mut loaded) = (0, 0);
         let mut i = 0;
-        while i < whole {
-            if ahead != 0 && later < ROWS {
-                prefetch(rows[later].wrapping_add(ahead + loaded), ROWS * F::ROW * F::VALUES);
-                loaded += ROWS * F::ROW * F::VALUES;
-                if loaded >= F::ROW * k {
-                    (later, loaded) = (later + 1, 0);
+        loop {
+            let end = whole.min(i + part);
+            while i < end {
+                if ahead != 0 && later < ROWS {
+                    prefetch(rows[later].wrapping_add(ahead + loaded), ROWS * F::ROW * F::VALUES);
+                    loaded += ROWS * F::ROW * F::VALUES;
+                    if loaded >= F::ROW * k {
+                        (later, loaded) = (later + 1, 0);
+                    }
+                }
+                vectors!(i, row, column);
+                i += F::VALUES;
+            }
+            if i == whole {
+                break;
+            }
+            for c in 0..C {
+                for r in 0..ROWS {
+                    totals[c][r] = totals[c][r].add(acc[c][r]);
+                    acc[c][r] = F::Sums::splat(0.0);
                 }
             }
-            vectors!(i, row, column);
-            i += F::VALUES;
         }
         if i < k {
             vectors!(i, row_part, column_part, k - whole);
+        }
+        if whole > part {
+            for c in 0..C {
+                for r in 0..ROWS {
+                    acc[c][r] = totals[c][r].add(acc[c][r]);
+                }
+            }
         }
         for (c, acc) in acc.into_iter().enumerate() {
             let mut sums = F::Sums::sum4(acc);
@@ -362,6 +390,7 @@ pub unsafe fn weighted_sum<V: Lanes, W: Number, const C: usize>(
     ahead: usize,
     weights: *const *const f32,
     dst: *const *mut f32,
+    apart: bool,
 ) {
     // SAFETY: the contracts of `WeightedSum`, `Number` and `Lanes`; vectors end before `k`, except for the last, which is a part.
     unsafe {
@@ -374,7 +403,7 @@ pub unsafe fn weighted_sum<V: Lanes, W: Number, const C: usize>(
                 for c in 0..C {
                     for u in 0..$vectors {
                         let $from = dst[c].add(i + u * V::N);
-                        acc[c][u] = $load;
+                        acc[c][u] = if apart { V::splat(0.0) } else { $load };
                     }
                 }
                 for j in 0..n {
@@ -396,7 +425,8 @@ pub unsafe fn weighted_sum<V: Lanes, W: Number, const C: usize>(
                 }
                 for c in 0..C {
                     for u in 0..$vectors {
-                        let ($v, $to) = (acc[c][u], dst[c].add(i + u * V::N));
+                        let $from = dst[c].add(i + u * V::N);
+                        let ($v, $to) = (if apart { acc[c][u].add($load) } else { acc[c][u] }, $from);
                         $store;
                     }
                 }
@@ -432,10 +462,10 @@ macro_rules! instantiate {
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn weighted_sum<W: Number, const C: usize>(
-                k: usize, n: usize, rows: *const *const u8, ahead: usize, weights: *const *const f32, dst: *const *mut f32,
+                k: usize, n: usize, rows: *const *const u8, ahead: usize, weights: *const *const f32, dst: *const *mut f32, apart: bool,
             ) {
                 // SAFETY: this function enables the features, and the contract of `WeightedSum` covers the rest.
-                unsafe { products::weighted_sum::<$lanes, W, C>(k, n, rows, ahead, weights, dst) }
+                unsafe { products::weighted_sum::<$lanes, W, C>(k, n, rows, ahead, weights, dst, apart) }
             }
             pub static PRODUCTS: Products = Products {
                 together: ByFormat {
