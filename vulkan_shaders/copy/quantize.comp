@@ -33,7 +33,15 @@ float extreme(float x[32]) {
 
 void encode(uint64_t block, float x[32]) {
 #if FMT == FMT_Q8_0
-    const float most = abs(extreme(x));
+    // By bits, of which those of NaN are the greatest. A scale that is not finite makes the values NaN.
+    uint size = 0;
+    for (uint j = 0; j < 32; ++j) { size = max(size, floatBitsToUint(x[j]) & 0x7fffffffu); }
+    if (size >= 0x7f800000u) {
+        put16(block, 0, size > 0x7f800000u ? 0x7e00 : 0x7c00);
+        for (uint j = 0; j < 16; ++j) { put16(block, 1 + j, 0); }
+        return;
+    }
+    const float most = uintBitsToFloat(size);
     const float d = divide(most, 127.0);
     const float factor = most != 0.0 ? divide(127.0, most) : 0.0;
     put16(block, 0, half_bits(d));

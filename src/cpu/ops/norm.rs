@@ -49,7 +49,9 @@ pub fn rms_norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
 pub fn l2_norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let eps = node.op_param_f32(0);
     each_row(w, node, d, |y| {
-        let length = (vec::sum_squares(y).sqrt() as f32).max(eps);
+        // Not `max`, which would hide NaN.
+        let length = vec::sum_squares(y).sqrt() as f32;
+        let length = if length < eps { eps } else { length };
         vec::scale(y, 1.0 / length);
     });
 }
