@@ -10,8 +10,8 @@ use crate::backend::{BufferBox, DeviceRef, tensor_io, view as memory};
 use crate::cpu::special::{Kind, Subject, VALUES};
 use crate::cpu::specimens::{self, Specimen};
 use crate::graph::{GraphRef, build};
-use crate::tensor::{Context, TensorRef};
 use crate::tensor::ops::{copy, pool, reduce, sort};
+use crate::tensor::{Context, TensorRef};
 
 /// A specimen in the memory of a device.
 struct There {
@@ -69,11 +69,18 @@ fn every_operation_agrees_with_the_cpu() {
                 let want = here.compute(1);
                 assert_eq!(stream.handle().graph_compute(there.graph), ggml_status::GGML_STATUS_SUCCESS, "{}", s.name);
                 let got = here.results_from(&bytes(there.subject.roots[written]));
-                let differs = |(a, b): &(&Kind, &Kind)| !(a.agrees(**b) || of_blocks && x.is_infinite() && both_beyond(**a, **b));
+                let differs =
+                    |(a, b): &(&Kind, &Kind)| !(a.agrees(**b) || of_blocks && x.is_infinite() && both_beyond(**a, **b));
                 let bad: Vec<usize> =
                     got.iter().zip(&want).enumerate().filter(|(_, pair)| differs(pair)).map(|(i, _)| i).collect();
                 if let Some(&i) = bad.first() {
-                    wrong.push(format!("{} {at:?} {x:?}: {} differ, {i} is {:?} for {:?}", s.name, bad.len(), got[i], want[i]));
+                    wrong.push(format!(
+                        "{} {at:?} {x:?}: {} differ, {i} is {:?} for {:?}",
+                        s.name,
+                        bad.len(),
+                        got[i],
+                        want[i]
+                    ));
                 }
                 tried += 1;
             }
@@ -120,7 +127,10 @@ fn orders_and_maxima_of_ties_agree_with_the_cpu() {
                     let [x, y] = [a, b].map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
                     a == b || i == 4 && (x.is_nan() && y.is_nan() || x == y)
                 };
-                assert!(got.chunks(4).zip(want.chunks(4)).all(same), "{way}, {n} columns, result {i}: {got:?} {want:?}");
+                assert!(
+                    got.chunks(4).zip(want.chunks(4)).all(same),
+                    "{way}, {n} columns, result {i}: {got:?} {want:?}"
+                );
             }
         }
     }

@@ -88,7 +88,7 @@ void main() {
         sum = 0.0;
         for (uint j = i; j < K; j += T) { sum += weights[j]; }
         sum = group_sum(sum);
-        if (NORM == 2) {
+        if (NORM == 2 && !is_nan(sum)) {
             sum = sum < p.high ? sum : p.high;
             sum = sum > p.low ? sum : p.low;
         }

@@ -116,9 +116,7 @@ pub fn lightning_indexer(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>)
             let k = k.row([0, key, stream]);
             for token in 0..tokens {
                 let score: f32 = (0..heads)
-                    .map(|h| {
-                        relu(vec::dot(q.row([h, token, stream]), k)) * weights.get::<f32>(h, [token, 0, stream])
-                    })
+                    .map(|h| relu(vec::dot(q.row([h, token, stream]), k)) * weights.get::<f32>(h, [token, 0, stream]))
                     .sum();
                 let mask = convert::f16(mask.get(key, [token, 0, stream % mask.ne[3]]));
                 d.set(key, [token, 0, stream], score + mask);
