@@ -333,3 +333,47 @@ fn all_levels_agree() {
         );
     }
 }
+
+/// Threads that share the keys of a query: more keys than the specimens have.
+#[test]
+fn attention_over_many_keys_keeps_nan() {
+    use super::tests::{compute, ctx, floats, noise, write};
+    use crate::tensor::ops::attention;
+    let (dk, keys, positions, heads) = (32, 1100, 2, 2);
+    for (source, element, only) in [(0, 0, Some(0)), (1, 1099 * 32, None), (1, 5, None), (2, 32 * 600, None)] {
+        for masked in [false, true] {
+            let mut c = ctx();
+            let q = floats(&mut c, &[dk, positions, heads], 1);
+            let (k, v) = (floats(&mut c, &[dk, keys, heads], 2), floats(&mut c, &[dk, keys, heads], 3));
+            let t = [q, k, v][source];
+            let mut x = noise(t.nelements() as usize, source as u64 + 1);
+            x[element] = f32::NAN;
+            write(t, &x);
+            let mask = masked.then(|| {
+                let m = c.new_tensor(GGML_TYPE_F16, &[keys, positions]).unwrap();
+                // All keys but those of one end are masked, so that the others of a tile may be.
+                let seen = |key: usize| key < 8 || key >= keys as usize - 1 || (600..604).contains(&key);
+                let bits = |i: usize| if seen(i % keys as usize) { 0.0 } else { f32::NEG_INFINITY };
+                write(m, &(0..m.nelements() as usize).map(bits).collect::<Vec<_>>());
+                m
+            });
+            let t = attention::flash_attn(&mut c, [q, k, v], mask, 0.2, 0.0, 0.0).unwrap();
+            // `compute` compares 1, 2, 3 and 8 threads.
+            let y = compute(t);
+            for (row, values) in y.chunks_exact(dk as usize).enumerate() {
+                // Rows are heads before positions. The NaN is in the first head.
+                let (head, position) = (row % heads as usize, row / heads as usize);
+                let met = head == 0 && only.is_none_or(|p| p == position);
+                let nan = values.iter().filter(|x| x.is_nan()).count();
+                let want = if !met {
+                    0
+                } else if source == 2 {
+                    1
+                } else {
+                    dk as usize
+                };
+                assert_eq!(nan, want, "source {source}, masked {masked}, head {head}, position {position}");
+            }
+        }
+    }
+}
