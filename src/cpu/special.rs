@@ -63,9 +63,15 @@ impl Kind {
     }
 }
 
-fn data(t: TensorRef) -> &'static mut [u8] {
+fn bytes(t: TensorRef) -> Vec<u8> {
     // SAFETY: a **valid tensor** of a subject's context, with `nbytes` bytes of data in the context's memory, which only this thread uses.
-    unsafe { std::slice::from_raw_parts_mut(t.data(), t.nbytes()) }
+    unsafe { std::slice::from_raw_parts(t.data(), t.nbytes()) }.to_vec()
+}
+
+fn put(t: TensorRef, at: usize, bytes: &[u8]) {
+    assert!(at + bytes.len() <= t.nbytes());
+    // SAFETY: as above, and the assertion has compared the sizes.
+    unsafe { t.data().add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
 }
 
 impl Subject {
@@ -73,8 +79,8 @@ impl Subject {
         let mut maker = Maker::new().unwrap();
         let node = (s.make)(&mut maker).unwrap_or_else(|e| panic!("{}: {e}", s.name));
         let roots: Vec<_> = maker.c.tensors().filter(|t| t.view_src().is_none() && !t.data().is_null()).collect();
-        roots.iter().filter(|t| t.op() != GGML_OP_NONE).for_each(|t| data(*t).fill(0x11));
-        let saved = roots.iter().map(|t| data(*t).to_vec()).collect();
+        roots.iter().filter(|t| t.op() != GGML_OP_NONE).for_each(|t| put(*t, 0, &vec![0x11; t.nbytes()]));
+        let saved = roots.iter().map(|t| bytes(*t)).collect();
         Self { name: s.name.clone(), node, roots, saved, maker }
     }
 
@@ -94,27 +100,16 @@ impl Subject {
 
     /// The inputs as they are made.
     pub fn restore(&self) {
-        self.roots.iter().zip(&self.saved).for_each(|(t, saved)| data(*t).copy_from_slice(saved));
-    }
-
-    pub fn get(&self, at: Place) -> f32 {
-        let t = self.roots[at.input];
-        let half = |b: &[u8]| u16::from_le_bytes([b[0], b[1]]);
-        let b = &data(t)[at.element * t.dtype().type_size()..];
-        match t.dtype() {
-            GGML_TYPE_F32 => f32::from_le_bytes([b[0], b[1], b[2], b[3]]),
-            GGML_TYPE_F16 => f16_to_f32(half(b)),
-            _ => super::convert::bf16(half(b)),
-        }
+        self.roots.iter().zip(&self.saved).for_each(|(t, saved)| put(*t, 0, saved));
     }
 
     pub fn set(&self, at: Place, x: f32) {
         let t = self.roots[at.input];
-        let to = &mut data(t)[at.element * t.dtype().type_size()..];
+        let from = at.element * t.dtype().type_size();
         match t.dtype() {
-            GGML_TYPE_F32 => to[..4].copy_from_slice(&x.to_le_bytes()),
-            GGML_TYPE_F16 => to[..2].copy_from_slice(&f32_to_f16(x).to_le_bytes()),
-            _ => to[..2].copy_from_slice(&super::convert::to_bf16(x).to_le_bytes()),
+            GGML_TYPE_F32 => put(t, from, &x.to_le_bytes()),
+            GGML_TYPE_F16 => put(t, from, &f32_to_f16(x).to_le_bytes()),
+            _ => put(t, from, &super::convert::to_bf16(x).to_le_bytes()),
         }
     }
 
@@ -125,13 +120,14 @@ impl Subject {
     }
 
     /// The bytes of a tensor.
-    pub fn data(&self, t: TensorRef) -> &[u8] {
-        data(t)
+    #[cfg_attr(not(feature = "vulkan"), allow(dead_code))]
+    pub fn bytes(&self, t: TensorRef) -> Vec<u8> {
+        bytes(t)
     }
 
     /// The elements of the memory of the node, or of the tensor that it is a view of.
     pub fn results(&self) -> Vec<Kind> {
-        self.results_from(data(self.node.view_src().unwrap_or(self.node)))
+        self.results_from(&bytes(self.node.view_src().unwrap_or(self.node)))
     }
 
     /// The elements in such memory.
@@ -155,7 +151,8 @@ impl Subject {
         }
     }
 
-    /// The node and its inputs, in the order of the context.
+    /// The context of the tensors.
+    #[cfg_attr(not(feature = "vulkan"), allow(dead_code))]
     pub fn context(&self) -> &crate::tensor::Context {
         &self.maker.c
     }
