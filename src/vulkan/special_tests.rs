@@ -1,6 +1,6 @@
 //! NaN, infinities and zeros of both signs on a device, compared with the CPU (`cpu::special`).
 
-use super::lab::{Lab, bind_apart, bytes, results};
+use super::lab::{Lab, bind_apart, bytes, results, scattered};
 use super::testing::{Quiet, devices, kinds};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_op_pool::GGML_OP_POOL_MAX;
@@ -10,6 +10,7 @@ use crate::backend::{BufferBox, DeviceRef, tensor_io, view as memory};
 use crate::cpu::special::{Kind, Subject, VALUES};
 use crate::cpu::specimens::{self, Specimen};
 use crate::graph::{GraphRef, build};
+use crate::quant::traits;
 use crate::tensor::ops::{copy, pool, reduce, sort};
 use crate::tensor::{Context, TensorRef};
 
@@ -132,6 +133,40 @@ fn orders_and_maxima_of_ties_agree_with_the_cpu() {
                     "{way}, {n} columns, result {i}: {got:?} {want:?}"
                 );
             }
+        }
+    }
+}
+
+/// Conversions to blocks: the same values are ignored, and blocks with an infinity have the same kinds of values.
+#[test]
+fn quantized_blocks_agree_with_the_cpu() {
+    use crate::abi::ggml::ggml_type::*;
+    let Some([device, _]) = devices() else { return };
+    let _quiet = Quiet::new();
+    let cpu = crate::cpu::reg().device(0).unwrap();
+    let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, 1.0];
+    for dtype in [GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1] {
+        // A block for each value and place.
+        let make = |l: &mut Lab| {
+            let a = l.f32s(&[32, 15], |i| {
+                let (block, j) = (i / 32, i % 32);
+                if j == [0, 17, 31][block % 3] { special[block / 3] } else { scattered(i, 1) }
+            });
+            vec![copy::cast(&mut l.ctx, a, dtype).unwrap()]
+        };
+        let [got, want] = [device, cpu].map(|device| {
+            let bytes = results(device, &make).unwrap().remove(0);
+            let mut x = vec![0f32; 32 * 15];
+            traits(dtype).to_float.unwrap()(&bytes, &mut x);
+            x
+        });
+        for (i, (got, want)) in got.into_iter().zip(want).enumerate() {
+            assert!(
+                Kind::Float(got).agrees(Kind::Float(want)),
+                "{dtype:?}, block {}, {}: {got} for {want}",
+                i / 32,
+                i % 32
+            );
         }
     }
 }

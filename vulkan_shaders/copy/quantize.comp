@@ -22,11 +22,11 @@ uint half_bits(float x) { return packHalf2x16(vec2(x, 0.0)); }
 
 void put16(uint64_t block, uint i, uint x) { U16s(block).v[i] = uint16_t(x); }
 
-// The value with the largest magnitude. The first one if there are several.
+// The value with the largest magnitude. The first one if there are several. NaN is ignored, as on the CPU.
 float extreme(float x[32]) {
     float most = 0.0, value = 0.0;
     for (uint j = 0; j < 32; ++j) {
-        if (abs(x[j]) > most) { most = abs(x[j]); value = x[j]; }
+        if (!is_nan(x[j]) && abs(x[j]) > most) { most = abs(x[j]); value = x[j]; }
     }
     return value;
 }
@@ -84,17 +84,21 @@ void encode(uint64_t block, float x[32]) {
     const float offset = (top + 1.0) / 2.0 + 0.5;
     const float low = 0.0;
 #else
-    float low = x[0], high = x[0];
-    for (uint j = 1; j < 32; ++j) { low = min(low, x[j]); high = max(high, x[j]); }
+    // NaN is ignored, as on the CPU.
+    float low = -LOWEST, high = LOWEST;
+    for (uint j = 0; j < 32; ++j) {
+        if (!is_nan(x[j])) { low = min(low, x[j]); high = max(high, x[j]); }
+    }
     const float d = divide(high - low, top);
     const float offset = 0.5;
 #endif
-    const float inverse = d != 0.0 ? divide(1.0, d) : 0.0;
+    const bool infinite = (floatBitsToUint(d) & 0x7fffffffu) >= 0x7f800000u;
+    const float inverse = d != 0.0 && !infinite ? divide(1.0, d) : 0.0;
     uint q[32];
     for (uint j = 0; j < 32; ++j) {
         precise const float t = (x[j] - low) * inverse;
         precise const float u = t + offset;
-        q[j] = uint(clamp(floor(u), 0.0, top));
+        q[j] = is_nan(u) ? 0 : uint(clamp(floor(u), 0.0, top));
     }
     uint at = 1;
     put16(block, 0, half_bits(d));
