@@ -98,7 +98,7 @@ void encode(uint64_t block, float x[32]) {
     for (uint j = 0; j < 32; ++j) {
         precise const float t = (x[j] - low) * inverse;
         precise const float u = t + offset;
-        q[j] = is_nan(u) ? 0 : uint(clamp(floor(u), 0.0, top));
+        q[j] = is_nan(u) ? 0u : uint(clamp(floor(u), 0.0, top));
     }
     uint at = 1;
     put16(block, 0, half_bits(d));
