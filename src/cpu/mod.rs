@@ -35,4 +35,6 @@ pub use exec::worker::{self, Worker};
 #[cfg(test)]
 mod regressions;
 #[cfg(test)]
+pub(crate) mod special;
+#[cfg(test)]
 mod tests;

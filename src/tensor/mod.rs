@@ -1,5 +1,5 @@
 //! Tensors. Files: `handle` (`TensorRef`, the only access to a tensor's fields), `shape` (what shapes and strides
-//! mean), `context` (the memory pool for tensors and graphs), `names`, `traced` (nodes as events of the trace), `work` (how many
+//! mean), `special` (what operations do with NaN), `context` (the memory pool for tensors and graphs), `names`, `traced` (nodes as events of the trace), `work` (how many
 //! operations a node needs), `ops` (constructors, one file per family).
 
 pub mod context;
@@ -8,6 +8,7 @@ pub mod handle;
 pub mod names;
 pub mod ops;
 pub mod shape;
+pub mod special;
 pub mod traced;
 pub mod work;
 

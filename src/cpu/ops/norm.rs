@@ -53,7 +53,10 @@ pub fn rms_norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
 pub fn l2_norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let eps = node.op_param_f32(0);
     each_row(w, node, d, |y| {
-        vec::scale(y, (1.0 / vec::sum_squares(y).sqrt().max(f64::from(eps))) as f32);
+        // Not `max`, which would hide NaN.
+        let (length, least) = (vec::sum_squares(y).sqrt(), f64::from(eps));
+        let length = if length < least { least } else { length };
+        vec::scale(y, (1.0 / length) as f32);
     });
 }
 

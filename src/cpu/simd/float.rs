@@ -317,6 +317,8 @@ unsafe fn gelu_lanes<V: Lanes>(x: V) -> V {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe {
         const TWICE: f32 = 2.0 * 0.797_884_6;
+        // Below, the factor is 0, and minus infinity times it would be NaN.
+        let x = x.max(V::splat(-14.0));
         let cube = x.mul(x).mul_add(V::splat(0.044715), V::splat(1.0));
         x.mul(logistic(x.mul(cube).mul(V::splat(TWICE))))
     }
@@ -406,11 +408,13 @@ kernels! {
     };
     fn clamp(n: usize, dst: *mut f32, x: *const f32, least: f32, most: f32) = {
         let (least, most) = (V::splat(least), V::splat(most));
-        map!(n, dst, x, |x| least.max(most.min(x)))
+        // In this order of the operands, NaN stays.
+        map!(n, dst, x, |x| x.min(most).max(least))
     };
     fn relu(n: usize, dst: *mut f32, x: *const f32) = {
         let zero = V::splat(0.0);
-        map!(n, dst, x, |x| zero.max(x))
+// NaN stays, and -0 becomes 0.
+        map!(n, dst, x, |x| x.max(zero).add(zero))
     };
     fn sqr(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| x.mul(x));
     fn tanh(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| tanh_lanes(x));

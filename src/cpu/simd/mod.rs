@@ -166,9 +166,9 @@ pub struct Kernels {
     pub scale: unsafe fn(n: usize, dst: *mut f32, x: *const f32, v: f32, bias: f32),
     /// `dst = x * v`.
     pub times: unsafe fn(n: usize, dst: *mut f32, x: *const f32, v: f32),
-    /// `x` between `least` and `most`; `most` for NaN.
+    /// `x` between `least` and `most`; NaN for NaN.
     pub clamp: unsafe fn(n: usize, dst: *mut f32, x: *const f32, least: f32, most: f32),
-    /// `x`, or zero if it is negative or NaN.
+    /// `x`, or zero if it is negative; NaN for NaN.
     pub relu: Map,
     /// `x * x`.
     pub sqr: Map,
