@@ -172,6 +172,7 @@ static void threads_beside_busy_processes(void) {
 }
 
 int main(void) {
+    unsetenv("GGML_RS_CPU_ALL_THREADS");
     RUN(threads_of_spare_pools_end); /* first: the process has one thread */
     RUN(threads_of_a_pool_stay);
     RUN(a_graph_wakes_the_threads_that_it_has);

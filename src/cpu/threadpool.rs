@@ -154,7 +154,7 @@ impl Pool {
     }
 
     fn run_with(&self, crew: &mut Option<Crew>, n: usize, task: &(dyn Fn(usize) + Sync)) -> Result<Duration> {
-        let crew = match crew.take().filter(|c| c.generation == fork::generation()) {
+        let crew = match crew.take().filter(|c| c.generation == fork::generation() || mutant::on("R17 pool")) {
             Some(known) => crew.insert(known),
             None => crew.insert(Crew::new(&self.settings)?),
         };
@@ -256,7 +256,8 @@ impl Shared {
         // Pairs with the `SeqCst` accesses in `wait_for_ticket`: either `wake` sees that a worker sleeps, or the worker sees the new ticket.
         self.ticket.store(count << THREAD_BITS | n as u64, Ordering::SeqCst);
         drop(threads);
-        self.seats[..n - 1].iter().for_each(wake);
+        let woken = if mutant::on("R17 herd") { self.seats.len() } else { n - 1 };
+        self.seats[..woken].iter().for_each(wake);
         Ok(())
     }
 
@@ -408,7 +409,7 @@ pub fn run_anywhere(n: usize, task: &(dyn Fn(usize) + Sync)) -> Result<Duration>
     };
     let pool = match taken {
         Some(pool) => pool,
-        None => Pool::with_idle(&default_params(n as i32), Some(IDLE))?,
+        None => Pool::with_idle(&default_params(n as i32), Some(IDLE).filter(|_| !mutant::on("R17 idle")))?,
     };
     let slept = pool.run(n, task);
     let mut spare = brief(&SPARE);

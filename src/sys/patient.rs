@@ -2,6 +2,7 @@
 //! own functions. Its unwinding stops where the system is called (`guard::foreign`), and continues at the end of the exported function, whose call has failed.
 
 use crate::guard::foreign;
+use crate::mutant;
 use std::fs::File;
 use std::io::{Error, Read, Result, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -20,6 +21,9 @@ pub fn wait<T: Copy>(function: impl FnOnce() -> T + Copy) -> Result<(T, i32)> {
         let result = function();
         (result, Error::last_os_error().raw_os_error().unwrap_or(0))
     };
+    if mutant::on("R17 pipe") {
+        return Ok(call());
+    }
     foreign::host(call).ok_or_else(cancelled)
 }
 
