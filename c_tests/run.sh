@@ -16,7 +16,7 @@ oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
 suites=${*:-abi dump host sched async meta quant ops train plugin bad robust rs foreign refuse whisper examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
-export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi
+export CC CXX GGML_NO_BACKTRACE=1 GGML_RS_CPU_ALL_THREADS=1 ABI_OUT=$out/abi
 passed=0 failed=0 notes=()
 
 need() { command -v "$1" > /dev/null || { echo "c_tests: $1 is missing: install the package $2"; exit 2; }; }

@@ -169,6 +169,10 @@ ROWS = [
     ("R15 owner", "a cache that others may write is read", ["sys::file::tests::private_files_are_not_read_if_others_may_write_them_nor_through_links"]),
     ("R15 cache", "a cache is read through a link", ["sys::file::tests::private_files_are_not_read_if_others_may_write_them_nor_through_links"]),
     ("R15 unload", "unloading our own file takes the built-in devices away", [robust("files.c", "our_own_files_bring_nothing_and_take_nothing")]),
+    ("R17 pool", "a child uses the threads of its parent's pool", [robust("fork.c", "no_call_in_a_child_waits_for_ever")]),
+    ("R17 herd", "a graph wakes all threads of its pool", [robust("threads.c", "a_graph_wakes_the_threads_that_it_has")]),
+    ("R17 idle", "idle threads stay for ever", [robust("threads.c", "threads_of_spare_pools_end")]),
+    ("R17 pipe", "a thread that waits for a pipe cannot be cancelled", [robust("leave.cpp", "cancellation_while_a_pipe_is_waited_for")]),
     ("lost write", "data that could not be written is computed with", [robust("writes.c", "a_write_that_failed_is_not_computed_with"), robust("writes.c", "a_scheduler_refuses_too"), robust("throw.cpp", "exceptions_of_modules_that_write"), "backend::damage::tests::what_was_not_written_is_not_read", "backend::damage::tests::queued_writes_may_be_lost"]),
     ("lost work", "a graph counts as computed although its work was lost", ["backend::damage::tests::what_was_not_written_is_not_read"]),
 

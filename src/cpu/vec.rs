@@ -328,7 +328,7 @@ type HalfTable = [u16; 1 << 16];
 /// Table of GELU for half-precision numbers. The original rounds to half precision and looks GELU up, and hosts compare results.
 fn gelu_table() -> &'static HalfTable {
     static T: OnceLock<Box<HalfTable>> = OnceLock::new();
-    T.get_or_init(|| {
+    crate::sys::sync::once::<Box<HalfTable>>(&T, || {
         let mut table = vec![0; 1 << 16];
         (0..=u16::MAX).zip(&mut table).for_each(|(bits, y)| *y = to_f16(gelu_exact(f16(bits))));
         table.try_into().unwrap_or_else(|_| unreachable!("the table has a number for each half"))

@@ -59,6 +59,8 @@ variables! {
 
     CPU_LEVEL = "GGML_RS_CPU_LEVEL", Cpu, since "0.26.0", original NO, Anyone, values "`scalar`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `amx`", default "the best that the processor has",
         "Selects the vector kernels. A level that the processor lacks means the next lower one.";
+    CPU_ALL_THREADS = "GGML_RS_CPU_ALL_THREADS", Cpu, since "0.28.0", original NO, Anyone, values "set or not", default "not set",
+        "Computes every graph with the host's number of threads, even where other programs use the processors so much that one thread is faster.";
 
     DISABLE_VULKAN = "GGML_DISABLE_VULKAN", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "The Vulkan backend has no devices, and no Vulkan library is opened.";

@@ -1,5 +1,6 @@
 //! Paths in UTF-8 and C streams.
 
+use super::patient;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{Error, Read, Result, Seek, SeekFrom, Write};
@@ -201,6 +202,14 @@ mod crt {
     }
 }
 
+/// Functions of the C library that may be left by cancellation.
+mod waiting {
+    unsafe extern "C-unwind" {
+        pub fn fread(to: *mut u8, size: usize, n: usize, stream: *mut libc::FILE) -> usize;
+        pub fn fwrite(from: *const u8, size: usize, n: usize, stream: *mut libc::FILE) -> usize;
+    }
+}
+
 /// A C stream that the host opened and closes.
 pub struct CStream(*mut libc::FILE);
 
@@ -221,6 +230,20 @@ impl CStream {
         Some((at, end?.checked_sub(at)?))
     }
 
+    /// Whether it is a file in the usual sense, which nobody lets wait, and which should not be left in pieces.
+    fn is_file(&self) -> bool {
+        #[cfg(unix)]
+        {
+            // SAFETY: a struct of numbers, for which zeros are values.
+            let mut about: libc::stat = unsafe { std::mem::zeroed() };
+            // SAFETY: the promise of `new`: an open stream; and memory for the result.
+            let known = unsafe { libc::fstat(libc::fileno(self.0), &raw mut about) } == 0;
+            known && about.st_mode & libc::S_IFMT == libc::S_IFREG
+        }
+        #[cfg(not(unix))]
+        true
+    }
+
     fn tell(&mut self) -> Option<u64> {
         // SAFETY: the promise of `new`: an open stream that nobody else uses.
         u64::try_from(unsafe { tell(self.0) }).ok()
@@ -236,8 +259,9 @@ impl CStream {
 
 impl Read for CStream {
     fn read(&mut self, out: &mut [u8]) -> Result<usize> {
-        // SAFETY: the promise of `new`: an open stream that nobody else uses. `out` has room for `out.len()` bytes.
-        Ok(unsafe { libc::fread(out.as_mut_ptr().cast(), 1, out.len(), self.0) })
+        let (to, n, stream) = (out.as_mut_ptr(), out.len(), self.0);
+        // SAFETY: the promise of `new`: an open stream that nobody else uses. `n` bytes are writable. The C library undoes what it does if it is left.
+        patient::wait(|| unsafe { waiting::fread(to, 1, n, stream) }).map(|(n, _)| n)
     }
 }
 
@@ -251,11 +275,16 @@ impl Seek for CStream {
 
 impl Write for CStream {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-        // SAFETY: the promise of `new`: an open stream that nobody else uses. `bytes` has `bytes.len()` readable bytes.
-        match unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), self.0) } {
-            0 if !bytes.is_empty() => Err(Error::last_os_error()),
-            n => Ok(n),
-        }
+        let (from, n, stream) = (bytes.as_ptr(), bytes.len(), self.0);
+        let (written, errno) = if self.is_file() {
+            // SAFETY: the promise of `new`: an open stream that nobody else uses. `n` bytes are readable.
+            let written = unsafe { libc::fwrite(from.cast(), 1, n, stream) };
+            (written, Error::last_os_error().raw_os_error().unwrap_or(0))
+        } else {
+            // SAFETY: as above. The C library undoes what it does if it is left.
+            patient::wait(|| unsafe { waiting::fwrite(from, 1, n, stream) })?
+        };
+        if written == 0 && n > 0 { Err(Error::from_raw_os_error(errno)) } else { Ok(written) }
     }
 
     /// Does nothing: the host flushes or closes its stream.

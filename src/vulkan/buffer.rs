@@ -150,6 +150,8 @@ pub(super) fn not_read(data: &mut [u8], p: Pieces) {
 }
 
 impl Buffer for VkBuffer {
+    // Drivers have threads, which a child does not have.
+    const IN_CHILDREN: bool = false;
     const PIECES: bool = true;
     const COPIES: bool = true;
 
@@ -294,6 +296,8 @@ impl VkHostBuffer {
 }
 
 impl Buffer for VkHostBuffer {
+    // Drivers have threads, which a child does not have.
+    const IN_CHILDREN: bool = false;
     fn base(&self) -> *mut u8 {
         self.memory.mapped().map_or(std::ptr::null_mut(), NonNull::as_ptr)
     }

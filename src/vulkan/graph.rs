@@ -56,7 +56,7 @@ struct Steps<'a> {
 
 fn fuses() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
-    *ON.get_or_init(|| !environment::VK_DISABLE_FUSION.is_set())
+    *crate::sys::sync::once(&ON, || !environment::VK_DISABLE_FUSION.is_set())
 }
 
 /// Whether a node needs work on the device.

@@ -6,6 +6,7 @@ use crate::capi::convert::{logged, optional};
 use crate::error::{Error, Result};
 use crate::guard::guarded;
 use crate::sys::file::{self, CStream};
+use crate::sys::patient::Patient;
 use crate::sys::thread::Shield;
 use crate::tensor::TensorRef;
 use crate::{ggml_assert, log_error};
@@ -63,7 +64,7 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *co
     let io = |source| Error::Io { what: format!("failed to write '{}'", path.display()), source };
     let write = || -> Result<()> {
         gguf.whole()?;
-        let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(io)?);
+        let mut out = std::io::BufWriter::new(Patient::create(path).map_err(io)?);
         gguf.write(&mut out, only_meta, &fetch)?;
         out.flush().map_err(io)
     };

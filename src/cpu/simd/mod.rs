@@ -323,7 +323,7 @@ fn has_avx512() -> bool {
 /// The kernels for this processor, or for the level in `GGML_RS_CPU_LEVEL`.
 pub fn kernels() -> &'static Kernels {
     static TABLE: OnceLock<Kernels> = OnceLock::new();
-    TABLE.get_or_init(|| {
+    crate::sys::sync::once(&TABLE, || {
         let best = Level::ALL[Level::ALL.len() - 1];
         let name = crate::environment::CPU_LEVEL.filled();
         let Some(name) = name else { return Kernels::for_level(best) };
@@ -340,7 +340,7 @@ pub fn kernels() -> &'static Kernels {
 /// `ggml_backend_cpu_set_use_ref` to compare results.
 pub fn reference() -> &'static Kernels {
     static TABLE: OnceLock<Kernels> = OnceLock::new();
-    TABLE.get_or_init(|| Kernels { dots_only: true, ..Kernels::for_level(Level::Scalar) })
+    crate::sys::sync::once(&TABLE, || Kernels { dots_only: true, ..Kernels::for_level(Level::Scalar) })
 }
 
 macro_rules! dot_types {

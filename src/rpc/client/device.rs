@@ -79,7 +79,7 @@ impl Device for RpcDevice {
 
     fn buffer_type(&self, this: DeviceRef) -> BufferTypeRef {
         let make = || leak_buffer_type(Some(this), RpcBufferType::new(self.server, self.index));
-        *self.buffer_type.get_or_init(make)
+        *crate::sys::sync::once(&self.buffer_type, make)
     }
 
     /// The protocol does not say what the server's device computes. So this is what a message can describe, and what every server checks.

@@ -11,7 +11,8 @@ use crate::error::{Error, Result, invalid};
 use crate::rpc::protocol::{Reader, Request};
 use crate::rpc::transport::Key;
 use crate::sys::file;
-use crate::sys::sync::lock;
+use crate::sys::fork::Lasting;
+use crate::sys::sync::brief;
 use crate::tensor::TensorRef;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
@@ -32,7 +33,7 @@ pub type Check = fn(TensorRef) -> Result<()>;
 /// A server.
 pub struct Server {
     endpoint: String,
-    connection: Mutex<Weak<Connection>>,
+    connection: Lasting<Weak<Connection>>,
 }
 
 impl Settings {
@@ -73,7 +74,7 @@ impl Server {
     /// # Errors
     /// The server cannot be reached.
     pub fn connection(&self) -> Result<Arc<Connection>> {
-        let mut known = lock(&self.connection);
+        let mut known = self.connection.lock();
         if let Some(connection) = known.upgrade().filter(|c| !c.is_lost()) {
             return Ok(connection);
         }
@@ -98,9 +99,9 @@ impl Server {
 /// The server at an endpoint.
 pub fn server(endpoint: &str) -> &'static Server {
     static SERVERS: Mutex<Option<HashMap<String, &'static Server>>> = Mutex::new(None);
-    let mut servers = lock(&SERVERS);
+    let mut servers = brief(&SERVERS);
     let make = || -> &'static Server {
-        Box::leak(Box::new(Server { endpoint: endpoint.to_owned(), connection: Mutex::default() }))
+        Box::leak(Box::new(Server { endpoint: endpoint.to_owned(), connection: Lasting::new() }))
     };
     servers.get_or_insert_default().entry(endpoint.to_owned()).or_insert_with(make)
 }
@@ -120,7 +121,7 @@ impl Reg for RpcReg {
     }
 
     fn devices(&self) -> Vec<RpcDevice> {
-        std::mem::take(&mut lock(&self.devices))
+        std::mem::take(&mut brief(&self.devices))
     }
 
     fn owner(&self) -> Option<RegRef> {
@@ -136,7 +137,7 @@ impl Reg for RpcReg {
 pub fn reg(procs: Procs) -> RegRef {
     static REG: OnceLock<RegRef> = OnceLock::new();
     let make = || publish(RpcReg { name: c"RPC".to_owned(), devices: Mutex::default(), owner: None, procs });
-    *REG.get_or_init(make)
+    *crate::sys::sync::once(&REG, make)
 }
 
 /// The registration of a server with its devices, which the host registers. A server that cannot be reached has none yet. The devices compute only
@@ -145,10 +146,10 @@ pub fn reg(procs: Procs) -> RegRef {
 /// # Errors
 /// It cannot be reached.
 pub fn add_server(endpoint: &str, procs: Procs, check: Check) -> Result<RegRef> {
-    static ADDED: Mutex<Option<HashMap<String, RegRef>>> = Mutex::new(None);
+    static ADDED: Lasting<Option<HashMap<String, RegRef>>> = Lasting::new();
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let owner = reg(procs);
-    let mut added = lock(&ADDED);
+    let mut added = ADDED.lock();
     let added = added.get_or_insert_default();
     if let Some(&known) = added.get(endpoint) {
         return Ok(known);

@@ -29,6 +29,8 @@ pub struct RpcStream {
 pub struct RpcEvent(Mutex<Option<Mark>>);
 
 impl Event for RpcEvent {
+    // The connection is the parent's.
+    const IN_CHILDREN: bool = false;
     fn synchronize(&self) {
         let mark = lock(&self.0).clone();
         if let Some(mark) = mark {
@@ -54,6 +56,8 @@ impl RpcStream {
 }
 
 impl Stream for RpcStream {
+    // The connection is the parent's.
+    const IN_CHILDREN: bool = false;
     type Event = RpcEvent;
     type Plan = NoPlan;
     const GUID: &'static ggml_guid =
