@@ -10,7 +10,7 @@ use crate::graph::GraphRef;
 use crate::mutant;
 use crate::rpc::protocol::tensor::NAME;
 use crate::rpc::protocol::{Graph, WireTensor};
-use crate::tensor::TensorRef;
+use crate::tensor::{TensorRef, known};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -76,10 +76,10 @@ pub fn tensor(t: TensorRef, connection: &Arc<Connection>) -> Result<WireTensor> 
 /// A graph with everything that its nodes refer to.
 ///
 /// # Errors
-/// As [`in_buffer`].
+/// As [`in_buffer`], or a node has a source or a parameter that this version does not know: nor may the server.
 pub fn graph(graph: GraphRef, device: u32, connection: &Arc<Connection>) -> Result<Graph> {
     let mut all = All { ids: HashMap::new(), tensors: Vec::new(), graph, connection };
-    let nodes = graph.nodes().map(|node| all.add(node)).collect::<Result<_>>()?;
+    let nodes = graph.nodes().map(|node| known::check(node).and_then(|()| all.add(node))).collect::<Result<_>>()?;
     Ok(Graph { device, uid: graph.uid(), nodes, tensors: all.tensors })
 }
 

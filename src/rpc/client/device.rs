@@ -11,7 +11,7 @@ use crate::backend::{BufferTypeRef, DeviceRef};
 use crate::error::Result;
 use crate::log_error;
 use crate::rpc::protocol::is_of_the_host;
-use crate::tensor::TensorRef;
+use crate::tensor::{TensorRef, known};
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
@@ -83,7 +83,7 @@ impl Device for RpcDevice {
 
     /// The protocol does not say what the server's device computes. So this is what a message can describe; a server refuses the rest.
     fn supports_op(&self, op: TensorRef) -> bool {
-        !is_of_the_host(op.op()) && fits(op) && op.srcs().all(|(_, s)| fits(s))
+        !is_of_the_host(op.op()) && known::check(op).is_ok() && fits(op) && op.srcs().all(|(_, s)| fits(s))
     }
 
     fn supports_buft(&self, _this: DeviceRef, buft: BufferTypeRef) -> bool {
