@@ -9,7 +9,9 @@ library's lib. NAMEs choose some of the sections (see SECTIONS at the end); none
 The hosts are built once, against this library; on the original they run through LD_LIBRARY_PATH alone, and the original's
 own test programs, built against the original, run on this library the same way: the swap goes both ways.
 """
+import glob
 import json
+import math
 import os
 import random
 import re
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import time
 
+import gguf_file
 import server_load
 from checks import Checks
 
@@ -245,6 +248,52 @@ def quantize(t):
                     f"{'byte for byte' if a == b else f'{100 * same:.3f} % of the bytes'}")
 
 
+def alignments(t):
+    """Hosts that copy the keys of a file and pad the data themselves, to 32 bytes whatever the file had: what they write reads back."""
+    noise = random.Random(3)
+    # Sizes that are a multiple of no alignment above 4.
+    shapes = {b"a": [5], b"b": [7, 3], b"c": [9, 5, 3], b"d": [1], b"e": [331]}
+    tensors = {name: (dims, 0, noise.randbytes(4 * math.prod(dims))) for name, dims in shapes.items()}
+    pairs = {b"general.architecture": struct.pack("<i", 8) + gguf_file.text(b"llama")}
+    folder = os.path.join(t.models, "aligned")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+
+    def read(paths):
+        """All tensors of some files; or what is wrong with them."""
+        found = {}
+        try:
+            for path in paths:
+                found.update(gguf_file.read(path)[1])
+        except (OSError, ValueError, KeyError) as e:
+            return str(e)
+        return found
+
+    def same(a, b):
+        return a if isinstance(a, str) else ", ".join(n.decode() for n in {*a, *b} if a.get(n) != b.get(n))
+
+    for alignment in (8, 16, 32, 64, 256, 4096, 1 << 21):
+        source, split, merged = (os.path.join(folder, f"{name}-{alignment}.gguf") for name in ("source", "split", "merged"))
+        gguf_file.write(source, pairs, tensors, alignment)
+        if t.run("ours", "llama-gguf-split", "--split", "--split-max-tensors", 3, source, split) is None:
+            continue
+        pieces = sorted(glob.glob(split + "-*"))
+        wrong = same(read(pieces), tensors)
+        t.check(len(pieces) == 2 and not wrong, f"llama-gguf-split: a file aligned to {alignment} in pieces has its data", wrong)
+        if t.run("ours", "llama-gguf-split", "--merge", pieces[0], merged) is not None:
+            wrong = same(read([merged]), tensors)
+            t.check(not wrong, f"llama-gguf-split: merged again from {alignment}", wrong)
+    pairs, tensors = gguf_file.read(t.random_llama("f32"))
+    expected = read([t.quantized("ours", "Q8_0")])
+    for alignment in (8, 16, 64, 4096):
+        source, small = (os.path.join(folder, f"{name}-{alignment}.gguf") for name in ("llama", "small"))
+        gguf_file.write(source, pairs, tensors, alignment)
+        if t.run("ours", "llama-quantize", source, small, "Q8_0", 2) is not None:
+            wrong = same(read([small]), expected)
+            t.check(not wrong, f"llama-quantize: from a file aligned to {alignment} as from any other", wrong)
+    shutil.rmtree(folder)
+
+
 def completion(t):
     model = t.random_llama("f16")
     texts = []
@@ -364,7 +413,7 @@ def peers(t):
     t.check(expected == got > 100, "test-opt (built against the original) passes what the original passes", f"{got} of {expected}")
 
 
-SECTIONS = {"warnings": warnings, "embedding": embedding, "results": results, "quantized": quantized, "quantize": quantize,
+SECTIONS = {"warnings": warnings, "embedding": embedding, "results": results, "quantized": quantized, "quantize": quantize, "alignments": alignments,
             "completion": completion, "perplexity": perplexity, "server": server, "python": python, "speed": speed, "peers": peers}
 
 

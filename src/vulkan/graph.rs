@@ -17,7 +17,7 @@ use crate::environment;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::invalid;
-use crate::tensor::TensorRef;
+use crate::tensor::{TensorRef, known};
 use std::sync::OnceLock;
 
 /// What is planned together.
@@ -146,6 +146,7 @@ fn with_names(node: TensorRef, fused: &mut Vec<TensorRef>) {
 pub fn record(recorder: &mut Recorder, work: Work<'_>) -> Result<Vec<TensorRef>> {
     let Work { graph, pipelines, shapes } = work;
     let info = recorder.core().info.clone();
+    graph.nodes().filter(|n| op_is_empty(n.op())).try_for_each(known::check)?;
     for node in graph.nodes().filter(|&n| asks(n)) {
         let of_node = |e| invalid!("{:?} '{}': {e}", node.op(), node.name());
         ops::supports(node, &info, shapes).map_err(of_node)?;

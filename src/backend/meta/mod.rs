@@ -27,7 +27,7 @@ use crate::abi::ggml::ggml_tensor;
 use crate::error::Result;
 use crate::invalid;
 use crate::sys::sync::brief;
-use crate::tensor::TensorRef;
+use crate::tensor::{TensorRef, known};
 use buffer::{MetaBuffer, MetaBufferType};
 use split::Split;
 use std::ffi::{CStr, CString, c_void};
@@ -176,7 +176,7 @@ impl Device for MetaDevice {
     }
 
     fn supports_op(&self, op: TensorRef) -> bool {
-        self.devices.iter().all(|d| d.supports_op(op))
+        known::check(op).is_ok() && self.devices.iter().all(|d| d.supports_op(op))
     }
 
     fn supports_buft(&self, _this: DeviceRef, buft: BufferTypeRef) -> bool {

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::graph::{GraphRef, build, handle};
 use crate::log_error;
 use crate::sys::fork::Lasting;
-use crate::tensor::{Context, TensorRef};
+use crate::tensor::{Context, TensorRef, known};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_void};
 use std::sync::{Arc, MutexGuard};
@@ -99,6 +99,8 @@ impl MetaStream {
         let mut nodes = Vec::with_capacity(graph.n_nodes());
         let mut buffers = HashSet::new();
         for t in graph.nodes() {
+            // The devices may be of modules that do not look.
+            known::check(t)?;
             // A view of host memory has nothing to compute, and stands for itself.
             let own = if is_sliced(t) { Some(slices_of(t)?) } else { None };
             if own.is_none() && !(t.view_src().is_some() || t.op() == ggml_op::GGML_OP_NONE || t.is_empty()) {

@@ -16,7 +16,7 @@ use crate::abi::ggml::ggml_op::{self, *};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::backend::op_is_empty;
 use crate::error::{Error, Result};
-use crate::tensor::TensorRef;
+use crate::tensor::{TensorRef, known};
 use crate::{invalid, mutant};
 use std::ops::Range;
 
@@ -46,6 +46,7 @@ pub fn supported(node: TensorRef) -> Result<&'static Row> {
         return Err(invalid!("'{}' has an operation that does not exist ({})", node.name(), node.op_raw()));
     };
     ensure!(row.kernel.is_some(), "{:?} is not computed on the CPU yet", row.op);
+    known::check(node)?;
     well_formed(node)?;
     if let Some((i, _)) = node.srcs().find(|&(i, s)| s == node && !node.may_read_itself(i))
         && !mutant::on("R13")

@@ -12,7 +12,7 @@ use crate::graph::GraphRef;
 use crate::mutant;
 use crate::rpc::protocol::tensor::NAME;
 use crate::rpc::protocol::{Graph, WireTensor, is_of_the_host};
-use crate::tensor::TensorRef;
+use crate::tensor::{TensorRef, known};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -111,11 +111,11 @@ pub fn is_sent(node: TensorRef, connection: &Arc<Connection>) -> bool {
 /// A graph with everything that its nodes refer to.
 ///
 /// # Errors
-/// As [`in_buffer`].
+/// As [`in_buffer`], or a node has a source or a parameter that this version does not know: nor may the server.
 pub fn graph(graph: GraphRef, device: u32, connection: &Arc<Connection>) -> Result<Graph> {
     let mut all = All { ids: HashMap::new(), tensors: Vec::new(), graph, connection };
     let sent = graph.nodes().filter(|&node| is_sent(node, connection));
-    let nodes = sent.map(|node| all.add(node)).collect::<Result<_>>()?;
+    let nodes = sent.map(|node| known::check(node).and_then(|()| all.add(node))).collect::<Result<_>>()?;
     Ok(Graph { device, uid: graph.uid(), nodes, tensors: all.tensors })
 }
 

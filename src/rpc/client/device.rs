@@ -11,7 +11,7 @@ use crate::backend::{BufferTypeRef, DeviceRef, op_is_empty};
 use crate::error::Result;
 use crate::log_error;
 use crate::rpc::protocol::is_of_the_host;
-use crate::tensor::TensorRef;
+use crate::tensor::{TensorRef, known};
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
@@ -84,7 +84,7 @@ impl Device for RpcDevice {
 
     /// The protocol does not say what the server's device computes. So this is what a message can describe, and what every server checks.
     fn supports_op(&self, op: TensorRef) -> bool {
-        let is_described = fits(op) && op.srcs().all(|(_, s)| fits(s));
+        let is_described = known::check(op).is_ok() && fits(op) && op.srcs().all(|(_, s)| fits(s));
         is_described && (op_is_empty(op.op()) || !is_of_the_host(op.op()) && (self.check)(op).is_ok())
     }
 

@@ -9,7 +9,7 @@ use crate::error::{Error, Result, invalid};
 use crate::graph::{GraphRef, build};
 use crate::mutant;
 use crate::rpc::protocol::{Graph, WireTensor};
-use crate::tensor::TensorRef;
+use crate::tensor::{TensorRef, known};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -79,6 +79,7 @@ pub fn make(message: &Graph, buffers: &Buffers, host: &Host, device: DeviceRef, 
 
 /// Checks that the device computes a node, with the sources that it has.
 fn runs(node: TensorRef, host: &Host, device: DeviceRef) -> Result<()> {
+    known::check(node)?;
     if op_is_empty(node.op()) {
         return Ok(());
     }

@@ -282,6 +282,29 @@ fn a_graph_that_a_message_cannot_describe_fails_and_harms_nothing() {
     assert_eq!(work.run(&backend, 4), expected(4));
 }
 
+/// The server might be another implementation, which would compute something else.
+#[test]
+fn what_this_version_does_not_know_is_not_sent() {
+    let s = served(|_| {}, None);
+    let backend = s.backend();
+    let work = Work::new(&backend);
+    assert_eq!(work.run(&backend, 4), expected(4));
+    let (product, flat) = (work.sum.src(0).unwrap(), work.sum.src(1).unwrap());
+    for (node, source) in [(product, 2), (work.sum, 9), (flat, 1)] {
+        node.set_src(source, Some(work.x));
+        work.graph.set_uid(0);
+        assert!(!backend.device().supports_op(node));
+        assert_eq!(backend.graph_compute(work.graph), GGML_STATUS_FAILED);
+        node.set_src(source, None);
+        node.set_op_param_i32(12, 1);
+        assert!(!backend.device().supports_op(node));
+        assert_eq!(backend.graph_compute(work.graph), GGML_STATUS_FAILED);
+        node.set_op_param_i32(12, 0);
+        assert!(backend.device().supports_op(node));
+    }
+    assert_eq!(work.run(&backend, 4), expected(4));
+}
+
 /// A tensor of 16 floats at the start of a buffer.
 fn floats(buffer: u64, data: u64) -> WireTensor {
     WireTensor { id: 1, buffer, ne: [16, 1, 1, 1], nb: [4, 64, 64, 64], data, flags: 16, ..WireTensor::default() }
