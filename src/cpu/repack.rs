@@ -10,6 +10,7 @@ use crate::abi::ggml::ggml_type;
 use crate::backend::author::{Buffer, BufferType, leak_buffer_type};
 use crate::backend::{BufferRef, BufferTypeRef};
 use crate::error::Result;
+use crate::sys::mapping::FileMapping;
 use crate::sys::memory::AlignedBlock;
 use crate::tensor::TensorRef;
 use std::ffi::CStr;
@@ -20,6 +21,8 @@ use std::sync::OnceLock;
 const ALIGNMENT: usize = 64;
 /// Bytes from which a tensor is interleaved by several threads.
 const LARGE: usize = 1 << 20;
+/// Bytes that are interleaved before the memory that they came from is given back: the peak of a process with both is higher by so much.
+const PIECE: usize = 8 << 20;
 
 /// The buffer type.
 pub fn buffer_type() -> BufferTypeRef {
@@ -59,12 +62,20 @@ enum New<'a> {
     Fill(u8),
 }
 
-impl New<'_> {
+impl<'a> New<'a> {
     /// Writes the bytes from `at` on.
     fn write(self, at: usize, to: &mut [u8]) {
         match self {
             Self::Bytes(data) => to.copy_from_slice(&data[at..][..to.len()]),
             Self::Fill(value) => to.fill(value),
+        }
+    }
+
+    /// The mapped file that the bytes are in, if they are in one.
+    fn source(self) -> Option<FileMapping<'a>> {
+        match self {
+            Self::Bytes(data) => FileMapping::of(data),
+            Self::Fill(_) => None,
         }
     }
 }
@@ -119,9 +130,7 @@ impl Strips {
 
     /// Writes bytes `range` of a tensor whose strips are in `memory`.
     fn write(&self, memory: &mut [u8], range: Range<usize>, new: New<'_>) {
-        let (size, start) = (self.bytes(), range.start);
-        let first = start / size;
-        let parts: Vec<_> = self.parts(range).collect();
+        let (size, start, end) = (self.bytes(), range.start, range.end);
         let one = |((i, part), strip): ((usize, Range<usize>), &mut [u8])| {
             let at = i * size + part.start - start;
             if let (New::Bytes(data), true) = (new, part.len() == size) {
@@ -132,11 +141,21 @@ impl Strips {
             new.write(at, &mut rows[part.clone()]);
             self.interleave(&rows, strip);
         };
-        let strips = memory[first * size..].chunks_exact_mut(size);
-        if parts.len() * size < LARGE {
-            parts.into_iter().zip(strips).for_each(one);
-        } else {
-            numa::for_each(parts.into_iter().zip(strips).collect(), one);
+        if end - start < LARGE {
+            let strips = memory[start / size * size..].chunks_exact_mut(size);
+            return self.parts(range).zip(strips).for_each(one);
+        }
+        let source = new.source();
+        let mut at = start;
+        while at < end {
+            // Up to the end of a strip, so that none is written twice.
+            let next = (at / size * size).saturating_add(PIECE.next_multiple_of(size)).min(end);
+            let strips = memory[at / size * size..].chunks_exact_mut(size);
+            numa::for_each(self.parts(at..next).zip(strips).collect(), one);
+            if let Some(source) = &source {
+                source.give_back(at - start..next - start);
+            }
+            at = next;
         }
     }
 

@@ -19,6 +19,13 @@ pub fn physical() -> usize {
     }
 }
 
+/// Bytes of a page.
+#[cfg(target_os = "linux")]
+pub fn page_size() -> usize {
+    // SAFETY: `sysconf` takes any name.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGE_SIZE) }).ok().filter(|n| n.is_power_of_two()).unwrap_or(4096)
+}
+
 /// A block of aligned memory, freed when dropped. It gives out a raw pointer only, because C code shares the bytes.
 #[derive(Debug)]
 pub struct AlignedBlock {

@@ -1,5 +1,5 @@
-//! Tools for C and the operating system. Files: `memory` (aligned blocks), `cstr` (C strings), `env` (whose variables count), `few` (sorting of short lists), `slices` (C arrays), `file` (paths and
-//! C streams), `net` (connections), `fork` (locks and threads in a child), `futex` (waiting without a lock), `patient` (files that are waited for), `math` (functions of the C library), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of
+//! Tools for C and the operating system. Files: `memory` (aligned blocks), `mapping` (files that the host has mapped), `cstr` (C strings),
+//! `env` (whose variables count), `few` (sorting of short lists), `slices` (C arrays), `file` (paths and
 //! threads), `library` (shared libraries), `process` (how the program is linked, and what it has printed), `jump` (exported names that jump to
 //! another function), `sync` (locks that survive a panic), `tiles` (whether the process may use tile registers), `unwind` (functions that exceptions
 //! leave).
@@ -15,6 +15,7 @@ pub mod futex;
 pub mod jump;
 pub mod library;
 pub mod math;
+pub mod mapping;
 pub mod memory;
 pub mod net;
 pub mod patient;
