@@ -42,13 +42,13 @@ fn logged<T>(function: &str, result: Result<T>) -> Option<T> {
 
 /// The registration of a server with its devices; `None`, after a line in the log, if it cannot be reached.
 pub(in crate::capi) fn add_server(endpoint: &str) -> Option<RegRef> {
-    logged("ggml_backend_rpc_add_server", client::add_server(endpoint, procs, check::accepts))
+    logged("ggml_backend_rpc_add_server", client::add_server(endpoint, procs, cpu::check::accepts))
 }
 
 /// Device `index` of a server.
 fn found(endpoint: Option<&CStr>, index: u32) -> Result<DeviceRef> {
     let endpoint = text(endpoint)?;
-    let reg = client::add_server(endpoint, procs, check::accepts)?;
+    let reg = client::add_server(endpoint, procs, cpu::check::accepts)?;
     let count = reg.device_count();
     let device = (index as usize) < count;
     let device = device.then(|| reg.device(index as usize)).flatten();
