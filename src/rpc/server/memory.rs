@@ -72,7 +72,9 @@ impl Budget {
             )));
         }
         let whole = self.whole.as_ref().map_or(Ok(()), |whole| whole.count(bytes));
-        whole.inspect_err(|_| drop(self.used.fetch_sub(bytes, Ordering::SeqCst)))
+        whole.inspect_err(|_| {
+            self.used.fetch_sub(bytes, Ordering::SeqCst);
+        })
     }
 
     fn give_back(&self, bytes: u64) {
