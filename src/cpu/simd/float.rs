@@ -180,6 +180,8 @@ unsafe fn exp_falling<V: Lanes>(x: V) -> V {
     }
 }
 
+/// From this number on, all powers are normal, and [`exp`] and [`exp_normal`] have the same bits.
+const NORMAL_POWER: f32 = -86.5;
 /// The power of this number is rounded to zero.
 const LEAST_POWER: f32 = -104.5;
 
@@ -469,7 +471,8 @@ kernels! {
             c.store_part(cos.add(i), n - i);
         }
     };
-    fn vexp(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| exp(x));
+    fn vexp(n: usize, dst: *mut f32, x: *const f32) =
+        map!(n, dst, x, |x| if x.any_below(NORMAL_POWER) { exp(x) } else { exp_normal(x) });
     fn sigmoid(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| logistic(x));
     fn silu(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| silu_lanes(x));
     fn gelu(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| gelu_lanes(x));
@@ -529,7 +532,7 @@ kernels! {
         }
     };
     fn sum(n: usize, x: *const f32) -> f64 =
-        wide!(n, |i, sums| V::load(x.add(i)).add_to(sums), |rest| V::load_part(x.add(i), rest).add_to(sums));
+        wide!(n, |i, sums| V::add_floats(x.add(i), sums), |rest| V::load_part(x.add(i), rest).add_to(sums));
     fn dot_wide(n: usize, x: *const f32, y: *const f32) -> f64 = wide!(
         n,
         |i, sums| V::load(x.add(i)).add_product_to(V::load(y.add(i)), sums),
@@ -541,8 +544,19 @@ kernels! {
     };
     fn center(n: usize, dst: *mut f32, x: *const f32, mean: f32) -> f64 = {
         let m = V::splat(mean);
-        map!(n, dst, x, |x| x.sub(m));
-        sum_sq::<V>(n, dst)
+        let (full, part) = (
+            |i: usize| {
+                let y = V::load(x.add(i)).sub(m);
+                y.store(dst.add(i));
+                y.mul(y)
+            },
+            |i: usize, rest: usize| {
+                V::load_part(x.add(i), rest).sub(m).store_part(dst.add(i), rest);
+                let y = V::load_part(dst.add(i), rest);
+                y.mul(y)
+            },
+        );
+        reduce::<V>(n, full, part)
     };
     fn max(n: usize, x: *const f32) -> f32 = {
         let mut m = V::splat(f32::NEG_INFINITY);
