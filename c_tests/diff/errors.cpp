@@ -4,8 +4,8 @@
 //     errors [-c] [-k NAME_PART]     -c: rounds the inputs to six bits first, an error that errors.py must detect
 //
 // Prints "library<tab>NAME", "features<tab>...", then "error<tab>OPERATION<tab>CLASS<tab>NMSE<tab>LARGEST" for each operation and class of numbers.
-// NMSE is the sum of the squared errors over the sum of the squared results. LARGEST is the largest error of a single result, relative to
-// that result; of a sum with terms of both signs (`Kind::sum`), relative to that result or the root of the mean square of all results, if
+// NMSE is the sum of the squared errors over the sum of the squared results. LARGEST is the largest error of a single result, in the mean of several
+// computations with other numbers, relative to that result; of a sum with terms of both signs (`Kind::sum`), relative to that result or the root of the mean square of all results, if
 // that is greater. Below the smallest normal number, it is relative to that number. Infinity: a result that is not finite and should be.
 // Inputs are the same on every machine. Everything is computed on one thread.
 #include "errors.h"
@@ -57,7 +57,7 @@ static double number(Class which, Role role, int64_t i, uint64_t * state) {
 
 static bool coarse;
 
-const int ROUNDS = 4; // computations of a case, with other numbers
+const int ROUNDS = 8; // computations of a case, with other numbers
 
 // Writes the numbers of an input, and returns them as they are stored.
 static std::vector<double> fill(ggml_tensor * t, Class which, const Input & in, uint64_t seed) {
@@ -118,7 +118,7 @@ static void check_completeness() {
 
 // The errors of several computations of a case.
 struct Errors {
-    double wrong = 0, whole = 0, largest = 0;
+    double wrong = 0, whole = 0, largest = 0; // the last is the sum of the largest errors of the computations
     double nmse() const { return wrong == 0 ? 0 : whole == 0 ? INFINITY : wrong / whole; }
     void add(const std::vector<float> & got, const V & want, Kind kind);
 };
@@ -134,6 +134,7 @@ void Errors::add(const std::vector<float> & got, const V & want, Kind kind) {
         }
     }
     whole += squares;
+    double most = 0;
     const double typical = kind == Kind::sum && finite > 0 ? std::sqrt(squares / finite) : 0;
     for (size_t i = 0; i < want.size(); i++) {
         const double w = want[i], g = (double) got[i];
@@ -144,8 +145,9 @@ void Errors::add(const std::vector<float> & got, const V & want, Kind kind) {
         }
         const double d = std::fabs(g - w);
         wrong += d * d;
-        largest = std::max(largest, d / std::max({ std::fabs(w), typical, 1.17549435e-38 }));
+        most = std::max(most, d / std::max({ std::fabs(w), typical, 1.17549435e-38 }));
     }
+    largest += most;
 }
 
 static bool run(ggml_backend_t backend, const Case & test, Class which, uint64_t seed, Errors & e) {
@@ -218,14 +220,14 @@ int main(int argc, char ** argv) {
         if (part != nullptr && test.name.find(part) == std::string::npos) { continue; }
         for (Class which : test.classes) {
             Errors e;
-            // The largest of many errors varies less than that of few.
+            // The mean of several largest errors varies less than one of them.
             const int rounds = which >= Class::long_rows ? 1 : ROUNDS;
             bool done = true;
             for (int round = 0; done && round < rounds; round++) {
                 done = run(backend, test, which, data_hash(test.name.data(), test.name.size(), DATA_HASH0) + 100 * (uint64_t) round, e);
             }
             if (done) {
-                std::printf("error\t%s\t%s\t%.6e\t%.6e\n", test.name.c_str(), class_names[(int) which], e.nmse(), e.largest);
+                std::printf("error\t%s\t%s\t%.6e\t%.6e\n", test.name.c_str(), class_names[(int) which], e.nmse(), e.largest / rounds);
             } else {
                 std::printf("unsupported\t%s\t%s\n", test.name.c_str(), class_names[(int) which]);
             }

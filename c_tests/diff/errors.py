@@ -7,7 +7,8 @@ PROGRAM is errors.cpp's. It runs in a process of its own with each library: with
 build of the original. Prints a table of the cases with the highest ratios, then PASS or FAIL for each operation, and `errors: N passed, M failed`.
 
 For each class of numbers, neither the normalised mean square error (NMSE) nor the largest relative error of this library may be more than TOLERANCE
-times the original's. A level is compared with the build for its instruction set, or else with all builds. What both have below the floors is not compared:
+times the original's. The level `avx2` is compared with the build for AVX2, higher ones with all builds. (The level `scalar` does not fuse multiplication and
+addition, and the original has no such build here: it is not compared.) What both have below the floors is not compared:
 results that are all off by at most a unit in the last place (LARGEST), or by half a unit in the square mean (NMSE). --write puts a summary between
 the marks of docs/TESTS.md.
 """
@@ -132,7 +133,7 @@ def main():
             sys.exit(f"errors: {library} has no libggml-base.so")
     c = Checks("errors")
     present = Run(a.program, a.ours, "", "-k", "no such operation").features
-    levels = [level for level, needs in LEVELS.items() if all(n in present for n in needs)]
+    levels = [level for level, needs in LEVELS.items() if level != "scalar" and all(n in present for n in needs)]
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         waiting = {("ours", level): pool.submit(Run, a.program, a.ours, level) for level in levels} # the slow one first
         waiting |= {("original", name): pool.submit(Run, a.program, library, "") for name, library in builds.items()}

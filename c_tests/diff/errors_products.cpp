@@ -68,18 +68,21 @@ static void products() {
     }, Kind::sum);
 }
 
-// `queries` over `keys` keys of heads of 64; `inputs` are the queries, keys and values.
+// As many heads of queries over two of keys and values, all of 64 numbers.
+const size_t HEADS = 16;
+
+// Attention of `queries` queries over `keys` keys.
 static void attention(ggml_type type, const char * format, int64_t queries, int64_t keys, const std::vector<Class> & classes) {
     const Input cache{ type, { 64, keys, 2 }, Role::weight, false, false, 0 };
-    add("FLASH_ATTN_EXT " + std::string(format) + ", " + std::to_string(queries) + " x " + std::to_string(keys), { f32({ 64, queries, 4 }), cache, cache }, [](ggml_context * c, const std::vector<T> & x) {
+    add("FLASH_ATTN_EXT " + std::string(format) + ", " + std::to_string(queries) + " x " + std::to_string(keys), { f32({ 64, queries, HEADS }), cache, cache }, [](ggml_context * c, const std::vector<T> & x) {
         T y = ggml_flash_attn_ext(c, x[0], x[1], x[2], nullptr, 0.125f, 0, 0);
         ggml_prec_set_acc(y, GGML_PREC_F32);
         return y;
     }, [=](const std::vector<V> & x) {
-        V y((size_t) (64 * 4 * queries));
-        for (size_t h = 0; h < 4; h++) {
+        V y(64 * HEADS * (size_t) queries);
+        for (size_t h = 0; h < HEADS; h++) {
             for (size_t q = 0; q < (size_t) queries; q++) {
-                const size_t first = h / 2 * (size_t) keys;
+                const size_t first = h / (HEADS / 2) * (size_t) keys;
                 V s((size_t) keys);
                 double top = -INFINITY, sum = 0;
                 for (size_t k = 0; k < s.size(); k++) {
@@ -88,7 +91,7 @@ static void attention(ggml_type type, const char * format, int64_t queries, int6
                 }
                 for (auto & v : s) { sum += v = std::exp(v - top); }
                 for (size_t k = 0; k < s.size(); k++) {
-                    for (size_t i = 0; i < 64; i++) { y[64 * (4 * q + h) + i] += s[k] / sum * x[2][64 * (first + k) + i]; }
+                    for (size_t i = 0; i < 64; i++) { y[64 * (HEADS * q + h) + i] += s[k] / sum * x[2][64 * (first + k) + i]; }
                 }
             }
         }

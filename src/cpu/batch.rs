@@ -7,8 +7,8 @@ use super::simd::{cover, kernels};
 /// Maximum number of rows of [`products`] and [`add_weighted`]: a multiple of [`ROWS`].
 pub const MAX_ROWS: usize = 64;
 
-/// Rows that [`add_product`] adds up at a time. Longer chains have larger errors.
-const CHAIN: usize = 16;
+/// Maximum number of rows in a chain of additions of [`add_product`]. Longer chains have larger errors.
+pub const MAX_CHAIN: usize = 24;
 
 /// Floats, or halves as their bits.
 pub trait Number: Copy {
@@ -138,12 +138,19 @@ fn add_rows<T: Number>(values: &[&[T]], weights: Matrix<'_>, which: &[usize], ou
 }
 
 /// Adds a product with the first `n` rows of `values`, of which `k` elements are used: `out[i] += sum over j of weights[i][j] * values[j]`, for
-/// each `i` in `which`, in the order of the rows: [`CHAIN`] of them are added up, then their sum is added.
-pub fn add_product(values: Matrix<'_>, [n, k]: [usize; 2], weights: Matrix<'_>, which: &[usize], out: Results<'_>) {
+/// each `i` in `which`, in the order of the rows: `chain` of them are added up, then their sum is added.
+pub fn add_product(
+    values: Matrix<'_>,
+    [n, k]: [usize; 2],
+    weights: Matrix<'_>,
+    which: &[usize],
+    out: Results<'_>,
+    chain: usize,
+) {
     let Results { data, stride } = out;
-    for first in (0..n).step_by(CHAIN) {
-        let mut rows: [&[f32]; CHAIN] = [&[]; CHAIN];
-        let rows = &mut rows[..CHAIN.min(n - first)];
+    for first in (0..n).step_by(chain) {
+        let mut rows: [&[f32]; MAX_CHAIN] = [&[]; MAX_CHAIN];
+        let rows = &mut rows[..chain.min(n - first)];
         for (j, row) in rows.iter_mut().enumerate() {
             *row = &values.data[(first + j) * values.stride..][..k];
         }

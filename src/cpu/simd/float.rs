@@ -180,6 +180,8 @@ unsafe fn exp_falling<V: Lanes>(x: V) -> V {
     }
 }
 
+/// From this number on, all powers are normal, and [`exp`] and [`exp_normal`] have the same bits.
+const NORMAL_POWER: f32 = -86.5;
 /// The power of this number is rounded to zero.
 const LEAST_POWER: f32 = -104.5;
 
@@ -196,9 +198,7 @@ unsafe fn exp_scaled_lanes<V: Lanes>(x: V, e: V) -> V {
         // Of numbers so large that their digits say nothing about the remainder, this is not small.
         let r = r.max(V::splat(-0.5)).min(V::splat(0.5));
         let power = n.sub(e).max(V::splat(-126.0)).min(V::splat(128.0)).power();
-        let p = V::splat(SHORT_EXP[4]).mul_add(r, V::splat(SHORT_EXP[3])).mul_add(r, V::splat(SHORT_EXP[2]));
-        let p = p.mul_add(r, V::splat(SHORT_EXP[1])).mul_add(r, V::splat(SHORT_EXP[0]));
-        p.mul_add(r, V::splat(1.0)).times_power(power)
+        exp_of_rest(r).times_power(power)
     }
 }
 
@@ -248,20 +248,27 @@ unsafe fn softplus_lanes<V: Lanes>(x: V) -> V {
     unsafe {
         let zero = V::splat(0.0);
         let e = exp_falling(x.min(zero.sub(x)));
-        // ln(1 + e) = 2 atanh(e / (2 + e)). The quotient is at most 1/3, so the series needs few terms. `w` is twice the quotient.
-        let w = e.add(e).div(V::splat(2.0).add(e));
-        let z = w.mul(w);
-        let p = V::splat(1.0 / (15.0 * 16384.0));
-        let p = p.mul_add(z, V::splat(1.0 / (13.0 * 4096.0)));
-        let p = p.mul_add(z, V::splat(1.0 / (11.0 * 1024.0)));
-        let p = p.mul_add(z, V::splat(1.0 / (9.0 * 256.0)));
-        let p = p.mul_add(z, V::splat(1.0 / (7.0 * 64.0)));
-        let p = p.mul_add(z, V::splat(1.0 / (5.0 * 16.0)));
-        let p = p.mul_add(z, V::splat(1.0 / (3.0 * 4.0)));
+        let mut p = V::splat(LOG_OF_ONE_AND[8]);
+        for i in (0..8).rev() {
+            p = p.mul_add(e, V::splat(LOG_OF_ONE_AND[i]));
+        }
         // The first term is added last, so that the others are rounded with it.
-        zero.max(x).add(p.mul(z).mul_add(w, w))
+        zero.max(x).add(p.mul(e).neg_mul_add(e, e))
     }
 }
+
+/// Polynomial of `(1 - ln(1 + e) / e) / e` for `e` from 0 to 1: relative error of the logarithm 5.3e-9.
+const LOG_OF_ONE_AND: [f32; 9] = [
+    0.499_999_31,
+    -0.333_304_7,
+    0.249_581_49,
+    -0.196_931_23,
+    0.153_488_19,
+    -0.106_694_21,
+    0.057_554_517,
+    -0.020_145_984,
+    0.003_305_438_7,
+];
 
 /// Sine and cosine, at most 2 units in the last place of 1, for numbers of magnitude below [`MAX_ANGLE`]. Lanes that do not fuse are less precise.
 #[inline(always)]
@@ -468,7 +475,8 @@ kernels! {
             c.store_part(cos.add(i), n - i);
         }
     };
-    fn vexp(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| exp(x));
+    fn vexp(n: usize, dst: *mut f32, x: *const f32) =
+        map!(n, dst, x, |x| if x.any_below(NORMAL_POWER) { exp(x) } else { exp_normal(x) });
     fn sigmoid(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| logistic(x));
     fn silu(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| silu_lanes(x));
     fn gelu(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| gelu_lanes(x));
@@ -494,32 +502,29 @@ kernels! {
     fn geglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32) = map2!(n, dst, x, g, |x, g| gelu_lanes(x).mul(g));
     fn exp_sum(n: usize, dst: *mut f32, x: *const f32, top: f32) -> f64 = {
         let top = V::splat(top);
-        let mut total = 0.0;
+        // The greatest power may be most of the sum: what is small must not be rounded each time that it is added.
+        let mut sums = V::no_sums();
         let mut i = 0;
+        while n - i >= 4 * V::N {
+            let mut y = [top; 4];
+            for (j, y) in y.iter_mut().enumerate() {
+                *y = exp_falling(V::load(x.add(i + j * V::N)).sub(top));
+                y.store(dst.add(i + j * V::N));
+            }
+            sums = y[0].add(y[1]).add(y[2].add(y[3])).add_to(sums);
+            i += 4 * V::N;
+        }
         while n - i >= V::N {
-            let end = n.min(i + 4096);
-            let mut acc = [V::splat(0.0); 2];
-            while end - i >= 2 * V::N {
-                for (j, acc) in acc.iter_mut().enumerate() {
-                    let y = exp_falling(V::load(x.add(i + j * V::N)).sub(top));
-                    y.store(dst.add(i + j * V::N));
-                    *acc = acc.add(y);
-                }
-                i += 2 * V::N;
-            }
-            if end - i >= V::N {
-                let y = exp_falling(V::load(x.add(i)).sub(top));
-                y.store(dst.add(i));
-                acc[0] = acc[0].add(y);
-                i += V::N;
-            }
-            total += f64::from(acc[0].add(acc[1]).sum());
+            let y = exp_falling(V::load(x.add(i)).sub(top));
+            y.store(dst.add(i));
+            sums = y.add_to(sums);
+            i += V::N;
         }
         if i < n {
             exp_falling(V::load_part(x.add(i), n - i).sub(top)).store_part(dst.add(i), n - i);
-            total += f64::from(V::load_part(dst.add(i), n - i).sum());
+            sums = V::load_part(dst.add(i), n - i).add_to(sums);
         }
-        total
+        V::total(sums)
     };
     fn exp_scaled(n: usize, dst: *mut f32, x: *const f32, e: f32) = {
         let e = V::splat(e);
@@ -531,7 +536,7 @@ kernels! {
         }
     };
     fn sum(n: usize, x: *const f32) -> f64 =
-        wide!(n, |i, sums| V::load(x.add(i)).add_to(sums), |rest| V::load_part(x.add(i), rest).add_to(sums));
+        wide!(n, |i, sums| V::add_floats(x.add(i), sums), |rest| V::load_part(x.add(i), rest).add_to(sums));
     fn dot_wide(n: usize, x: *const f32, y: *const f32) -> f64 = wide!(
         n,
         |i, sums| V::load(x.add(i)).add_product_to(V::load(y.add(i)), sums),
@@ -543,8 +548,19 @@ kernels! {
     };
     fn center(n: usize, dst: *mut f32, x: *const f32, mean: f32) -> f64 = {
         let m = V::splat(mean);
-        map!(n, dst, x, |x| x.sub(m));
-        sum_sq::<V>(n, dst)
+        let (full, part) = (
+            |i: usize| {
+                let y = V::load(x.add(i)).sub(m);
+                y.store(dst.add(i));
+                y.mul(y)
+            },
+            |i: usize, rest: usize| {
+                V::load_part(x.add(i), rest).sub(m).store_part(dst.add(i), rest);
+                let y = V::load_part(dst.add(i), rest);
+                y.mul(y)
+            },
+        );
+        reduce::<V>(n, full, part)
     };
     fn max(n: usize, x: *const f32) -> f32 = {
         let mut m = V::splat(f32::NEG_INFINITY);

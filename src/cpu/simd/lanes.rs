@@ -88,12 +88,20 @@ pub trait Lanes: Copy {
     unsafe fn split_powers(self, b: Self, sign: Self) -> (Self, [Self; 2]);
     /// `self * 2^n` for the powers of [`Lanes::split_powers`], rounded once; NaN for NaN.
     unsafe fn times_powers(self, powers: [Self; 2]) -> Self;
+    /// Whether a lane is less than `b`.
+    unsafe fn any_below(self, b: f32) -> bool;
     /// `self`, which is not negative, with the sign of `x`.
     unsafe fn with_sign_of(self, x: Self) -> Self;
     /// Zeros.
     unsafe fn no_sums() -> Self::Sums;
     /// Adds the lanes to their sums.
     unsafe fn add_to(self, sums: Self::Sums) -> Self::Sums;
+    /// Adds `N` floats to the sums of the lanes.
+    #[inline(always)]
+    unsafe fn add_floats(p: *const f32, sums: Self::Sums) -> Self::Sums {
+        // SAFETY: forwarded to the caller.
+        unsafe { Self::load(p).add_to(sums) }
+    }
     /// Adds the products, which are exact in double precision, to the sums of the lanes.
     unsafe fn add_product_to(self, b: Self, sums: Self::Sums) -> Self::Sums;
     /// The sum of the sums.
@@ -413,6 +421,10 @@ impl Lanes for Plain {
     #[inline(always)]
     unsafe fn times_powers(self, [power, factor]: [Self; 2]) -> Self {
         self.with(power, |x, p| x * p).with(factor, |x, f| x * f)
+    }
+    #[inline(always)]
+    unsafe fn any_below(self, b: f32) -> bool {
+        self.0.into_iter().any(|x| x < b)
     }
     #[inline(always)]
     unsafe fn with_sign_of(self, x: Self) -> Self {

@@ -1,10 +1,10 @@
 //! Products of rows of plain numbers (floats, halves, bfloat16s, floats of 8 bits) and columns of floats, and sums of such rows with weights;
 //! several rows and columns at once.
 //!
-//! Rows and columns are read as they are in memory. In a product, a lane has every `N`-th value of `k`: each result is up to four chains of additions
-//! for each lane, one after the other ([`PARTS`]), then the sum of the chains, then the sum of the lanes; longer products are computed in steps,
-//! whose sums are added in their order. A sum of rows is one chain of additions in the order of the rows. So the bits of a result depend on the
-//! instruction set and the step, but not on which rows and columns are computed together.
+//! Rows and columns are read as they are in memory. In a product, a lane has every `N`-th value of `k`: each result is one chain of additions
+//! for each lane, then the sum of the lanes; longer products are computed in steps, whose sums are added in their order. A sum of rows is one
+//! chain of additions in the order of the rows. So the bits of a result depend on the instruction set and the step, but not on which rows and
+//! columns are computed together.
 
 use super::lanes::Lanes;
 use super::matrix::MatrixProducts;
@@ -17,11 +17,6 @@ pub const ROWS: usize = 4;
 pub const MAX_COLS: usize = 6;
 /// Values of `k` in a step: those of several columns fit into the L1 cache.
 pub const STEP: usize = 1024;
-
-/// Chains of additions in a step of a long row: a quarter of the length makes a quarter of the error (NMSE).
-const PARTS: usize = 4;
-/// Least number of vectors in a chain, if there are several.
-const CHAIN: usize = 8;
 
 /// Maximum of [`Products::block_rows`].
 pub const MAX_BLOCK_ROWS: usize = 64;
@@ -322,43 +317,22 @@ unsafe fn some_rows<F: Factors, const C: usize>(
             };
         }
         let whole = k - k % F::VALUES;
-        let part = (whole / F::VALUES).div_ceil(PARTS).max(CHAIN) * F::VALUES;
-        let mut totals = [[F::Sums::splat(0.0); ROWS]; C];
         // What follows is loaded one row after the other, although these rows are read together: so memory is read in the order of its addresses.
         let (mut later, mut loaded) = (0, 0);
         let mut i = 0;
-        loop {
-            let end = whole.min(i + part);
-            while i < end {
-                if ahead != 0 && later < ROWS {
-                    prefetch(rows[later].wrapping_add(ahead + loaded), ROWS * F::ROW * F::VALUES);
-                    loaded += ROWS * F::ROW * F::VALUES;
-                    if loaded >= F::ROW * k {
-                        (later, loaded) = (later + 1, 0);
-                    }
-                }
-                vectors!(i, row, column);
-                i += F::VALUES;
-            }
-            if i == whole {
-                break;
-            }
-            for c in 0..C {
-                for r in 0..ROWS {
-                    totals[c][r] = totals[c][r].add(acc[c][r]);
-                    acc[c][r] = F::Sums::splat(0.0);
+        while i < whole {
+            if ahead != 0 && later < ROWS {
+                prefetch(rows[later].wrapping_add(ahead + loaded), ROWS * F::ROW * F::VALUES);
+                loaded += ROWS * F::ROW * F::VALUES;
+                if loaded >= F::ROW * k {
+                    (later, loaded) = (later + 1, 0);
                 }
             }
+            vectors!(i, row, column);
+            i += F::VALUES;
         }
         if i < k {
             vectors!(i, row_part, column_part, k - whole);
-        }
-        if whole > part {
-            for c in 0..C {
-                for r in 0..ROWS {
-                    acc[c][r] = totals[c][r].add(acc[c][r]);
-                }
-            }
         }
         for (c, acc) in acc.into_iter().enumerate() {
             let mut sums = F::Sums::sum4(acc);

@@ -9,7 +9,7 @@ use super::super::super::access::{Dest, Reader, RowIndex, Source, Writer, rows};
 use super::super::super::check::{CheckedNode, ensure, src};
 use super::{Axis, axes, check_kernel, load_rows, sensible};
 use crate::cpu::Worker;
-use crate::cpu::batch::{self, MAX_ROWS, Matrix, Results};
+use crate::cpu::batch::{self, MAX_CHAIN, MAX_ROWS, Matrix, Results};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use std::ops::Range;
@@ -112,7 +112,7 @@ impl Convolution {
                 let (patches, weights) =
                     (Matrix { data: &patches, stride: PLACES }, Matrix { data: &weights, stride: taps });
                 let out = Results { data: &mut sums, stride: PLACES };
-                batch::add_product(patches, [taps, n], weights, &which[..channels.len()], out);
+                batch::add_product(patches, [taps, n], weights, &which[..channels.len()], out, MAX_CHAIN);
             }
             for (channel, sums) in channels.zip(sums.chunks_exact(PLACES)) {
                 for s in &segments {

@@ -128,13 +128,16 @@ impl Transposed {
     }
 }
 
+/// Channels in a chain of additions: there are few, and their products are added to others.
+const CHAIN: usize = 16;
+
 /// `products[i] = sum over c of elements[i][c] * kernel[c]`, for rows of `taps` results.
 fn multiply(kernel: &[f32], elements: &[f32], channels: usize, taps: usize, products: &mut [f32]) {
     let which: [usize; PLACES] = std::array::from_fn(|i| i);
     let which = &which[..products.len() / taps];
     products.fill(0.0);
     let (kernel, elements) = (Matrix { data: kernel, stride: taps }, Matrix { data: elements, stride: channels });
-    batch::add_product(kernel, [channels, taps], elements, which, Results { data: products, stride: taps });
+    batch::add_product(kernel, [channels, taps], elements, which, Results { data: products, stride: taps }, CHAIN);
 }
 
 /// 1D transposed convolution. Sources: kernel `[w, results, channels]`, lines `[n, channels]`. Parameter 0: stride.

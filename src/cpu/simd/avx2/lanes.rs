@@ -177,11 +177,18 @@ impl Lanes for Avx2 {
         };
         times_powers(self |powers: [Self; 2]) -> Self =
             Self(_mm256_mul_ps(_mm256_mul_ps(self.0, powers[0].0), powers[1].0));
+        any_below(self |b: f32) -> bool =
+            _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(self.0, _mm256_set1_ps(b))) != 0;
         with_sign_of(self |x: Self) -> Self =
             Self(_mm256_or_ps(self.0, _mm256_and_ps(x.0, _mm256_set1_ps(-0.0))));
         no_sums() -> [__m256d; 2] = [_mm256_setzero_pd(); 2];
         add_to(self |sums: [__m256d; 2]) -> [__m256d; 2] = {
             let [low, high] = doubles(self.0);
+            [_mm256_add_pd(sums[0], low), _mm256_add_pd(sums[1], high)]
+        };
+        // Conversions that read memory need no other instruction for the upper half.
+        add_floats(|p: *const f32 |sums: [__m256d; 2]) -> [__m256d; 2] = {
+            let (low, high) = (_mm256_cvtps_pd(_mm_loadu_ps(p)), _mm256_cvtps_pd(_mm_loadu_ps(p.add(4))));
             [_mm256_add_pd(sums[0], low), _mm256_add_pd(sums[1], high)]
         };
         add_product_to(self |b: Self |sums: [__m256d; 2]) -> [__m256d; 2] = {

@@ -134,6 +134,7 @@ impl Lanes for Avx512 {
             (n, [n, n])
         };
         times_powers(self |powers: [Self; 2]) -> Self = Self(_mm512_scalef_ps(self.0, powers[0].0));
+        any_below(self |b: f32) -> bool = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, _mm512_set1_ps(b)) != 0;
         with_sign_of(self |x: Self) -> Self = Self(_mm512_or_ps(self.0, _mm512_and_ps(x.0, _mm512_set1_ps(-0.0))));
         no_sums() -> [__m512d; 2] = [_mm512_setzero_pd(); 2];
         add_to(self |sums: [__m512d; 2]) -> [__m512d; 2] = {
