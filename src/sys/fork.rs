@@ -10,6 +10,11 @@
 //!   child it is free, with a default value if another thread held it.
 //! - [`generation`] says which process a thread or a connection belongs to.
 //!
+//! Needs no such care: locks of objects that do not work in a child (`Stream::IN_CHILDREN`: Vulkan, RPC), and of a
+//! computation that the child does not have or that fails there (`cpu/exec`); the sinks of `trace`, of which each
+//! process has one; `sys::tiles` and `mutant`, whose first use only asks the processor or the environment; the checker of
+//! `sched::race`, which is for debug builds; the server of RPC, whose threads a child does not have.
+//!
 //! Both sides of the gate wait a limited time: the host's own handlers and locks cannot make a fork, or a thread, wait
 //! for ever.
 
