@@ -59,7 +59,8 @@ pub unsafe extern "C" fn ggml_log_callback_default(
     }
 }
 
-/// Which process has a thread inside the section: its generation and 1; 0 for none. A number and not a lock: start and end are separate calls.
+/// Which process has a thread inside the section: its generation and 1; 0 for none. A number and not a lock: start and
+/// end are separate calls.
 static INSIDE: AtomicU32 = AtomicU32::new(0);
 /// Number of threads that wait.
 static WAITING: AtomicU32 = AtomicU32::new(0);

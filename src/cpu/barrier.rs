@@ -46,8 +46,9 @@ impl Barrier {
         self.wait_with(|| {});
     }
 
-    /// Returns when all threads have called it. Writes before the call are visible to all threads after it. The last thread to arrive
-    /// calls `last` before any thread continues. The result is the time that a thread has waited, if it was so long that the thread slept.
+    /// Returns when all threads have called it. Writes before the call are visible to all threads after it. The last
+    /// thread to arrive calls `last` before any thread continues. The result is the time that a thread has waited, if
+    /// it was so long that the thread slept.
     #[inline]
     pub fn wait_with(&self, last: impl FnOnce()) -> Duration {
         if self.n == 1 {

@@ -1,14 +1,16 @@
 //! A pool of threads that compute one parallel region after another. Between regions they first spin, then sleep.
 //!
-//! A region is described by a ticket and a pointer to the task. The ticket combines the number of the region and its number of
-//! threads in one atomic, so that workers always see a matching pair. The starting thread waits until every worker of the region has
-//! decremented `remaining`; after that, workers access only `Shared`. So the task, the graph and the plan may be freed as soon as
-//! `run` returns.
+//! A region is described by a ticket and a pointer to the task. The ticket combines the number of the region and its
+//! number of threads in one atomic, so that workers always see a matching pair. The starting thread waits until every
+//! worker of the region has decremented `remaining`; after that, workers access only `Shared`. So the task, the graph
+//! and the plan may be freed as soon as `run` returns.
 //!
-//! Each worker sleeps on a word of its own: a region wakes the threads that it has, however many others the pool has. Threads of the library's own pools
-//! end when they were idle for a while, and are started again by a region that has them.
+//! Each worker sleeps on a word of its own: a region wakes the threads that it has, however many others the pool has.
+//! Threads of the library's own pools end when they were idle for a while, and are started again by a region that has
+//! them.
 //!
-//! A child that a fork made has none of the threads. The pool starts them again when the child first uses it ([`Crew::generation`]).
+//! A child that a fork made has none of the threads. The pool starts them again when the child first uses it
+//! ([`Crew::generation`]).
 
 use super::barrier::{LONGEST_SLEEP, processors};
 use super::crowd;
@@ -133,8 +135,9 @@ impl Pool {
         self.settings.paused.store(false, Ordering::SeqCst);
     }
 
-    /// Calls `task` with the numbers `0..n`, each on its own thread (0 on the calling thread), and returns when all calls have returned: the time that the
-    /// calling thread has slept until then. Returns `None`, without calling it, if the pool runs another region.
+    /// Calls `task` with the numbers `0..n`, each on its own thread (0 on the calling thread), and returns when all
+    /// calls have returned: the time that the calling thread has slept until then. Returns `None`, without calling it,
+    /// if the pool runs another region.
     ///
     /// # Errors
     /// A thread that has ended cannot be started again.
@@ -253,7 +256,8 @@ impl Shared {
         self.remaining.store(n as u32 - 1, Ordering::Relaxed);
         self.task.store(std::ptr::from_ref(task).cast_mut().cast(), Ordering::Relaxed);
         let count = (self.ticket.load(Ordering::Relaxed) >> THREAD_BITS).wrapping_add(1);
-        // Pairs with the `SeqCst` accesses in `wait_for_ticket`: either `wake` sees that a worker sleeps, or the worker sees the new ticket.
+        // Pairs with the `SeqCst` accesses in `wait_for_ticket`: either `wake` sees that a worker sleeps, or the worker
+        // sees the new ticket.
         self.ticket.store(count << THREAD_BITS | n as u64, Ordering::SeqCst);
         drop(threads);
         let woken = if mutant::on("R17 herd") { self.seats.len() } else { n - 1 };
@@ -261,7 +265,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns when the region has ended on all workers, or if this process does not have them: the time for which it has slept.
+    /// Returns when the region has ended on all workers, or if this process does not have them: the time for which it
+    /// has slept.
     fn wait_for_workers(&self, generation: u32) -> Duration {
         if mutant::on("C1") || futex::spin(SPIN_FOR_LAST, || self.remaining.load(Ordering::Acquire) == 0) {
             return Duration::ZERO;
@@ -342,7 +347,7 @@ impl Shared {
                 // No region starts now. One that has this worker may have started before.
                 found = comes();
                 if found.is_none() {
-                    // The thread's handle goes, so that it needs nobody who waits for it.
+                    // The thread's handle goes, so that no thread has to wait for it.
                     drop(threads.get_mut(ith - 1).map(Option::take));
                     return None;
                 }
@@ -396,7 +401,8 @@ static SPARE: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
 /// Maximum number of spare pools.
 const SPARE_MAX: usize = 4;
 
-/// Calls `task` with the numbers `0..n` in a pool of this library. Returns the time for which the calling thread has slept at the end.
+/// Calls `task` with the numbers `0..n` in a pool of this library. Returns the time for which the calling thread has
+/// slept at the end.
 pub fn run_anywhere(n: usize, task: &(dyn Fn(usize) + Sync)) -> Result<Duration> {
     if n <= 1 {
         task(0);

@@ -230,7 +230,8 @@ impl CStream {
         Some((at, end?.checked_sub(at)?))
     }
 
-    /// Whether it is a file in the usual sense, which nobody lets wait, and which should not be left in pieces.
+    /// Whether it is a file in the usual sense, which does not let a writer wait, and which should not be left in
+    /// pieces.
     fn is_file(&self) -> bool {
         #[cfg(unix)]
         {
@@ -260,7 +261,8 @@ impl CStream {
 impl Read for CStream {
     fn read(&mut self, out: &mut [u8]) -> Result<usize> {
         let (to, n, stream) = (out.as_mut_ptr(), out.len(), self.0);
-        // SAFETY: the promise of `new`: an open stream that nobody else uses. `n` bytes are writable. The C library undoes what it does if it is left.
+        // SAFETY: the promise of `new`: an open stream that nobody else uses. `n` bytes are writable. The C library
+        // undoes what it does if it is left.
         patient::wait(|| unsafe { waiting::fread(to, 1, n, stream) }).map(|(n, _)| n)
     }
 }

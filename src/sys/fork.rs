@@ -1,14 +1,22 @@
-//! What a fork does to a library with threads: the child has one thread, and a copy of all memory as it was at that moment. A lock that another
-//! thread held is held for ever in the child, and threads that the memory mentions do not exist.
+//! What a fork does to a library with threads: the child has one thread, and a copy of all memory as it was at that
+//! moment. A lock that another thread held is held for ever in the child, and threads that the memory mentions do not
+//! exist.
 //!
-//! - [`Section`]: a short piece of work that no fork divides. A fork waits until all threads have left theirs, and they enter none until it is done. The locks
-//!   of `sync::brief` and first uses (`sync::once`) are sections, so in a child these locks are free, and what they guard is whole. Sections have no order
-//!   among each other: all end before a fork, and a thread that is in one may enter another.
-//! - [`Lasting`]: a lock that may be held for long, such as during a computation. A fork does not wait for it. In the child it is free, with a default value if
-//!   another thread held it.
+//! - [`Section`]: a short piece of work that no fork divides. A fork waits until all threads have left theirs, and they
+//!   enter none until it is done. The locks of `sync::brief` and first uses (`sync::once`) are sections, so in a child
+//!   these locks are free, and what they guard is whole. Sections have no order among each other: all end before a
+//!   fork, and a thread that is in one may enter another.
+//! - [`Lasting`]: a lock that may be held for long, such as during a computation. A fork does not wait for it. In the
+//!   child it is free, with a default value if another thread held it.
 //! - [`generation`] says which process a thread or a connection belongs to.
 //!
-//! Both sides of the gate wait a limited time: the host's own handlers and locks cannot make a fork, or a thread, wait for ever.
+//! Needs no such care: locks of objects that do not work in a child (`Stream::IN_CHILDREN`: Vulkan, RPC), and of a
+//! computation that the child does not have or that fails there (`cpu/exec`); the sinks of `trace`, of which each
+//! process has one; `sys::tiles` and `mutant`, whose first use only asks the processor or the environment; the checker of
+//! `sched::race`, which is for debug builds; the server of RPC, whose threads a child does not have.
+//!
+//! Both sides of the gate wait a limited time: the host's own handlers and locks cannot make a fork, or a thread, wait
+//! for ever.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -58,7 +66,8 @@ fn slot() -> &'static AtomicU32 {
     &SLOT[mine].0
 }
 
-/// From [`Section::enter`] to the end of the scope no fork happens. Not for work that waits for other threads, or runs code of the host.
+/// From [`Section::enter`] to the end of the scope no fork happens. Not for work that waits for other threads, or runs
+/// code of the host.
 pub struct Section(PhantomData<*const ()>);
 
 impl Section {
@@ -150,7 +159,8 @@ extern "C" fn child() {
     FORKING.store(0, Ordering::SeqCst);
 }
 
-/// Registers the handlers. They go with the file that contains this library if the host closes it (`__dso_handle`); our own shared library stays.
+/// Registers the handlers. They go with the file that contains this library if the host closes it (`__dso_handle`); our
+/// own shared library stays.
 fn install() {
     if !INSTALLED.swap(true, Ordering::SeqCst) {
         #[cfg(unix)]
@@ -162,7 +172,8 @@ fn install() {
                     child: extern "C" fn(),
                 ) -> std::ffi::c_int;
             }
-            // SAFETY: the handlers have the type that the function requires, do not unwind, and are mapped as long as they are registered.
+            // SAFETY: the handlers have the type that the function requires, do not unwind, and are mapped as long as
+            // they are registered.
             unsafe { pthread_atfork(prepare, parent, child) };
         }
         #[cfg(not(unix))]
@@ -170,8 +181,8 @@ fn install() {
     }
 }
 
-/// The handlers are registered when the library is loaded, so before those of the program: handlers run in the reverse order before a fork, so that those of the
-/// program may still use the library, and wait for threads that do.
+/// The handlers are registered when the library is loaded, so before those of the program: handlers run in the reverse
+/// order before a fork, so that those of the program may still use the library, and wait for threads that do.
 #[cfg(target_os = "linux")]
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -182,7 +193,8 @@ static AT_START: extern "C" fn() = {
     at_start
 };
 
-/// A lock that may be held for long. A child that a fork made finds it free, with the value that it had, or with a default value if another thread held it.
+/// A lock that may be held for long. A child that a fork made finds it free, with the value that it had, or with a
+/// default value if another thread held it.
 pub struct Lasting<T> {
     /// What this process uses, or an ancestor of it; NULL before the first use.
     current: AtomicPtr<OfProcess<T>>,

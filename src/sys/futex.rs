@@ -1,4 +1,5 @@
-//! Waiting for a number in memory to change, without a lock: nothing is held that a fork, or a thread that ends, could leave behind.
+//! Waiting for a number in memory to change, without a lock: nothing is held that a fork, or a thread that ends, could
+//! leave behind.
 
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};

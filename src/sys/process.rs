@@ -72,7 +72,8 @@ pub fn flush_standard_output() {
     }
 }
 
-/// Writes to standard error. Not by `std::io::stderr`: it has a lock, which another thread may hold while the host forks. The child would wait for it for ever.
+/// Writes to standard error. Not by `std::io::stderr`: it has a lock, which another thread may hold while the host
+/// forks. The child would wait for it for ever.
 ///
 /// # Errors
 /// As writing.

@@ -30,7 +30,8 @@ impl<G: DerefMut> DerefMut for Brief<G> {
     }
 }
 
-/// Like [`lock`], for a lock that is held only briefly: not while other threads are waited for, or the host's code runs. In a child that a fork made, it is free.
+/// Like [`lock`], for a lock that is held only briefly: not while other threads are waited for, or the host's code
+/// runs. In a child that a fork made, it is free.
 #[inline]
 pub fn brief<T: ?Sized>(m: &Mutex<T>) -> Brief<MutexGuard<'_, T>> {
     let section = Section::enter();
@@ -51,7 +52,8 @@ pub fn brief_write<T: ?Sized>(l: &RwLock<T>) -> Brief<RwLockWriteGuard<'_, T>> {
     Brief { guard: write(l), _section: section }
 }
 
-/// The value of a cell, made on first use. No fork happens while it is made, so that no child waits for a thread that it does not have.
+/// The value of a cell, made on first use. No fork happens while it is made, so that no child waits for a thread that
+/// it does not have.
 #[inline]
 pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
     match cell.get() {

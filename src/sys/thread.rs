@@ -13,8 +13,8 @@ pub fn builder() -> Builder {
     Builder::new().stack_size(if mutant::on("R5") { 2 << 20 } else { default_of_c().max(STACK) })
 }
 
-/// Calls `f` with all numbers below `n`, on the calling thread and on threads that are started for it, one for each processor at most. They end before it
-/// returns: no pool stays, which a child that a fork makes would not have.
+/// Calls `f` with all numbers below `n`, on the calling thread and on threads that are started for it, one for each
+/// processor at most. They end before it returns: no pool stays, which a child that a fork makes would not have.
 pub fn parallel(n: usize, f: impl Fn(usize) + Sync) {
     let next = AtomicUsize::new(0);
     let work = || {

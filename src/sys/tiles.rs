@@ -14,7 +14,7 @@ pub struct Tiles {
 /// The products that this process may use. The first call asks the system.
 pub fn tiles() -> Tiles {
     static TILES: OnceLock<Tiles> = OnceLock::new();
-    *crate::sys::sync::once(&TILES, ask)
+    *TILES.get_or_init(ask)
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]

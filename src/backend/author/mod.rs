@@ -80,7 +80,8 @@ impl<T: 'static> Context<T> {
         Some(unsafe { &(*context.cast::<Self>()).author })
     }
 
-    /// Drops the author's value. One that does not work in this process stays: threads that this process does not have may be using it.
+    /// Drops the author's value. One that does not work in this process stays: threads that this process does not have
+    /// may be using it.
     ///
     /// # Safety
     /// `context` came from `boxed` for this type and is not used afterwards.

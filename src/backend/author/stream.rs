@@ -44,7 +44,8 @@ pub trait Stream: Send + Sync + 'static {
     const EVENTS: bool = false;
     /// Whether `optimize` exists.
     const OPTIMIZES: bool = false;
-    /// Whether a stream works in processes that are forked from the one that has made it. If not, its functions fail there, and freeing it does nothing.
+    /// Whether a stream works in processes that are forked from the one that has made it. If not, its functions fail
+    /// there, and freeing it does nothing.
     const IN_CHILDREN: bool = true;
 
     /// Name, such as "CPU".

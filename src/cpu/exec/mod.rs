@@ -162,8 +162,8 @@ impl Region<'_> {
     }
 }
 
-/// The number of threads to use for a graph of which the host wants `n_threads`: one if several take longer now. Operations of the host get what it
-/// wants.
+/// The number of threads to use for a graph for which the host has set `n_threads`: one if several take longer now.
+/// Operations of the host get what it has set.
 pub fn useful_threads(graph: &CheckedGraph<'_>, n_threads: usize) -> usize {
     let is_of_host = |node: CheckedNode<'_>| {
         matches!(node.op(), GGML_OP_MAP_CUSTOM1 | GGML_OP_MAP_CUSTOM2 | GGML_OP_MAP_CUSTOM3 | GGML_OP_CUSTOM)
