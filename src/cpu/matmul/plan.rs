@@ -161,10 +161,11 @@ impl ProductPlan {
     /// The plan for products of `s` with `columns` columns for each matrix.
     pub fn new(k: &Kernels, s: &Shapes, columns: usize, threads: usize) -> Self {
         let floats = s.src0.dtype.blck_size() == 1;
+        let gemv = k.gemv[s.src0.dtype as usize];
         let (from, rows) = match strips(k, s) {
-            Some(_) if k.gemv[s.src0.dtype as usize].is_some() => (STRIP_TILES_FROM, TILE_ROWS),
-            // There is no kernel for one column, nor for few rows, with the order of a tile.
-            Some(_) => (1, 1),
+            Some(_) if gemv.is_some_and(|g| !g.few_rows) => (STRIP_TILES_FROM, TILE_ROWS),
+            // Without a kernel for one column that adds in the order of a tile, few rows are interleaved, too.
+            Some(_) => (1, if gemv.is_some() { TILE_ROWS } else { 1 }),
             None => (BYTE_TILES_FROM, TILE_ROWS),
         };
         // The reference kernels convert activations like the others, so that a comparison of both shows differences between
