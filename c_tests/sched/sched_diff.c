@@ -452,8 +452,8 @@ static void run_sched(rng_t * r, model_t * m, int max_ops) {
         struct ggml_cgraph * g = make(ctx, m, shape, n_ops, columns);
         places_t places = { 0 };
         if (rng_odds(r, 25)) for (; places.n < 3; places.n++) {
-            places.node[places.n] = rng_int(r, GRAPH_N(g));
             places.backend[places.n] = rng_int(r, n_fakes);
+            places.node[places.n] = rng_int(r, GRAPH_N(g));
         }
         check_placement(m, bs, bufts ? ts : NULL, parallel, offload, shape, n_ops, columns, &places);
         apply(&places, s, g);
