@@ -374,16 +374,21 @@ static void check_placement(model_t * m, ggml_backend_t * bs, ggml_backend_buffe
     ggml_backend_sched_t s = ggml_backend_sched_new(bs, ts, n_fakes, 4096, parallel, offload);
     apply(places, s, g);
     const bool ok = ggml_backend_sched_alloc_graph(s, g);
-    int foreign = 0, stale = 0;
+    int foreign = 0, stale = 0, elsewhere = 0;
+    char what[256] = "";
     for (int i = 0; ok && i < n; i++) {
         struct ggml_tensor * t = nodes[i];
         ggml_backend_t b = ggml_backend_sched_get_tensor_backend(s, t);
         if (looks_only(t) || b == NULL) continue;
         foreign += is_foreign(b, t);
+        if (foreign && !what[0]) snprintf(what, sizeof(what), "%s '%s' on %s", ggml_op_desc(t), t->name, be_name(b));
         for (int j = 0; j < GGML_MAX_SRC; j++) {
             const struct ggml_tensor * copy = t->src[j];
             if (copy == NULL) continue;
             foreign += is_foreign(b, copy);
+            if (foreign && !what[0]) snprintf(what, sizeof(what), "source %d '%s' of %s '%s' on %s", j, copy->name, ggml_op_desc(t), t->name, be_name(b));
+            ggml_backend_t at = looks_only(srcs[i][j]) ? ggml_backend_sched_get_tensor_backend(s, srcs[i][j]) : NULL;
+            elsewhere += at != NULL && is_foreign(at, srcs[i][j]);
             if (copy == srcs[i][j]) continue;
             int first = i; // the copy was made for this node
             for (int k = 0; k < i && first == i; k++) {
@@ -401,7 +406,8 @@ static void check_placement(model_t * m, ggml_backend_t * bs, ggml_backend_buffe
     fake_events = events;
     for (int i = 0; i < n_fakes; i++) fakes[i].fail_alloc = fails[i];
     if (!ok) say("impossible: no memory for the graph\n");
-    if (foreign) say("impossible: foreign memory\n");
+    if (foreign) say("impossible: foreign memory: %s\n", what);
+    if (elsewhere) say("views elsewhere: %d\n", elsewhere);
     if (stale) say("impossible: copies from before a write\n");
 }
 
@@ -446,8 +452,8 @@ static void run_sched(rng_t * r, model_t * m, int max_ops) {
         struct ggml_cgraph * g = make(ctx, m, shape, n_ops, columns);
         places_t places = { 0 };
         if (rng_odds(r, 25)) for (; places.n < 3; places.n++) {
-            places.node[places.n] = rng_int(r, GRAPH_N(g));
             places.backend[places.n] = rng_int(r, n_fakes);
+            places.node[places.n] = rng_int(r, GRAPH_N(g));
         }
         check_placement(m, bs, bufts ? ts : NULL, parallel, offload, shape, n_ops, columns, &places);
         apply(&places, s, g);

@@ -5,9 +5,8 @@ use ggml::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_b
 use ggml::abi::backend::{ggml_backend_dev_props, ggml_backend_dev_t, ggml_backend_dev_type};
 use ggml::abi::backend_impl::*;
 use ggml::abi::cpu::ggml_cplan;
-use ggml::abi::ggml::{ggml_op, ggml_status, ggml_tensor};
-use ggml::abi::graph::ggml_cgraph;
-use ggml::capi::backend::ggml_backend_buffer_init;
+use ggml::abi::ggml::{ggml_cgraph, ggml_op, ggml_status, ggml_tensor};
+use ggml::capi::backend_impl::ggml_backend_buffer_init;
 use ggml::capi::cpu::{ggml_graph_compute, ggml_graph_plan};
 use ggml::capi::ggml::{ggml_graph_n_nodes, ggml_graph_node};
 use std::cell::Cell;
@@ -135,8 +134,8 @@ unsafe fn is_here(t: *const ggml_tensor) -> bool {
 unsafe extern "C" fn compute(_: ggml_backend_t, graph: *mut ggml_cgraph) -> i32 {
     // SAFETY: a valid graph.
     unsafe {
-        for i in 0..ggml_graph_n_nodes(graph.cast()) {
-            let node = ggml_graph_node(graph.cast(), i);
+        for i in 0..ggml_graph_n_nodes(graph) {
+            let node = ggml_graph_node(graph, i);
             if is_view((*node).op) {
                 continue;
             }
@@ -144,10 +143,10 @@ unsafe extern "C" fn compute(_: ggml_backend_t, graph: *mut ggml_cgraph) -> i32 
             let sources = (*node).src.iter().filter(|src| !src.is_null());
             sources.for_each(|&src| assert!(is_here(src), "a source in the memory of another"));
         }
-        let mut plan: ggml_cplan = ggml_graph_plan(graph.cast(), 1, null_mut());
+        let mut plan: ggml_cplan = ggml_graph_plan(graph, 1, null_mut());
         let mut work = vec![0u64; plan.work_size / 8 + 16];
         plan.work_data = work.as_mut_ptr().cast();
-        match ggml_graph_compute(graph.cast(), &raw mut plan) {
+        match ggml_graph_compute(graph, &raw mut plan) {
             status if status == ggml_status::GGML_STATUS_SUCCESS as i32 => status,
             status => panic!("the kernels fail with {status}"),
         }

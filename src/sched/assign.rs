@@ -237,7 +237,7 @@ impl Assigner<'_, '_> {
         }
     }
 
-    fn reads(&mut self, b: usize, id: u32) -> bool {
+    pub(super) fn reads(&mut self, b: usize, id: u32) -> bool {
         self.rules.reads_tensor(b, id, self.flat, self.placed)
     }
 
@@ -274,7 +274,7 @@ impl Assigner<'_, '_> {
         let flat = self.flat;
         for (n, &id) in flat.nodes().iter().enumerate() {
             let base = flat.base(id);
-            if base != NONE && !self.is_set(id) {
+            if base != NONE && (!self.is_set(id) || self.is_misplaced_view(id)) {
                 self.placed[id as usize] = Placement::new(self.placed[base as usize].backend, Cause::BASE);
             }
             for &src in flat.srcs(n) {

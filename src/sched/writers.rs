@@ -193,6 +193,16 @@ impl Assigner<'_, '_> {
         seats.iter().for_each(|&(id, b)| self.place(id, b, Cause::WRITES));
     }
 
+    /// Whether the host has placed a view where its base cannot be read, and nodes write into its memory: a copy could be one from before they do.
+    pub(super) fn is_misplaced_view(&mut self, id: u32) -> bool {
+        let (placed, base) = (self.placed[id as usize], self.flat.base(id));
+        matches!(placed.cause, Cause::USER | Cause::INPUT)
+            && is_view_op(self.flat.problem.fact(id).op.into())
+            && self.is_set(base)
+            && self.writers.write(self.flat, id)
+            && !self.reads(placed.backend as usize, base)
+    }
+
     fn nowhere(&self, root: u32, home: Home, writer: u32) -> Error {
         let (t, base) = (self.ids.tensor(writer), self.ids.tensor(root));
         let name = |b: usize| self.rules.backends[b].name();

@@ -276,6 +276,21 @@ fn views_are_read_where_their_base_is() {
     assert_eq!([p, y].map(|t| h.place(t)), [0, 1]);
 }
 
+/// A view that the host has placed elsewhere, of memory that nodes write: no copy from before the write is read.
+#[test]
+fn views_of_written_memory_are_with_it() {
+    let mut h = Host::new(vec![Spec::gpu()], false);
+    let x = h.input();
+    let p = h.product(x);
+    let half = scale(&mut h.c, p, 0.5);
+    let right = part(&mut h.c, half, 8, 8);
+    let tripled = scale(&mut h.c, right, 3.0);
+    let y = add(&mut h.c, tripled, right);
+    h.sched.set_tensor_backend(right, 1).unwrap();
+    assert_eq!(h.run(&[y], &[(x, 1.0)]), [[48.0; 8]]);
+    assert_eq!(h.sched.engine().placement(right), Placement::new(0, Cause::BASE));
+}
+
 /// Nothing works: the message names both nodes and both backends.
 #[test]
 fn an_impossible_pair_is_an_error() {
