@@ -133,12 +133,12 @@ impl Session {
             if command.body() == Body::Graph && n > most && !mutant::on("RPC tensors") {
                 return Err(invalid!("a graph of {size} bytes: it may have {most}"));
             }
-            // As it comes, and again as tensors.
+            // A graph is there as it comes, and again as tensors.
             let mut lease = self.work.take(0)?;
             let head = self.channel.read_counted(n, |more| lease.grow(2 * more as u64))?;
             let request = Request::read(command, &head)?;
             drop(head);
-            lease.shrink(n as u64);
+            lease.shrink(if command.body() == Body::Graph { n as u64 } else { 0 });
             self.look()?;
             if self.channel.caught_up() || mutant::on("RPC ahead") {
                 self.worked = Duration::ZERO;
