@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 /// Time between two looks at whether the client is still there, if requests wait in line.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The first message of a connection: who is there, and, with a key, whether it has that. `admit` finds a place for it; before, it has none.
+/// The first message of a connection: who is there, and, with a key, whether it has that. `admit` finds a place for it;
+/// before, it has none.
 ///
 /// # Errors
 /// The client speaks something else, or has another key or none, and those of `admit`.
