@@ -131,15 +131,17 @@ impl Session {
             let size = self.channel.size()?;
             let n = command.head_size(size)?;
             let most = Graph::size(self.host.options.tensors);
-            if command.body() == Body::Graph && n > most && !mutant::on("RPC tensors") {
+            let is_graph = command.body() == Body::Graph;
+            if is_graph && n > most && !mutant::on("RPC tensors") {
                 return Err(invalid!("a graph of {size} bytes: it may have {most}"));
             }
-            // A graph is there as it comes, and again as tensors.
+            // A graph is there as it comes, and again as tensors. Other requests are small, and come also if all memory is taken.
             let mut lease = self.work.take(0)?;
-            let head = self.channel.read_counted(n, |more| lease.grow(2 * more as u64))?;
+            let count = |more| if is_graph { lease.grow(2 * more as u64) } else { Ok(()) };
+            let head = self.channel.read_counted(n, count)?;
             let request = Request::read(command, &head)?;
             drop(head);
-            lease.shrink(if command.body() == Body::Graph { n as u64 } else { 0 });
+            lease.shrink(n as u64);
             self.look()?;
             if self.channel.caught_up() || mutant::on("RPC ahead") {
                 self.worked = Duration::ZERO;
