@@ -135,9 +135,10 @@ impl Session {
             if is_graph && n > most && !mutant::on("RPC tensors") {
                 return Err(invalid!("a graph of {size} bytes: it may have {most}"));
             }
-            // A graph is there as it comes, and again as tensors. Other requests are small, and come also if all memory is taken.
+            // A graph is there as it comes, and again as tensors. Other requests are small, and come also if all memory is
+            // taken.
             let mut lease = self.work.take(0)?;
-            let count = |more| if is_graph { lease.grow(2 * more as u64) } else { Ok(()) };
+            let count = |more: usize| if is_graph { lease.grow(2 * more as u64) } else { Ok(()) };
             let head = self.channel.read_counted(n, count)?;
             let request = Request::read(command, &head)?;
             drop(head);
