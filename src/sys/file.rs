@@ -49,8 +49,8 @@ pub fn create(path: &Path) -> Result<File> {
     File::create(path)
 }
 
-/// Opens a file of at most `max` bytes that only the user of this process can have written: a file of that user, no link, that others may not
-/// write. Returns it with its size.
+/// Opens a file of at most `max` bytes that only the user of this process can have written: a file of that user, no
+/// link, that others may not write. Returns it with its size.
 ///
 /// # Errors
 /// As [`File::open`]; and if the file is another kind of object, somebody else's, open to others, or longer.

@@ -2,8 +2,8 @@
 
 use std::net::TcpStream;
 
-/// Whether the other side has closed the connection or is gone, even if bytes that came before are still unread. Does not wait. Only Linux says so
-/// without reading; elsewhere the result is `false`.
+/// Whether the other side has closed the connection or is gone, even if bytes that came before are still unread. Does
+/// not wait. Only Linux says so without reading; elsewhere the result is `false`.
 pub fn hung_up(stream: &TcpStream) -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -19,6 +19,10 @@ pub fn hung_up(stream: &TcpStream) -> bool {
         false
     }
 }
+
+/// Whether the system says so.
+#[cfg(test)]
+pub const SEES_ENDS: bool = cfg!(target_os = "linux");
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {

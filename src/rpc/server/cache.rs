@@ -89,8 +89,9 @@ impl Cache {
         self.folder.join(format!("{number:016x}"))
     }
 
-    /// Finds the bytes with a hash, at most `most` of them; `take` gets them in pieces, each with its offset, after all of them were looked at. Returns
-    /// whether they are here. A file that holds something else is removed. `go_on` is called for each piece that is looked at.
+    /// Finds the bytes with a hash, at most `most` of them; `take` gets them in pieces, each with its offset, after all
+    /// of them were looked at. Returns whether they are here. A file that holds something else is removed. `go_on` is
+    /// called for each piece that is looked at.
     ///
     /// # Errors
     /// Those of `go_on`.
@@ -179,7 +180,8 @@ impl Cache {
         }
     }
 
-    /// Keeps `size` bytes with a hash, if they are not here and there is room for them. `read` gives them in pieces, from an offset on.
+    /// Keeps `size` bytes with a hash, if they are not here and there is room for them. `read` gives them in pieces,
+    /// from an offset on.
     pub fn put(&self, number: u64, size: usize, read: impl Fn(&mut [u8], usize)) {
         let bytes = size as u64;
         if !self.enter(number, bytes) {

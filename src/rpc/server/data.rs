@@ -1,5 +1,5 @@
-//! The bytes of tensors, on their way in and out. A range is checked before the first byte comes; then they go into the tensor in pieces of at most
-//! [`STEP`] bytes, so that a message of any size takes no more memory than that.
+//! The bytes of tensors, on their way in and out. A range is checked before the first byte comes; then they go into the
+//! tensor in pieces of at most [`STEP`] bytes, so that a message of any size takes no more memory than that.
 #![forbid(unsafe_code)]
 
 use super::cache::Cache;

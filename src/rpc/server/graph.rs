@@ -23,7 +23,8 @@ pub struct Stored {
     _lease: Lease,
 }
 
-/// Bytes that a tensor takes at most in the tables with which a graph is made: its number, its handle, and a list of what it needs.
+/// Bytes that a tensor takes at most in the tables with which a graph is made: its number, its handle, and a list of
+/// what it needs.
 const TABLES: usize = 192;
 /// Bytes of a number in a set.
 const NUMBER: usize = 24;

@@ -1,5 +1,5 @@
-//! Buffers of a session, under numbers and addresses that mean nothing outside of it, and the limits of memory: of all sessions, of each of them, and of
-//! what each has besides its buffers.
+//! Buffers of a session, under numbers and addresses that mean nothing outside of it, and the limits of memory: of all
+//! sessions, of each of them, and of what each has besides its buffers.
 #![forbid(unsafe_code)]
 
 use crate::backend::{BufferBox, BufferTypeRef};

@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 /// Time between two looks at whether the client is still there, if requests wait in line.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The first message of a connection: who is there, and, with a key, whether it has that. `admit` finds a place for it; before, it has none.
+/// The first message of a connection: who is there, and, with a key, whether it has that. `admit` finds a place for it;
+/// before, it has none.
 ///
 /// # Errors
 /// The client speaks something else, or has another key or none, and those of `admit`.
@@ -130,12 +131,15 @@ impl Session {
             let size = self.channel.size()?;
             let n = command.head_size(size)?;
             let most = Graph::size(self.host.options.tensors);
-            if command.body() == Body::Graph && n > most && !mutant::on("RPC tensors") {
+            let is_graph = command.body() == Body::Graph;
+            if is_graph && n > most && !mutant::on("RPC tensors") {
                 return Err(invalid!("a graph of {size} bytes: it may have {most}"));
             }
-            // As it comes, and again as tensors.
+            // A graph is there as it comes, and again as tensors. Other requests are small, and come also if all memory is
+            // taken.
             let mut lease = self.work.take(0)?;
-            let head = self.channel.read_counted(n, |more| lease.grow(2 * more as u64))?;
+            let count = |more: usize| if is_graph { lease.grow(2 * more as u64) } else { Ok(()) };
+            let head = self.channel.read_counted(n, count)?;
             let request = Request::read(command, &head)?;
             drop(head);
             lease.shrink(n as u64);

@@ -80,8 +80,10 @@ fn products(raw: &mut Raw, count: usize) -> Graph {
 }
 
 #[test]
-#[cfg_attr(not(target_os = "linux"), ignore = "only Linux says that the other side has left")]
 fn work_ends_when_its_client_leaves() {
+    if !crate::sys::net::SEES_ENDS {
+        return;
+    }
     type Act = fn(&mut Raw);
     let acts: [(&str, Act); 4] = [
         ("one long graph", |raw| {
@@ -96,10 +98,11 @@ fn work_ends_when_its_client_leaves() {
         ("memory that is cleared again and again", |raw| {
             raw.send(&Request::AllocBuffer { device: 0, size: 32 * MIB });
             let buffer = raw.number();
-            (0..20_000).for_each(|_| raw.send(&Request::BufferClear { buffer, value: 1 }));
+            // No more than the system keeps for the server: an end behind that cannot be seen.
+            (0..3000).for_each(|_| raw.send(&Request::BufferClear { buffer, value: 1 }));
         }),
         ("memory that is taken and given back", |raw| {
-            (0..5000).for_each(|_| raw.send(&Request::AllocBuffer { device: 0, size: 1000 * MIB }));
+            (0..2000).for_each(|_| raw.send(&Request::AllocBuffer { device: 0, size: 1000 * MIB }));
             raw.send(&Request::AllocBuffer { device: 0, size: MIB });
         }),
     ];

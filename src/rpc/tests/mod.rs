@@ -1,5 +1,5 @@
-//! Servers and clients of this process on the loopback: `hostile` and `intruders` have clients that mean harm, `absent` those that are silent, gone or
-//! greedy, `faults` servers that do harm; `uploads` counts what travels.
+//! Servers and clients of this process on the loopback: `hostile` and `intruders` have clients that mean harm, `absent`
+//! those that are silent, gone or greedy, `faults` servers that do harm; `uploads` counts what travels.
 
 mod absent;
 mod faults;

@@ -252,8 +252,8 @@ impl Channel {
         self.read_counted(size, |_| Ok(()))
     }
 
-    /// As [`Self::read_vec`]; `count` gets the size of memory before it is taken. Each [`STEP`] has a time of its own, so that a peer that has stopped is
-    /// noticed long before a large message would have had to come.
+    /// As [`Self::read_vec`]; `count` gets the size of memory before it is taken. Each [`STEP`] has a time of its own,
+    /// so that a peer that has stopped is noticed long before a large message would have had to come.
     ///
     /// # Errors
     /// As [`Self::read`], and those of `count`.
