@@ -1,13 +1,14 @@
-// Measures the errors of all operations that compute, on rows of several kinds of numbers, against double precision. errors.py runs it with several
-// libraries and compares.
+// Measures the errors of all operations that compute, on rows of several kinds of numbers, against double precision.
+// errors.py runs it with several libraries and compares.
 //
 //     errors [-c] [-k NAME_PART]     -c: rounds the inputs to six bits first, an error that errors.py must detect
 //
-// Prints "library<tab>NAME", "features<tab>...", then "error<tab>OPERATION<tab>CLASS<tab>NMSE<tab>LARGEST" for each operation and class of numbers.
-// NMSE is the sum of the squared errors over the sum of the squared results. LARGEST is the largest error of a single result, in the mean of several
-// computations with other numbers, relative to that result; of a sum with terms of both signs (`Kind::sum`), relative to that result or the root of the mean square of all results, if
-// that is greater. Below the smallest normal number, it is relative to that number. Infinity: a result that is not finite and should be.
-// Inputs are the same on every machine. Everything is computed on one thread.
+// Prints "library<tab>NAME", "features<tab>...", then "error<tab>OPERATION<tab>CLASS<tab>NMSE<tab>LARGEST" for each
+// operation and class of numbers. NMSE is the sum of the squared errors over the sum of the squared results. LARGEST is
+// the largest error of a single result, in the mean of several computations with other numbers, relative to that
+// result; of a sum with terms of both signs (`Kind::sum`), relative to that result or the root of the mean square of
+// all results, if that is greater. Below the smallest normal number, it is relative to that number. Infinity: a result
+// that is not finite and should be. Inputs are the same on every machine. Everything is computed on one thread.
 #include "errors.h"
 
 #include "ggml-alloc.h"
@@ -96,8 +97,9 @@ static std::vector<double> fill(ggml_tensor * t, Class which, const Input & in, 
     return exact;
 }
 
-// Operations and functions that only move numbers, compare them, or round them to integers: they have no errors, and are compared bit by bit by the
-// suite `ops`. The host computes those with a callback. FLASH_ATTN_BACK has no constructor that works.
+// Operations and functions that only move numbers, compare them, or round them to integers: they have no errors, and
+// are compared bit by bit by the suite `ops`. The host computes those with a callback. FLASH_ATTN_BACK has no
+// constructor that works.
 static const std::set<std::string> exact = {
     "NONE", "DUP", "CONT", "CPY", "SET", "RESHAPE", "VIEW", "PERMUTE", "TRANSPOSE", "GET_ROWS", "SET_ROWS", "DIAG", "DIAG_MASK_INF", "DIAG_MASK_ZERO", "CONCAT", "REPEAT",
     "IM2COL", "IM2COL_3D", "PAD", "PAD_REFLECT_1D", "ROLL", "ARGSORT", "ARGMAX", "TOP_K", "TOP_K_MASK", "COUNT_EQUAL", "TRI", "FILL", "WIN_PART", "WIN_UNPART", "GET_REL_POS",

@@ -53,7 +53,8 @@ void list_maps() {
         }
     }
     add("XIELU", { f32(ne) }, [](ggml_context * c, const std::vector<T> & x) { return ggml_xielu(c, x[0], 0.5f, 0.75f, 1.5f, -1e-6f); }, [](const std::vector<V> & x) {
-        // The parameters are what the constructor makes of its arguments: softplus of both, and beta more for negative numbers.
+        // The parameters are what the constructor makes of its arguments: softplus of both, and beta more for negative
+        // numbers.
         const double p = softplus(0.75), n = 1.5 + softplus(0.5), beta = 1.5, eps = (double) -1e-6f;
         V y(x[0]);
         for (auto & v : y) { v = v > 0 ? p * v * v + beta * v : (std::expm1(std::min(v, eps)) - v) * n + beta * v; }

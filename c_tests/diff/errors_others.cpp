@@ -3,7 +3,8 @@
 
 namespace errors {
 
-// One sequence of heads whose state is a square matrix: `step` gets the state of a head, the place of the token's inputs, and the head.
+// One sequence of heads whose state is a square matrix: `step` gets the state of a head, the place of the token's
+// inputs, and the head.
 using Step = std::function<V(V & state, const std::vector<V> & x, size_t at, size_t head)>;
 
 static std::function<V(const std::vector<V> &)> matrices(size_t n, size_t heads, size_t tokens, size_t states, Step step) {

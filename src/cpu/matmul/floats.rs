@@ -17,9 +17,10 @@ pub const BY_STEP_FROM: usize = 128;
 /// Rows of a piece of work with as many columns, if there are enough rows.
 pub const PIECE: usize = 256;
 
-/// Values of `k` in a step. The longer the chains of additions, the larger the error. The original has four for each lane of a row, and multiplies floats
-/// as they are: up to a `k` of `4 * STEP` its chains are shorter than those of a step. Three steps are enough for its precision. With halves and
-/// bfloat16s it rounds the columns, which costs more digits than any chain.
+/// Values of `k` in a step. The longer the chains of additions, the larger the error. The original has four for each
+/// lane of a row, and multiplies floats as they are: up to a `k` of `4 * STEP` its chains are shorter than those of a
+/// step. Three steps are enough for its precision. With halves and bfloat16s it rounds the columns, which costs more
+/// digits than any chain.
 fn step_of(weights: ggml_type, k: usize) -> usize {
     match weights {
         GGML_TYPE_F32 | GGML_TYPE_F8_E4M3 if k > 96 && k < 3 * STEP => k.div_ceil(3).next_multiple_of(32).min(STEP),

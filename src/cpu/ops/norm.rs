@@ -32,8 +32,8 @@ pub fn norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
         let n = y.len() as f64;
         let mean = vec::sum(y) / n;
         let mut variance = vec::center(y, mean as f32) / n;
-        // If the mean is large compared with the deviation, rounding it to single precision leaves an error: centre once more. In single
-        // precision, like the sums: squares of tiny numbers are zero there.
+        // If the mean is large compared with the deviation, rounding it to single precision leaves an error: centre
+        // once more. In single precision, like the sums: squares of tiny numbers are zero there.
         if (mean as f32) * (mean as f32) > 64.0 * variance as f32 {
             let rest = vec::sum(y) / n;
             variance = vec::center(y, rest as f32) / n;

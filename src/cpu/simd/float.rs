@@ -1,7 +1,7 @@
 //! The float kernels: generic code over [`Lanes`] that is compiled for each instruction set.
 //!
-//! Sums use several vector accumulators, so their rounding depends on the instruction set, but not on the number of threads or on
-//! alignment.
+//! Sums use several vector accumulators, so their rounding depends on the instruction set, but not on the number of
+//! threads or on alignment.
 
 use super::lanes::Lanes;
 use crate::mutant;
@@ -65,8 +65,8 @@ macro_rules! narrow {
     }};
 }
 
-/// Sum of `full(i)` over whole vectors, and of `part` for the rest. The lanes are added to a double every 4096 elements: this is for numbers of
-/// one sign. Sums that may cancel are those of [`sum`] and [`dot_wide`].
+/// Sum of `full(i)` over whole vectors, and of `part` for the rest. The lanes are added to a double every 4096
+/// elements: this is for numbers of one sign. Sums that may cancel are those of [`sum`] and [`dot_wide`].
 #[inline(always)]
 unsafe fn reduce<V: Lanes>(n: usize, full: impl Fn(usize) -> V, part: impl FnOnce(usize, usize) -> V) -> f64 {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
@@ -123,7 +123,8 @@ macro_rules! wide {
     }};
 }
 
-/// What is left of `x` without `n` times ln 2, which is split into two parts. The first has few bits, so its multiples are exact.
+/// What is left of `x` without `n` times ln 2, which is split into two parts. The first has few bits, so its multiples
+/// are exact.
 #[inline(always)]
 unsafe fn without_powers<V: Lanes>(x: V, n: V) -> V {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
@@ -144,7 +145,8 @@ unsafe fn exp_of_rest<V: Lanes>(r: V) -> V {
     }
 }
 
-/// `e^x` for numbers whose powers are normal: at most 2 units in the last place; zero below -86.99, infinity above 88.73, NaN for NaN.
+/// `e^x` for numbers whose powers are normal: at most 2 units in the last place; zero below -86.99, infinity above
+/// 88.73, NaN for NaN.
 ///
 /// # Safety
 /// As for [`Lanes`]: the processor has the instruction set of `V`.
@@ -343,7 +345,8 @@ const NORMAL_TAIL: [f32; 8] = [
     0.035_931_714,
 ];
 
-/// Polynomial of `(P(X < x) - 1/2) / x` in `x^2`, where X has the standard normal distribution: absolute error of the probability 8e-9 for `|x|` up to 1.
+/// Polynomial of `(P(X < x) - 1/2) / x` in `x^2`, where X has the standard normal distribution: absolute error of the
+/// probability 8e-9 for `|x|` up to 1.
 const NORMAL_CENTRE: [f32; 5] = [0.398_942_2, -0.066_488_758, 0.009_964_243, -0.001_165_434_7, 9.250_1e-5];
 
 /// `x P(X < x)`, where X has the standard normal distribution: the GELU by the error function. The relative error is at most 9e-7 from -13 on, for negative

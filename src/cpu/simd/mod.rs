@@ -41,6 +41,8 @@ mod avx2;
 mod avx512;
 
 #[cfg(test)]
+mod digit_tests;
+#[cfg(test)]
 pub(in crate::cpu) mod tests;
 
 use crate::abi::ggml::ggml_type;

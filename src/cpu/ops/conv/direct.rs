@@ -1,8 +1,8 @@
 //! Direct convolutions, as products of matrices. The elements of the image that are under one element of the kernel, for many places of the kernel,
 //! are a row of a matrix of patches. Each channel of the result is a sum of such rows with weights.
 //!
-//! A result is added up in the order of the kernel's elements, in chains that begin at the same elements ([`batch::add_product`]), so its bits do not
-//! depend on the partition of the work.
+//! A result is added up in the order of the kernel's elements, in chains that begin at the same elements
+//! ([`batch::add_product`]), so its bits do not depend on the partition of the work.
 #![forbid(unsafe_code)]
 
 use super::super::super::access::{Dest, Reader, RowIndex, Source, Writer, rows};

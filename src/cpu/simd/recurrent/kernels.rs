@@ -145,7 +145,8 @@ macro_rules! columns {
     };
 }
 
-/// [`columns!`] in up to four parts. `$sums` of each part are chains of additions of their own: they are in `$sums` at the end, added up.
+/// [`columns!`] in up to four parts. `$sums` of each part are chains of additions of their own: they are in `$sums` at
+/// the end, added up.
 macro_rules! columns_in_chains {
     ($n:expr, $rows:expr, $sums:ident, $step:ident) => {
         let whole = $n - $n % V::N;
