@@ -119,7 +119,9 @@ pub fn lightning_indexer(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>)
                     .map(|h| relu(vec::dot(q.row([h, token, stream]), k)) * weights.get::<f32>(h, [token, 0, stream]))
                     .sum();
                 let mask = convert::f16(mask.get(key, [token, 0, stream % mask.ne[3]]));
-                d.set(key, [token, 0, stream], score + mask);
+                // A masked key is not chosen, whatever its score is.
+                let masked = mask == f32::NEG_INFINITY;
+                d.set(key, [token, 0, stream], if masked { mask } else { score + mask });
             }
         }
     }
