@@ -9,6 +9,7 @@ use super::handle::OP_PARAM_WORDS;
 use crate::abi::ggml::GGML_MAX_SRC;
 use crate::abi::ggml::ggml_glu_op::{GGML_GLU_OP_SWIGLU_CLAMP, GGML_GLU_OP_SWIGLU_OAI};
 use crate::abi::ggml::ggml_op::{self, *};
+use crate::abi::ggml::ggml_scale_flag::{GGML_SCALE_FLAG_ALIGN_CORNERS, GGML_SCALE_FLAG_ANTIALIAS};
 use crate::abi::ggml::ggml_unary_op::GGML_UNARY_OP_XIELU;
 use crate::error::{Error, Result};
 use crate::{invalid, mutant};
@@ -152,6 +153,22 @@ static KNOWN: [Known; GGML_OP_COUNT as usize] = [
     row(GGML_OP_GLU, 2, first(2)),
 ];
 
+/// A parameter word of flags: its number, and the bits that mean something. The mode in the low byte of `UPSCALE` is checked by its kernel.
+fn flags(op: ggml_op) -> Option<(usize, i32)> {
+    match op {
+        // Whether the result has the memory of a source.
+        GGML_OP_ACC | GGML_OP_SET => Some((4, 1)),
+        GGML_OP_ADD_REL_POS => Some((0, 1)),
+        // Whether there are two dimensions, the edges are connected, the halves are swapped, weights are gated, or later keys are masked.
+        GGML_OP_IM2COL | GGML_OP_IM2COL_BACK => Some((6, 1)),
+        GGML_OP_PAD => Some((8, 1)),
+        GGML_OP_GLU | GGML_OP_DSV4_HC_PRE => Some((1, 1)),
+        GGML_OP_FLASH_ATTN_BACK => Some((0, 1)),
+        GGML_OP_UPSCALE => Some((0, 0xff | GGML_SCALE_FLAG_ALIGN_CORNERS as i32 | GGML_SCALE_FLAG_ANTIALIAS as i32)),
+        _ => None,
+    }
+}
+
 impl Known {
     /// What is known of a node's operation, and of its function if that has parameters of its own. `None` if the operation does not exist.
     fn of(op: i32, function: i32) -> Option<Self> {
@@ -165,9 +182,10 @@ impl Known {
         Some(Self { words: row.words | more, ..row })
     }
 
-    /// The first parameter word that is not 0 and not known.
+    /// The first parameter word with a bit that is not 0 and not known.
     fn unknown_word(&self, params: [i32; OP_PARAM_WORDS]) -> Option<usize> {
-        (0..OP_PARAM_WORDS).find(|&i| params[i] != 0 && self.words & 1 << i == 0)
+        let flag = flags(self.op).filter(|&(i, known)| params[i] & !known != 0);
+        (0..OP_PARAM_WORDS).find(|&i| params[i] != 0 && self.words & 1 << i == 0).or(flag.map(|(i, _)| i))
     }
 }
 
@@ -219,6 +237,19 @@ mod tests {
             return (GGML_OP_GLU, *f as i32);
         }
         (*ggml_op::ALL.iter().find(|op| is(names::op_c(**op))).unwrap(), 0)
+    }
+
+    #[test]
+    fn flags_that_are_not_known_are_refused() {
+        for known in &KNOWN {
+            let Some((word, bits)) = flags(known.op) else { continue };
+            assert!(known.words & 1 << word != 0, "{:?}", known.op);
+            for bit in 0..32 {
+                let mut params = [0; OP_PARAM_WORDS];
+                params[word] = 1 << bit;
+                assert_eq!(known.unknown_word(params), (bits & 1 << bit == 0).then_some(word), "{:?}", known.op);
+            }
+        }
     }
 
     /// Every node that the original's constructors make is known, and nothing is known that they never use.
