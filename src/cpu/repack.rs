@@ -21,8 +21,8 @@ use std::sync::OnceLock;
 const ALIGNMENT: usize = 64;
 /// Bytes from which a tensor is interleaved by several threads.
 const LARGE: usize = 1 << 20;
-/// Bytes that are interleaved before the memory that they came from is given back: the peak of a process with both is higher by so much.
-const PIECE: usize = 8 << 20;
+/// Bytes that a thread interleaves before it gives back the memory that they came from: a process has so much more for each thread.
+const PIECE: usize = 512 << 10;
 
 /// The buffer type.
 pub fn buffer_type() -> BufferTypeRef {
@@ -145,17 +145,19 @@ impl Strips {
             let strips = memory[start / size * size..].chunks_exact_mut(size);
             return self.parts(range).zip(strips).for_each(one);
         }
-        let source = new.source();
-        let mut at = start;
-        while at < end {
-            // Up to the end of a strip, so that none is written twice.
-            let next = (at / size * size).saturating_add(PIECE.next_multiple_of(size)).min(end);
-            let strips = memory[at / size * size..].chunks_exact_mut(size);
-            numa::for_each(self.parts(at..next).zip(strips).collect(), one);
+        let (source, first) = (new.source(), start / size * size);
+        let piece = PIECE.next_multiple_of(size);
+        let pieces = (first..end).step_by(piece).map(|at| at.max(start)..at.saturating_add(piece).min(end));
+        let pieces: Vec<_> = pieces.zip(memory[first..].chunks_mut(piece)).collect();
+        numa::for_each(pieces, |(range, memory): (Range<usize>, &mut [u8])| {
+            self.parts(range.clone()).zip(memory.chunks_exact_mut(size)).for_each(one);
             if let Some(source) = &source {
-                source.give_back(at - start..next - start);
+                source.give_back(range.start - start..range.end - start);
             }
-            at = next;
+        });
+        if let Some(source) = &source {
+            // Also the pages that two pieces share.
+            source.give_back(0..end - start);
         }
     }
 
