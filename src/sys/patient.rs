@@ -61,8 +61,8 @@ mod calls {
             // SAFETY: a C string, and flags of this function.
             let (file, errno) = wait(|| unsafe { open(address, flags | libc::O_CLOEXEC, 0o666) })?;
             match file {
-                // SAFETY: just opened, and not used by others.
                 0.. => {
+                    // SAFETY: just opened, and not used by others.
                     let file = unsafe { File::from_raw_fd(file) };
                     let may_leave = !file.metadata()?.is_file();
                     return Ok(Patient { file, may_leave });

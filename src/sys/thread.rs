@@ -23,7 +23,7 @@ pub fn parallel(n: usize, f: impl Fn(usize) + Sync) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(n);
     let pool = || rayon::ThreadPoolBuilder::new().num_threads(threads).stack_size(stack_size()).build().ok();
     match if threads > 1 { pool() } else { None } {
-        Some(pool) => pool.install(|| (0..n).into_par_iter().for_each(|i| f(i))),
+        Some(pool) => pool.install(|| (0..n).into_par_iter().for_each(&f)),
         // The system refuses threads.
         None => (0..n).for_each(f),
     }

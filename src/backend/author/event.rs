@@ -54,10 +54,12 @@ pub(super) unsafe extern "C" fn free<E: Event>(_: ggml_backend_dev_t, event: ggm
 /// # Safety
 /// `event` was made by `new_event` for `E`.
 pub(super) unsafe extern "C" fn synchronize<E: Event>(_: ggml_backend_dev_t, event: ggml_backend_event_t) {
-    // SAFETY: by the caller's promise a context of `E`.
-    if let Some(event) =
-        unsafe { Context::<E>::get((*event).context).filter(|_| !(*(*event).context.cast::<Head>()).is_of_parent()) }
-    {
+    // SAFETY: by the caller's promise the event has a context of `E`, which begins with a head.
+    let event = unsafe {
+        let context = (*event).context;
+        Context::<E>::get(context).filter(|_| !(*context.cast::<Head>()).is_of_parent())
+    };
+    if let Some(event) = event {
         guard("event_synchronize", || (), || event.synchronize());
     }
 }

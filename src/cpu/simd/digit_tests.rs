@@ -21,7 +21,8 @@ fn powers_become_subnormal_before_they_are_zero() {
         let want: f64 = powers.iter().map(|y| f64::from(*y)).sum();
         assert!((sum - want).abs() <= 1e-6 * want);
         let softplus = |x: f64| x.max(0.0) + (-x.abs()).exp().ln_1p();
-        let cases: [(&str, &[f32], Vec<f32>, fn(f64) -> f64); 3] = [
+        type Case<'a> = (&'a str, &'a [f32], Vec<f32>, fn(f64) -> f64);
+        let cases: [Case<'_>; 3] = [
             ("exp", &x[..4600], run(&x[..4600], k.vexp), f64::exp),
             ("exp_sum", &falling, powers, f64::exp),
             ("softplus", &x, run(&x, k.softplus), softplus),

@@ -261,7 +261,7 @@ unsafe fn softplus_lanes<V: Lanes>(x: V) -> V {
 
 /// Polynomial of `(1 - ln(1 + e) / e) / e` for `e` from 0 to 1: relative error of the logarithm 5.3e-9.
 const LOG_OF_ONE_AND: [f32; 9] = [
-    0.499_999_31,
+    0.499_999_3,
     -0.333_304_7,
     0.249_581_49,
     -0.196_931_23,
@@ -347,7 +347,7 @@ const NORMAL_TAIL: [f32; 8] = [
 
 /// Polynomial of `(P(X < x) - 1/2) / x` in `x^2`, where X has the standard normal distribution: absolute error of the
 /// probability 8e-9 for `|x|` up to 1.
-const NORMAL_CENTRE: [f32; 5] = [0.398_942_2, -0.066_488_758, 0.009_964_243, -0.001_165_434_7, 9.250_1e-5];
+const NORMAL_CENTRE: [f32; 5] = [0.398_942_2, -0.066_488_76, 0.009_964_243, -0.001_165_434_7, 9.250_1e-5];
 
 /// `x P(X < x)`, where X has the standard normal distribution: the GELU by the error function. The relative error is at most 9e-7 from -13 on, for negative
 /// numbers, too, where a sum of 1 and the error function would lose digits. Lanes that do not fuse are less precise.
