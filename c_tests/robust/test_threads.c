@@ -96,8 +96,12 @@ static void a_graph_wakes_the_threads_that_it_has(void) {
 static void threads_of_spare_pools_end(void) {
     static const int counts[] = { 2, 4, 8, 16, 32, 64, 128, 256, 512, 100, 2 };
     struct chain it = chain_new(256, 1);
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) { compute(&it, counts[i]); }
-    CHECK(tasks() > 500);
+    int most = 0;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        compute(&it, counts[i]);
+        most = tasks() > most ? tasks() : most;
+    }
+    CHECK(most > 500);
     /* Those that are used stay. */
     const double begun = now();
     while (now() - begun < 5) {

@@ -405,14 +405,16 @@ static bool by_chance(const remote * r, const struct ggml_tensor * t) {
 static uint64_t place_seed;
 static bool     was_placed;
 
-/* Some nodes where the host wants them. It asks whether the backend computes them, as hosts do. */
+/* Some nodes where the host wants them. It asks whether the backend computes them, as hosts do. Not views: where no node writes into their
+ * memory, they are read where the host has placed them, as with the original, although their memory is with their base. */
 static void place_some(ggml_backend_sched_t s, graph_t * h) {
     seed_state = place_seed;
     was_placed = odds(25);
     for (int k = 0; was_placed && k < 3; k++) {
         struct ggml_tensor * t = ggml_graph_node(h->g, (int) draw((uint32_t) ggml_graph_n_nodes(h->g)));
         ggml_backend_t b = ggml_backend_sched_get_backend(s, (int) draw((uint32_t) ggml_backend_sched_get_n_backends(s)));
-        if (ggml_backend_supports_op(b, t)) { ggml_backend_sched_set_tensor_backend(s, t, b); }
+        const bool is_view = t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
+        if (!is_view && ggml_backend_supports_op(b, t)) { ggml_backend_sched_set_tensor_backend(s, t, b); }
     }
 }
 

@@ -266,10 +266,12 @@ impl Splitter<'_, '_> {
         on(self.flat.nodes()[node]) && self.flat.srcs(node).iter().all(|&src| on(src) && !self.is_placed_view(src))
     }
 
-    /// Whether a tensor is a view that is where the host has placed it. Its memory is with its base all the same.
+    /// Whether a tensor is a view that is where the host has placed it, of memory that nodes write into. Its memory is with its base all the same.
     #[inline]
     fn is_placed_view(&self, id: u32) -> bool {
-        matches!(self.placed[id as usize].cause, Cause::USER | Cause::INPUT) && self.flat.base(id) != NONE
+        matches!(self.placed[id as usize].cause, Cause::USER | Cause::INPUT)
+            && self.flat.base(id) != NONE
+            && self.writers.write(self.flat, id)
     }
 
     /// Whether a backend can use a tensor where it is, or where it will be.

@@ -12,7 +12,7 @@ use super::plan::{Dispatch, DispatchList, Kernel, Scratch};
 use super::profile::Label;
 use super::{Info, Range, ops, tune, tuner};
 use crate::abi::ggml::ggml_tensor_flag;
-use crate::backend::op_is_empty;
+use crate::backend::{node_is_empty, op_is_empty};
 use crate::environment;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
@@ -146,7 +146,7 @@ fn with_names(node: TensorRef, fused: &mut Vec<TensorRef>) {
 pub fn record(recorder: &mut Recorder, work: Work<'_>) -> Result<Vec<TensorRef>> {
     let Work { graph, pipelines, shapes } = work;
     let info = recorder.core().info.clone();
-    graph.nodes().filter(|n| op_is_empty(n.op())).try_for_each(known::check)?;
+    graph.nodes().filter(|&n| node_is_empty(n)).try_for_each(known::check)?;
     for node in graph.nodes().filter(|&n| asks(n)) {
         let of_node = |e| invalid!("{:?} '{}': {e}", node.op(), node.name());
         ops::supports(node, &info, shapes).map_err(of_node)?;

@@ -415,7 +415,7 @@ impl Lanes for Plain {
         // `2^n` is a normal number times 2, because it may overflow, or times 2^-25, because it may be subnormal.
         let down = sign.0.map(f32::is_sign_negative);
         let bias = |i: usize| if down[i] { 152 } else { 126 };
-        let power = std::array::from_fn(|i| f32::from_bits(((n.0[i] as i32 + bias(i)) as u32) << 23));
+        let power = std::array::from_fn(|i| f32::from_bits(((n.0[i] as i32).wrapping_add(bias(i)) as u32) << 23));
         (n, [Self(power), Self(down.map(|down| if down { DOWN } else { 2.0 }))])
     }
     #[inline(always)]

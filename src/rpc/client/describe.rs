@@ -6,7 +6,7 @@ use super::connection::Connection;
 use super::lookup::Check;
 use crate::abi::ggml::{GGML_MAX_DIMS, GGML_MAX_SRC};
 use crate::backend::author::buffer_author;
-use crate::backend::op_is_empty;
+use crate::backend::node_is_empty;
 use crate::error::{Error, Result, invalid};
 use crate::graph::GraphRef;
 use crate::mutant;
@@ -84,7 +84,8 @@ fn number(t: TensorRef, connection: &Arc<Connection>) -> Option<u64> {
 /// # Errors
 /// A node that is computed, or a source of one, is in no buffer of the server, or `check` does not accept a node.
 pub fn computable(graph: GraphRef, connection: &Arc<Connection>, check: Check) -> Result<()> {
-    for node in graph.nodes().filter(|node| !op_is_empty(node.op()) && !mutant::on("RPC foreign")) {
+    for node in graph.nodes().filter(|&node| !node_is_empty(node) && !mutant::on("RPC foreign")) {
+        known::check(node)?;
         for t in std::iter::once(node).chain(node.srcs().map(|(_, s)| s)) {
             if !t.is_empty() && number(t, connection).is_none() {
                 let of = t.data_buffer().map_or_else(|| "no buffer".to_owned(), |b| b.name());
@@ -105,7 +106,7 @@ pub fn computable(graph: GraphRef, connection: &Arc<Connection>, check: Check) -
 
 /// Whether a node is part of a message. Views of memory elsewhere are not: a part of a graph can have them between its own nodes.
 pub fn is_sent(node: TensorRef, connection: &Arc<Connection>) -> bool {
-    !op_is_empty(node.op()) || number(node, connection).is_some() || mutant::on("RPC views")
+    !node_is_empty(node) || number(node, connection).is_some() || mutant::on("RPC views")
 }
 
 /// A graph with everything that its nodes refer to.
