@@ -108,7 +108,14 @@ impl Patient {
     /// As [`File::create`], and if the thread was cancelled.
     pub fn create(path: &Path) -> Result<Self> {
         #[cfg(unix)]
-        return calls::open_file(path, libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC);
+        {
+            // Not emptied by opening it, which may be cancelled after that: the old contents would be lost, and none written.
+            let created = calls::open_file(path, libc::O_WRONLY | libc::O_CREAT)?;
+            if !created.may_leave {
+                created.file.set_len(0)?;
+            }
+            Ok(created)
+        }
         #[cfg(not(unix))]
         Ok(Self { file: File::create(path)?, may_leave: false })
     }
