@@ -263,19 +263,6 @@ fn requests_of_the_host_count() {
     }
 }
 
-/// The memory of a view is with its base, wherever the host has placed it.
-#[test]
-fn views_are_read_where_their_base_is() {
-    let mut h = Host::new(vec![Spec::gpu()], false);
-    let x = h.input();
-    let p = h.product(x);
-    let right = part(&mut h.c, p, 8, 8);
-    let y = copy::cont(&mut h.c, right).unwrap();
-    [right, y].iter().for_each(|&t| h.sched.set_tensor_backend(t, 1).unwrap());
-    assert_eq!(h.run(&[y], &[(x, 1.0)]), [[16.0; 8]]);
-    assert_eq!([p, y].map(|t| h.place(t)), [0, 1]);
-}
-
 /// A view that the host has placed elsewhere, of memory that nodes write: no copy from before the write is read.
 #[test]
 fn views_of_written_memory_are_with_it() {

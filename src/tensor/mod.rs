@@ -10,6 +10,7 @@ pub mod known;
 pub mod names;
 pub mod ops;
 pub mod shape;
+#[cfg(any(test, feature = "internals"))]
 pub mod special;
 pub mod traced;
 pub mod work;
