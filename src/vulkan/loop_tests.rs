@@ -1,5 +1,5 @@
-//! Long loops in shaders: sums over long rows, many tokens, large windows. Drivers that end loops early (`workarounds.rs`) must refuse what they would
-//! compute wrongly; all others compute it.
+//! Long loops in shaders: sums over long rows, loops in loops, many keys. Drivers that end loops early
+//! (`workarounds.rs`) must refuse what they would compute wrongly; all others compute it.
 
 use super::device::author;
 use super::lab::{Lab, agrees, scattered};

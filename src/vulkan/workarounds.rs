@@ -41,8 +41,8 @@ const TABLE: &[Workaround] = &[
         change: |i| i.features.queues = false,
     },
     Workaround {
-        // Seen with 22.3.6 of Debian 12, not with 25.0.7 nor 26.2.6 (docs/SHADERS.md). Versions between them were not tested; sources of 23.2 have the
-        // same limit.
+        // Seen with 22.3.6 of Debian 12, not with 25.0.7 nor 26.2.6 (docs/SHADERS.md). Versions between them were not
+        // tested; sources of 23.2 have the same limit.
         why: "Mesa's software driver before version 25 ends the loops of a shader after 65,535 iterations in all",
         applies: |i| {
             i.identity.driver == vk::DriverId::MESA_LLVMPIPE && mesa(&i.driver_text).is_none_or(|major| major < 25)

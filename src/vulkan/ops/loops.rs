@@ -1,5 +1,6 @@
-//! How often the loops of an operation's shaders run, for drivers that end loops early (`Limits::iterations`, `workarounds.rs`). These are upper bounds, for every
-//! division of work: what is refused here is computed by another backend, what is accepted wrongly has wrong results without an error.
+//! How often the loops of an operation's shaders run, for drivers that end loops early (`Limits::iterations`,
+//! `workarounds.rs`). These are upper bounds, for every division of work: what is refused here is computed by another
+//! backend, what is accepted wrongly has wrong results without an error.
 //!
 //! The driver counts one iteration more for each time that a loop is left. Loops that the compiler unrolls do not count.
 
