@@ -21,7 +21,8 @@ use std::sync::OnceLock;
 const ALIGNMENT: usize = 64;
 /// Bytes from which a tensor is interleaved by several threads.
 const LARGE: usize = 1 << 20;
-/// Bytes that a thread interleaves before it gives back the memory that they came from: a process has so much more for each thread.
+/// Bytes that a thread interleaves before it gives back the memory that they came from: a process has so much more for
+/// each thread.
 const PIECE: usize = 512 << 10;
 
 /// The buffer type.

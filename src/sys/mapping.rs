@@ -1,12 +1,12 @@
 //! Read-only mappings of files: which memory of the host is one, and giving its pages back.
 //!
-//! A host that maps a model file and copies its tensors elsewhere keeps the pages of the file in its memory, beside the copies. The kernel has these
-//! pages in its cache and reads them again when somebody uses them, so the process can give them back as soon as they are copied.
+//! A host that maps a model file and copies its tensors elsewhere keeps the pages of the file in its memory, beside the
+//! copies. The kernel has these pages in its cache and reads them again when they are used, so the process can give
+//! them back as soon as they are copied.
 
 use std::ops::Range;
 
 /// Memory that is a read-only, shared mapping of a file. While it is borrowed, the mapping stays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMapping<'a> {
     bytes: &'a [u8],
 }
@@ -64,7 +64,8 @@ impl<'a> FileMapping<'a> {
         }
     }
 
-    /// Gives back the pages that have only bytes of `part`. They stay readable: the kernel has them in its cache, or reads them from the file again.
+    /// Gives back the pages that have only bytes of `part`. They stay readable: the kernel has them in its cache, or
+    /// reads them from the file again.
     pub fn give_back(&self, part: Range<usize>) {
         #[cfg(target_os = "linux")]
         {
@@ -73,9 +74,9 @@ impl<'a> FileMapping<'a> {
             let first = bytes.as_ptr().addr().next_multiple_of(page) - bytes.as_ptr().addr();
             let size = bytes.len().saturating_sub(first) / page * page;
             if size > 0 {
-                // SAFETY: whole pages of memory that `of` has found to be a shared mapping of a file, which nobody can write through
-                // it; the borrow keeps the mapping. Such pages have no contents of their own: who reads them again gets the
-                // file's. An error (locked pages, for example) leaves them as they are.
+                // SAFETY: whole pages of memory that `of` has found to be a shared, read-only mapping of a file; the borrow
+                // keeps the mapping. Such pages have no contents of their own: the next read gets the file's. An error
+                // (locked pages, for example) leaves them as they are.
                 unsafe {
                     libc::madvise(bytes.as_ptr().wrapping_add(first).cast_mut().cast(), size, libc::MADV_DONTNEED)
                 };
@@ -137,10 +138,11 @@ mod tests {
             // SAFETY: a new mapping of a file that has so many bytes.
             let at = unsafe { libc::mmap(std::ptr::null_mut(), size, access, flags, file.as_raw_fd(), 0) };
             assert_ne!(at, libc::MAP_FAILED);
-            // SAFETY: the mapping has so many bytes and stays until the process ends; only this test writes to the file.
+            // SAFETY: the mapping has so many bytes and stays until the process ends; only this test writes the file.
             unsafe { std::slice::from_raw_parts(at.cast_const().cast::<u8>(), size) }
         };
-        // `mincore` counts pages in the kernel's cache, so the process's own are read from /proc/self/pagemap: bit 63 of each entry.
+        // `mincore` counts pages in the kernel's cache, so the process's own are read from /proc/self/pagemap: bit 63 of
+        // each entry.
         let present = |bytes: &[u8]| {
             use std::os::unix::fs::FileExt;
             let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
@@ -160,8 +162,8 @@ mod tests {
         mapping.give_back(5..5);
         assert_eq!(bytes, contents);
         let private = map(libc::PROT_READ, libc::MAP_PRIVATE);
-        assert_eq!(FileMapping::of(private), None);
-        assert_eq!(FileMapping::of(map(libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED)), None);
-        assert_eq!(FileMapping::of(&contents), None);
+        assert!(FileMapping::of(private).is_none());
+        assert!(FileMapping::of(map(libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED)).is_none());
+        assert!(FileMapping::of(&contents).is_none());
     }
 }

@@ -10,8 +10,8 @@ pub fn physical() -> usize {
     #[cfg(unix)]
     {
         // SAFETY: `sysconf` takes any name.
-        let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGE_SIZE)) };
-        usize::try_from(pages).unwrap_or(0).saturating_mul(usize::try_from(size).unwrap_or(0))
+        let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+        usize::try_from(pages).unwrap_or(0).saturating_mul(page_size())
     }
     #[cfg(not(unix))]
     {
@@ -20,7 +20,7 @@ pub fn physical() -> usize {
 }
 
 /// Bytes of a page.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub fn page_size() -> usize {
     // SAFETY: `sysconf` takes any name.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGE_SIZE) }).ok().filter(|n| n.is_power_of_two()).unwrap_or(4096)

@@ -1,4 +1,5 @@
-//! Tools for C and the operating system. Files: `memory` (aligned blocks), `mapping` (files that the host has mapped), `cstr` (C strings), `env` (whose variables count), `few` (sorting of short lists), `slices` (C arrays), `file` (paths and
+//! Tools for C and the operating system. Files: `memory` (aligned blocks), `mapping` (files that the host has mapped),
+//! `cstr` (C strings), `env` (whose variables count), `few` (sorting of short lists), `slices` (C arrays), `file` (paths and
 //! C streams), `math` (functions of the C library), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of
 //! threads), `library` (shared libraries), `process` (how the program is linked, and what it has printed), `jump` (exported names that jump to
 //! another function), `sync` (locks that survive a panic), `tiles` (whether the process may use tile registers), `unwind` (functions that exceptions
