@@ -16,7 +16,7 @@ oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
 suites=${*:-abi dump host sched async meta quant ops train plugin bad robust rs foreign refuse whisper examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
-export CC CXX GGML_NO_BACKTRACE=1 ABI_OUT=$out/abi
+export CC CXX GGML_NO_BACKTRACE=1 GGML_RS_CPU_ALL_THREADS=1 ABI_OUT=$out/abi
 passed=0 failed=0 notes=()
 
 need() { command -v "$1" > /dev/null || { echo "c_tests: $1 is missing: install the package $2"; exit 2; }; }
@@ -158,8 +158,11 @@ suite_host() {
 # Random graphs over random devices: placement, splits, copies, offsets and every call to a device, on both libraries; then
 # with the small plans that are the default, whose buffers must not be larger. SCHED_SEEDS: how many graphs; a thousand at a time, as
 # each is described in a hundred kilobytes.
+# Nodes that write into the memory of others do not need the original: WRITERS_SEEDS and WRITERS_WITH.
 suite_sched() {
     local which first=1 n seeds=${SCHED_SEEDS:-300}
+    build ours sched/test_writers.c test_writers -lggml-rpc &&
+        counted "sched writers" on ours env WRITERS_WITH="${WRITERS_WITH-rpc}" "$out/ours/test_writers" 1 "${WRITERS_SEEDS:-300}"
     if [ -z "$oracle" ]; then note "sched is skipped without the original"; return; fi
     build ours sched/sched_diff.c sched_diff || return
     while [ "$first" -le "$seeds" ]; do

@@ -253,8 +253,8 @@ GGML_API void gguf_set_val_u16(struct gguf_context *ctx, const char *key, uint16
 /// Sets a key to a 16-bit signed integer. Replaces an existing value.
 GGML_API void gguf_set_val_i16(struct gguf_context *ctx, const char *key, int16_t val);
 
-/// Sets a key to a 32-bit unsigned integer. Replaces an existing value. "general.alignment" must be a power of 2,
-/// at most 2^20.
+/// Sets a key to a 32-bit unsigned integer. Replaces an existing value. "general.alignment" must be a power of 2; less
+/// than GGUF_DEFAULT_ALIGNMENT becomes GGUF_DEFAULT_ALIGNMENT, with a warning.
 GGML_API void gguf_set_val_u32(struct gguf_context *ctx, const char *key, uint32_t val);
 
 /// Sets a key to a 32-bit signed integer. Replaces an existing value.
@@ -290,7 +290,8 @@ GGML_API void gguf_set_arr_data(
 /// Sets a key to an array of `n` strings, which are copied. Replaces an existing value.
 GGML_API void gguf_set_arr_str(struct gguf_context *ctx, const char *key, const char **data, size_t n);
 
-/// Sets all keys of `src` in `ctx`. Replaces existing values.
+/// Sets all keys of `src` in `ctx`. Replaces existing values. "general.alignment" is not copied but keeps the value that
+/// `gguf_get_alignment(ctx)` returns, with a warning if `src` has another.
 GGML_API void gguf_set_kv(struct gguf_context *ctx, const struct gguf_context *src);
 
 //

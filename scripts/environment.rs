@@ -35,7 +35,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "the suites, and parts of them: the head of `scripts/test.sh`",
     ),
     (
-        "DIFF_ALL, DIFF_SAMPLE, ASYNC_SEEDS, SCHED_SEEDS, QUANT_SEEDS, SOAK_SECONDS, RPC_OPS, RPC_OPS_SECONDS, RPC_SERVERS, RPC_KINDS, RPC_WAYS, RPC_DELAYS, RPC_TURNS, MUTANTS_JOBS",
+        "DIFF_ALL, DIFF_SAMPLE, ASYNC_SEEDS, SCHED_SEEDS, WRITERS_SEEDS, FORK_ROUNDS, QUANT_SEEDS, SOAK_SECONDS, RPC_OPS, RPC_OPS_SECONDS, RPC_SERVERS, WRITERS_WITH, WRITERS_LOG, RPC_KINDS, RPC_WAYS, RPC_DELAYS, RPC_TURNS, MUTANTS_JOBS",
         "make test",
         "how many cases: `c_tests/run.sh`, `scripts/test_rpc.py`",
     ),

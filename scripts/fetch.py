@@ -15,6 +15,7 @@ import fcntl
 import glob
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -77,7 +78,7 @@ def megabytes(folder):
 
 
 def client(command, work):
-    """Runs cargo or pip. What it says is shown when it fails; what it has fetched so far, every ten seconds."""
+    """Runs cargo or pip. Returns what it says when it fails, which is also shown; what it has fetched so far is shown every ten seconds."""
     try:
         # pip's temporary files count as fetched, and go with the folder if it is stopped.
         r = subprocess.Popen(command, cwd=work, env=dict(os.environ, TMPDIR=work), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -95,12 +96,29 @@ def client(command, work):
         except BaseException:
             r.kill()
             raise
-    if r.returncode != 0:
-        sys.stderr.write("".join("  " + line + "\n" for line in said.strip().splitlines()[-8:]))
+    if r.returncode == 0:
+        return ""
+    sys.stderr.write("".join("  " + line + "\n" for line in said.strip().splitlines()[-8:]))
+    return said
+
+
+def cause(name, version, said):
+    """Why cargo or pip could not fetch a version, in a line; None if they do not say that the registry lacks it."""
+    if "offline mode" in said:
+        return "cargo is offline (CARGO_NET_OFFLINE or net.offline) and looked only at what it has fetched before"
+    if f"no matching package named `{name}` found" in said:
+        return f"there is no crate of the name {name}"
+    versions = re.search(r"candidate versions found which didn't match: (.*)", said) or re.search(r"from versions: (?!none)(.*)\)", said)
+    if not versions:
+        return None
+    # pip lists the oldest first, cargo the newest.
+    listed = versions.group(1).split(", ")
+    newest = ", ".join(listed if "candidate versions" in versions.group(0) else listed[:-4:-1])
+    return f"{name} has no version {version}; the newest are {newest}"
 
 
 def crate(work, name, version):
-    """A crate's archive, from cargo's cache; cargo puts it there when some package depends on it."""
+    """A crate's archive, from cargo's cache, and why there is none. cargo puts it there when some package depends on it."""
     home = os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo"))
 
     def cached():
@@ -111,16 +129,18 @@ def crate(work, name, version):
             f.write('[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n[lib]\npath = "lib.rs"\n[workspace]\n'
                     f'[dependencies]\n{name} = "={version}"\n')
         open(os.path.join(work, "lib.rs"), "w").close()
-        client(["cargo", "fetch", "--quiet"], work)
-    return cached()[0] if cached() else None
+        said = client(["cargo", "fetch", "--quiet"], work)
+        if not cached():
+            return None, cause(name, version, said)
+    return cached()[0], None
 
 
 def sdist(work, name, version):
-    """A source distribution's archive. pip also prepares the build that nobody wants, which takes a minute."""
-    client([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
+    """A source distribution's archive, and why there is none. pip also prepares the build that nobody wants, which takes a minute."""
+    said = client([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
             "--dest", work, f"{name}=={version}"], work)
     found = glob.glob(os.path.join(work, f"{name.replace('-', '_')}-{version}.tar.gz"))
-    return found[0] if found else None
+    return (found[0], None) if found else (None, cause(name, version, said))
 
 
 def archive(root, how, name, version, digest):
@@ -132,9 +152,10 @@ def archive(root, how, name, version, digest):
     if not os.path.exists(path):
         print(f"fetching {name} {version} ...", flush=True)
         with tempfile.TemporaryDirectory(dir=root, prefix=".fetch-") as work:
-            found = how(work, name, version)
+            found, why = how(work, name, version)
             if not found:
-                die(f"cannot fetch {name} {version}\n  (no network?) put {os.path.basename(path)} into {root} by hand and run this again")
+                why = why or f"(no network?) put {os.path.basename(path)} into {root} by hand and run this again"
+                die(f"cannot fetch {name} {version}\n  {why}")
             shutil.copy(found, os.path.join(work, "whole"))
             os.replace(os.path.join(work, "whole"), path)
     if digest and sha256(path) != digest:

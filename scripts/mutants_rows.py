@@ -60,6 +60,7 @@ ROWS = [
     ("G28", "a view, or strides, behind the memory of the tensor (L#26912)", ["cpu::tests::what_does_not_fit_is_an_error", BAD + "damaged_nodes"]),
     ("G29", "shapes of sources are asserted in debug builds only", ["cpu::tests::what_does_not_fit_is_an_error"]),
     ("G29 again", "a graph that was checked once is not checked after it was changed", ["cpu::check::graph::tests::every_change_is_seen"]),
+    ("G29 unknown", "sources and parameters that this version does not know are ignored", ["cpu::regressions::what_this_version_does_not_know_is_refused_by_name"]),
     ("G30", "indices that come out of data are not checked (L#25765)", ["cpu::tests::rows_by_index_and_indices_out_of_range"]),
     ("G30 experts", "nor are numbers of experts", ["cpu::matmul::tests::an_index_out_of_range_is_an_error"]),
     ("G31", "strides in parameters become sizes without a check (L#25764)", ["cpu::regressions::parameters_that_lead_outside_are_an_error"]),
@@ -105,6 +106,9 @@ ROWS = [
     ("S20", "views of what has memory are passed over (955a3122)", [SCHED + "views_of_placed_memory_stay_with_it"]),
     ("S21", "the function for the other direction is asked for (L#23306)", ["backend::tests::buffers_with_only_one_2d_slot_work_both_ways", ROWS_C + "S21_pieces_through_one_function_only"]),
     ("S22", "bytes behind copied weights are not copied (L#13320)", [ROWS_C + "S22_the_tail_of_copied_weights"]),
+    ("S23", "a node that writes into another node's memory is placed like any other", ["sched::writers_tests::writers_are_where_the_memory_is"]),
+    ("S24", "a copy serves readers behind a node that has written into the memory since", ["sched::writers_tests::copies_are_made_again_after_a_write"]),
+    ("S25", "the CPU computes in memory of other devices", ["cpu::check::graph::tests::memory_of_other_devices_is_refused"]),
 
     # The cache of graphs, which others do not have.
     ("cache wait", "another plan is taken while a graph with the last one is in flight", ["sched::cache_tests::another_plan_waits_for_graphs_in_flight"]),
@@ -158,6 +162,7 @@ ROWS = [
     ("R7", "the registry logs while it is filled", [robust("logs.c", "a_callback_may_ask_the_registry_while_it_is_filled")]),
     ("R8", "a text of a file is allocated by what cannot fail", [robust("memory.c", "no_memory_is_no_end")]),
     ("R9", "the writer accepts an alignment that the reader refuses", [robust("memory.c", "every_alignment_that_is_written_is_read")]),
+    ("R9 pads", "alignments below 32, and those of other files, are written for hosts that pad to 32", [robust("alignment.c", "alignments_that_the_host_sets"), robust("alignment.c", "alignments_that_the_host_copies")]),
     ("R10", "plans are freed after their backend", [robust("order.c", "plans_go_with_the_backend")]),
     ("R13", "a node that is its own source", [robust("self.c", "no_operation_reads_its_result")]),
     ("R14", "an infinity at a masked key is NaN", ["cpu::ops::attention::tests::masked_keys_do_not_matter_whatever_they_are"]),
@@ -166,6 +171,10 @@ ROWS = [
     ("R15 owner", "a cache that others may write is read", ["sys::file::tests::private_files_are_not_read_if_others_may_write_them_nor_through_links"]),
     ("R15 cache", "a cache is read through a link", ["sys::file::tests::private_files_are_not_read_if_others_may_write_them_nor_through_links"]),
     ("R15 unload", "unloading our own file takes the built-in devices away", [robust("files.c", "our_own_files_bring_nothing_and_take_nothing")]),
+    ("R17 pool", "a child uses the threads of its parent's pool", [robust("fork.c", "no_call_in_a_child_waits_for_ever")]),
+    ("R17 herd", "a graph wakes all threads of its pool", [robust("threads.c", "a_graph_wakes_the_threads_that_it_has")]),
+    ("R17 idle", "idle threads stay for ever", [robust("threads.c", "threads_of_spare_pools_end")]),
+    ("R17 pipe", "a thread that waits for a pipe cannot be cancelled", [robust("leave.cpp", "cancellation_while_a_pipe_is_waited_for")]),
     ("lost write", "data that could not be written is computed with", [robust("writes.c", "a_write_that_failed_is_not_computed_with"), robust("writes.c", "a_scheduler_refuses_too"), robust("throw.cpp", "exceptions_of_modules_that_write"), "backend::damage::tests::what_was_not_written_is_not_read", "backend::damage::tests::queued_writes_may_be_lost"]),
     ("lost work", "a graph counts as computed although its work was lost", ["backend::damage::tests::what_was_not_written_is_not_read"]),
 
@@ -195,6 +204,12 @@ ROWS = [
     ("RPC freed", "a graph is computed again in a buffer that was freed", [RPC + "tests::hostile::no_attack_gets_anything_or_disturbs_another"]),
     ("RPC greeting", "a greeting of any size", [RPC + "tests::hostile::slow_clients_and_floods_end"]),
     ("RPC places", "any number of clients", [RPC + "tests::hostile::slow_clients_and_floods_end"]),
+    ("RPC crowd", "one address takes all places", [RPC + "server::places::tests::an_address_has_a_share"]),
+    ("RPC evicts", "a stranger takes the place of a client that is idle with its model", [RPC + "server::places::tests::clients_give_way_by_what_they_have_and_how_long_they_are_silent", RPC + "tests::absent::silent_clients_give_way_and_those_that_have_something_do_not"]),
+    ("RPC gone", "work goes on after its client has left", [RPC + "tests::absent::work_ends_when_its_client_leaves", RPC + "server::stream::tests::a_deadline_is_over_when_the_client_leaves"]),
+    ("RPC ahead", "each graph that is sent ahead has the whole time", [RPC + "tests::absent::what_is_sent_ahead_has_the_time_of_one_graph"]),
+    ("RPC share", "one client takes the memory of all", [RPC + "tests::absent::a_client_has_its_share_of_the_memory_and_no_more", RPC + "tests::absent::what_a_client_has_besides_its_buffers_is_bounded"]),
+    ("RPC sips", "a client that takes a reply byte by byte keeps a thread for good", [RPC + "transport::channel::tests::a_peer_that_takes_a_reply_in_sips_is_too_slow"]),
     ("RPC slow", "a byte now and then keeps a connection open", [RPC + "tests::hostile::slow_clients_and_floods_end"]),
     ("RPC deaf", "a client that takes no replies blocks a thread for good", [RPC + "tests::hostile::slow_clients_and_floods_end"]),
     ("RPC clear", "a buffer has the bytes of the memory's last owner", [RPC + "tests::hostile::what_is_allowed_stays_allowed"]),
@@ -209,6 +224,8 @@ ROWS = [
     ("RPC unread", "what a lost server did not send is what was in memory before", [RPC + "tests::faults::a_lost_server_fails_and_can_be_used_again"]),
     ("RPC graphs", "client and server forget graphs by different rules", [RPC + "client::graphs::tests::graphs_are_forgotten_when_the_server_does"]),
     ("RPC spoil", "a graph counts as known after a buffer of the server was freed", [RPC + "client::graphs::tests::graphs_are_forgotten_when_the_server_does"]),
+    ("RPC foreign", "a node of memory elsewhere is sent, and its graph is refused", [RPC + "tests::what_a_server_would_refuse_fails_and_harms_nothing"]),
+    ("RPC views", "views of memory elsewhere are sent, with an operation of the host that made it", [RPC + "tests::views_of_memory_elsewhere_are_not_sent"]),
     ("RPC fits", "sizes are cut to the 32 bits of a message", [RPC + "tests::a_graph_that_a_message_cannot_describe_fails_and_harms_nothing"]),
 ]
 

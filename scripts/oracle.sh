@@ -166,7 +166,7 @@ hosts() {
     configure hosts llama-new -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
         "$fast_to_compile"
     echo "building llama.cpp's tools against the installed library (first time: some minutes) ..."
-    build "$cache/hosts-build.log" "$cache/hosts" --target llama-results llama-completion llama-bench llama-quantize llama-perplexity
+    build "$cache/hosts-build.log" "$cache/hosts" --target llama-results llama-completion llama-bench llama-quantize llama-gguf-split llama-perplexity
     # Warnings of former, partial builds count too.
     cat "$cache/hosts-build.log" >> "$cache/hosts/all.log"
 }

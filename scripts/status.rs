@@ -9,6 +9,7 @@ use ggml::abi::ggml::{ggml_op, ggml_type};
 use ggml::capi::ggml::{ggml_get_type_traits, ggml_quantize_chunk, ggml_quantize_requires_imatrix};
 use ggml::cpu::table::TABLE;
 use ggml::tensor::family::Family;
+use ggml::tensor::special;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -71,7 +72,9 @@ fn mark(there: bool) -> &'static str {
 
 fn operations() -> (String, String, String) {
     let mut text = String::from(
-        "By families, which the source files are named after.\n\n| family | operation | CPU | Vulkan |\n|---|---|---|---|\n",
+        "By families, which the source files are named after. NaN and ties: an element of the result that depends on a NaN is NaN, on the CPU and with Vulkan, unless the column says \
+         otherwise (`src/tensor/special.rs`; tested by `cpu::special` at every level of the processor, and `vulkan::special_tests`).\n\n\
+         | family | operation | CPU | Vulkan | NaN and ties, on both |\n|---|---|---|---|---|\n",
     );
     let (mut there, mut on_vulkan) = (0, 0);
     for (family, op) in Family::ALL.iter().flat_map(|f| f.ops().iter().map(|&op| (f.name(), op))) {
@@ -82,7 +85,8 @@ fn operations() -> (String, String, String) {
         let name = format!("{:?}", row.op);
         let name = name.trim_start_matches("GGML_OP_");
         let vulkan_text = if OF_HOST.contains(&row.op) { "– calls a function of the host" } else { mark(vulkan) };
-        let _ = writeln!(text, "| {family} | {name} | {} | {vulkan_text} |", mark(row.kernel.is_some()));
+        let rule = special::rule(row.op).unwrap_or("NaN stays NaN");
+        let _ = writeln!(text, "| {family} | {name} | {} | {vulkan_text} | {rule} |", mark(row.kernel.is_some()));
     }
     assert_eq!(TABLE.len(), ggml_op::ALL.len());
     let of = |n: usize| format!("{n} of {}", TABLE.len());

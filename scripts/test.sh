@@ -34,7 +34,8 @@
 #   msrv      the oldest version of Rust is one number everywhere, and that version compiles everything
 #   cinstall  cargo cinstall, and what it lacks of make install
 #   debian    the Debian packages are built, installed, used and removed
-#   nmse      errors of products and attention in every format against double precision, never above the original's; NMSE=--write: docs/TESTS.md
+#   nmse      errors of products and attention in every format, and of all operations over several kinds of numbers, against double precision and
+#             the original's; NMSE=--write: docs/TESTS.md
 #
 # The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
 set -u
@@ -216,15 +217,21 @@ suite_fuzz() { scripts/fuzz.sh -t "${FUZZ_SECONDS:-20}"; }
 suite_tsan() { scripts/tsan.sh; }
 suite_nmse() { # against the original as hosts build it, for this processor and for AVX2 only
     library || return 1
-    local program=$root/target/c_tests/nmse lib=target/install/lib level builds=()
+    local tests=$root/target/c_tests lib=target/install/lib level test builds=()
+    local flags="-Wall -Wextra -Werror -Wno-deprecated-declarations -Itarget/install/include"
+    local link="-L$lib -Wl,-rpath-link,$lib -lggml -lggml-cpu -lggml-base -lm -ldl"
     mkdir -p target/c_tests
-    scripts/oracle.sh bench && ${CC:-cc} -std=c11 -D_GNU_SOURCE -O3 -Wall -Wextra -Werror -Itarget/install/include c_tests/diff/nmse.c -o "$program" \
-        -L$lib -Wl,-rpath-link,$lib -lggml -lggml-cpu -lggml-base -lm -ldl || { echo "nmse: 0 passed, 1 failed"; return 1; }
+    # shellcheck disable=SC2086
+    scripts/oracle.sh bench && ${CC:-cc} -std=c11 -D_GNU_SOURCE -O3 $flags c_tests/diff/nmse.c -o "$tests/nmse" $link &&
+        ${CXX:-c++} -std=c++17 -O2 $flags c_tests/diff/errors*.cpp -o "$tests/errors" $link || { echo "nmse: 0 passed, 1 failed"; return 1; }
     for level in native avx2; do
         [ ! -e "$cache/bench-$level/done" ] || builds+=("$level=$cache/bench-$level/lib")
     done
     # shellcheck disable=SC2086
-    python3 c_tests/diff/nmse.py "$program" $lib "${builds[@]}" ${NMSE:-}
+    for test in nmse errors; do
+        python3 "c_tests/diff/$test.py" "$tests/$test" $lib "${builds[@]}" ${NMSE:-}
+    done | tee "$tests/nmse.txt"
+    awk '/^(nmse|errors): [0-9]+ passed, [0-9]+ failed$/ { n++; p += $2; f += $4 } END { if (n < 2 && !f) f = 1; print "nmse: " p + 0 " passed, " f + 0 " failed"; exit f > 0 }' "$tests/nmse.txt"
 }
 suite_asan() { scripts/asan.sh; }
 suite_valgrind() { library && scripts/valgrind.sh; }

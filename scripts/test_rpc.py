@@ -24,6 +24,7 @@ import threading
 import time
 
 import processes
+import rpc_strangers
 from test_hosts import PROMPT, SENTENCES, Bench, tensor_f32
 
 KINDS = ("f16", "Q8_0", "Q4_0", "Q4_K")
@@ -333,7 +334,22 @@ def ops(t):
                         passed[0] if passed else (r.stdout + r.stderr)[-200:])
 
 
-SECTIONS = {"pairs": pairs, "tool": tool, "minilm": minilm, "faults": faults, "speed": speed, "delay": delay, "upload": upload, "starts": starts, "ops": ops}
+def strangers(t):
+    """Our tool under clients that are silent, gone, or want too much memory."""
+    program = os.path.join(os.path.dirname(t.libs["ours"]), "bin/ggml-rpc-server")
+
+    @contextlib.contextmanager
+    def serve(*arguments):
+        took = []
+        with server(t, "ours", program, arguments, took) as endpoint:
+            yield endpoint, took[0].pid
+            t.check(took[0].poll() is None, "the server goes on")
+
+    for part in (rpc_strangers.places, rpc_strangers.gone, rpc_strangers.memory):
+        part(t, serve)
+
+
+SECTIONS = {"pairs": pairs, "tool": tool, "minilm": minilm, "faults": faults, "strangers": strangers, "speed": speed, "delay": delay, "upload": upload, "starts": starts, "ops": ops}
 
 
 def main():
@@ -341,7 +357,7 @@ def main():
         sys.exit(__doc__.strip())
     t = Bench(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), "rpc")
     # The comparisons of speed and all operations take longer than CI has.
-    for name in sys.argv[3:] or ("pairs", "tool", "minilm", "faults"):
+    for name in sys.argv[3:] or ("pairs", "tool", "minilm", "faults", "strangers"):
         SECTIONS[name](t)
     return t.finish()
 

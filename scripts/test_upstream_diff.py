@@ -14,6 +14,7 @@ import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
+import fetch
 import upstream_diff
 import upstream_facts
 from upstream import areas, bodies, cmake, exports, interface, layout, operations, sources, tables
@@ -519,6 +520,44 @@ class Program(Case):
         self.assertEqual(self.run_it(CHECK="0", **both).returncode, 0)
         again = self.run_it(CHECK="1", PYTHONHASHSEED="7", **both)
         self.assertEqual((again.returncode, again.stdout), (1, r.stdout))
+
+    def test_the_older_tree(self):
+        for old, new in (("MINOR 2", "MINOR 1"), ("MINOR 10", "MINOR 9")):
+            both = self.trees(("CMakeLists.txt", "MINOR 1", new))
+            with open(os.path.join(both["BASE"], "CMakeLists.txt")) as f:
+                text = f.read()
+            with open(os.path.join(both["BASE"], "CMakeLists.txt"), "w") as f:
+                f.write(text.replace("MINOR 1", old))
+            r = self.run_it(**both)
+            versions = [f"0.{t[6:]}.0" for t in (old, new)]
+            self.assertEqual(r.returncode, 0)
+            self.assertIn(f"{versions[1]} is older than {versions[0]}", r.stderr)
+            self.assertIn(f"== version: 1\n~ {versions[0]} -> {versions[1]} backwards", r.stdout)
+            r = self.run_it(BASE=both["DIR"], DIR=both["BASE"])
+            self.assertEqual(r.stderr, "")
+            self.assertIn(f"== version: 1\n~ {versions[1]} -> {versions[0]}\n", r.stdout)
+
+    def test_causes(self):
+        cargo = "error: failed to select a version for the requirement `some = \"=9\"`\ncandidate versions found which didn't match: 0.11.0, 0.9.0, ...\n"
+        pip = "ERROR: Could not find a version that satisfies the requirement some==9 (from versions: 0.1.0, 0.2.0, 0.9.1, 0.10.0)\nERROR: No matching"
+        self.assertEqual(fetch.cause("some", "9", cargo), "some has no version 9; the newest are 0.11.0, 0.9.0, ...")
+        self.assertEqual(fetch.cause("some", "9", pip), "some has no version 9; the newest are 0.10.0, 0.9.1, 0.2.0")
+        self.assertEqual(fetch.cause("some", "9", "error: no matching package named `some` found\n"), "there is no crate of the name some")
+        self.assertIn("offline", fetch.cause("some", "9", cargo + "As a reminder, you're using offline mode (--offline)"))
+        for unknown in ("", "error: Could not resolve host", "requirement some==9 (from versions: none)"):
+            self.assertIsNone(fetch.cause("some", "9", unknown))
+
+    def test_a_version_that_does_not_exist(self):
+        """With a cargo that says what cargo says."""
+        with tempfile.TemporaryDirectory() as work:
+            cargo = os.path.join(work, "cargo")
+            with open(cargo, "w") as f:
+                f.write("#!/bin/sh\necho \"candidate versions found which didn't match: 2.0.0, 1.0.0\"\nexit 101\n")
+            os.chmod(cargo, 0o755)
+            r = self.run_it(VERSION="9.9.9", GGML_CACHE=work, CARGO_HOME=work, PATH=work + os.pathsep + os.environ["PATH"])
+            self.assertEqual((r.returncode, r.stdout), (3, ""))
+            self.assertIn("llama-cpp-sys-4 has no version 9.9.9; the newest are 2.0.0, 1.0.0", r.stderr)
+            self.assertNotIn("network", r.stderr)
 
     def test_wrong_calls(self):
         both = self.trees()

@@ -7,7 +7,8 @@ usage: CRATE=llama-cpp-sys-4 VERSION=0.11.0 upstream_diff.py      a crate's ggml
 In the environment: BASE=path, or BASE_CRATE=name and BASE_VERSION=number, is compared with instead of what scripts/fetch.py pins. CHECK=1
 makes any change a failure. Fetched trees are kept in GGML_CACHE (default: target/cache).
 
-Prints sections of one item a line: + is new, - is gone, ~ changed, ! could not be found out. The same trees give the same text.
+Prints sections of one item a line: + is new, - is gone, ~ changed, ! could not be found out. The same trees give the same text. If the other
+tree is the older one, the first item and a line on stderr say so.
 Status: 0; 1 with CHECK=1 where anything changed; 2 for a wrong call; 3 where a tree cannot be had. docs/UPSTREAM.md says what to do with it.
 """
 import contextlib
@@ -70,9 +71,17 @@ def had(*what):
         sys.exit(3)
 
 
+def backwards(old, new):
+    """Whether the tree that should be newer is the older one, as far as both say their versions."""
+    numbers = [t.version().split(".") for t in (old, new)]
+    return all(n.isdigit() for v in numbers for n in v) and [int(n) for n in numbers[1]] < [int(n) for n in numbers[0]]
+
+
 def sections(old, new):
     """[(title, items)]"""
     version = [] if old.version() == new.version() else [f"~ {old.version()} -> {new.version()}"]
+    if backwards(old, new):
+        version[0] += " backwards: the other tree is the older one, so + is gone since it and - is new since it"
     by_operation, rest = operations.operations(old, new)
     return [
         ("version", version),
@@ -103,6 +112,9 @@ def main():
     env = {name: os.environ.get(name, "") for name in ("CRATE", "VERSION", "DIR", "BASE", "BASE_CRATE", "BASE_VERSION", "CHECK")}
     new = had(env["DIR"], env["CRATE"], env["VERSION"], None)
     old = had(env["BASE"], env["BASE_CRATE"], env["BASE_VERSION"], fetch.CRATE[:2])
+    if backwards(old, new):
+        print(f"upstream-diff: {new.version()} is older than {old.version()}, with which it is compared; to see what is new, name the older one as BASE",
+              file=sys.stderr)
     found = sections(old, new)
     lines = []
     for title, items in found:

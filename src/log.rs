@@ -33,18 +33,18 @@ static ABORT: RwLock<ggml_abort_callback_t> = RwLock::new(None);
 
 /// Installs the host's log callback; `None` restores standard error.
 pub fn set_callback(callback: ggml_log_callback, user_data: *mut c_void) {
-    *sync::write(&SINK) = Sink { callback, user_data };
+    *sync::brief_write(&SINK) = Sink { callback, user_data };
 }
 
 /// The log callback in force and its data; `None` when lines go to standard error.
 pub fn callback() -> (ggml_log_callback, *mut c_void) {
-    let sink = *sync::read(&SINK);
+    let sink = *sync::brief_read(&SINK);
     (sink.callback, sink.user_data)
 }
 
 /// Installs the abort callback and returns the one before.
 pub fn set_abort_callback(callback: ggml_abort_callback_t) -> ggml_abort_callback_t {
-    std::mem::replace(&mut *sync::write(&ABORT), callback)
+    std::mem::replace(&mut *sync::brief_write(&ABORT), callback)
 }
 
 thread_local! {
@@ -124,10 +124,9 @@ pub fn to_stderr(text: &CStr) {
 
 /// Writes text to standard error. `eprint!` must not be used: it panics if nobody can read what it writes.
 pub fn print(text: &[u8]) {
-    use std::io::Write;
     let _shield = Shield::new();
     // A standard error that is closed, or full, is no reason to fail.
-    let written = std::io::stderr().lock().write_all(text);
+    let written = process::write_to_standard_error(text);
     assert!(!mutant::on("R2") || written.is_ok(), "failed printing to stderr");
 }
 
@@ -176,7 +175,7 @@ pub fn end(file: &str, line: u32, message: &str) -> ! {
     let text = format!("{file}:{line}: {message}");
     process::flush_standard_output();
     let _ = catch_unwind(crate::trace::rescue);
-    let callback = *sync::read(&ABORT);
+    let callback = *sync::brief_read(&ABORT);
     match (callback, CString::new(text.replace('\0', "?"))) {
         (Some(f), Ok(c)) => {
             let f = f.may_unwind();

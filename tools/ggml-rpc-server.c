@@ -27,9 +27,13 @@ static const char USAGE[] =
     "      --cache-dir DIR     keep weights in this folder\n"
     "  -k, --key-file FILE     serve only clients with the key in this file\n"
     "  -m, --memory MIB        memory of all clients together\n"
+    "      --client-memory MIB memory of one client (default: that of all)\n"
+    "      --client-work MIB   of it for messages and graphs (default: 1/8 of --memory, at least 512)\n"
     "      --clients N         clients at once (default: 16)\n"
+    "      --per-address N     clients at once from one address (default: 3/4 of --clients)\n"
     "      --idle SECONDS      disconnect a client after so long without a request (default: a day)\n"
-    "      --graph-time SECONDS  stop a graph that takes longer, and disconnect its client (default: 600)\n"
+    "      --graph-time SECONDS  stop a graph, or all that a client has sent ahead, if it takes longer, and\n"
+    "                          disconnect the client (default: 600)\n"
     "  -h, --help              show this text\n";
 
 static int fail(const char * what, const char * which) {
@@ -112,7 +116,10 @@ int main(int argc, char ** argv) {
     // Limits go to the library by environment variables.
     const struct { const char * shortly; const char * option; const char * variable; long max; } limits[] = {
         { "-m", "--memory", "GGML_RPC_SERVER_MEMORY", 1L << 40 },
+        { "", "--client-memory", "GGML_RPC_SERVER_CLIENT_MEMORY", 1L << 40 },
+        { "", "--client-work", "GGML_RPC_SERVER_CLIENT_WORK", 1L << 40 },
         { "", "--clients", "GGML_RPC_SERVER_CLIENTS", 4096 },
+        { "", "--per-address", "GGML_RPC_SERVER_PER_ADDRESS", 4096 },
         { "", "--idle", "GGML_RPC_SERVER_IDLE", 1L << 30 },
         { "", "--graph-time", "GGML_RPC_SERVER_GRAPH_TIME", 1L << 30 },
     };

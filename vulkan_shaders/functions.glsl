@@ -13,6 +13,8 @@ const uint FILL = 73; // param: value
 const uint GATE_SIGMOID = 74; // of `gated`: no number of ggml_glu_op
 const uint GATE_SOFTPLUS = 75;
 
+bool is_infinite(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0x7f800000u; }
+
 // x * sigmoid(x), without NaN for large arguments.
 float silu(float x) { return x / (1.0 + exp(-x)); }
 
@@ -40,12 +42,15 @@ float erf_near(float x) {
     return x < 0.0 ? -r : r;
 }
 
-float gelu(float x) { return 0.5 * x * (1.0 + tanh_safe(0.7978845608 * x * (1.0 + 0.044715 * x * x))); }
+// Zero far below zero, and so for minus infinity, for which the formula is NaN.
+float gelu(float x) { return x < -10.0 ? 0.0 : 0.5 * x * (1.0 + tanh_safe(0.7978845608 * x * (1.0 + 0.044715 * x * x))); }
 float gelu_quick(float x) { return x / (1.0 + exp(-1.702 * x)); }
 float gelu_erf(float x) { return 0.5 * x * (1.0 + erf_near(x * 0.70710678118)); }
 float hard_sigmoid(float x) { return clamp((x + 3.0) / 6.0, 0.0, 1.0); }
 
+// NaN for NaN: functions of GLSL such as `max` may hide it, and comparisons do.
 float unary(uint op, float x, vec4 param) {
+    if (op != FILL && is_nan(x)) { return x; }
     switch (op) {
         case 0: return abs(x);
         case 1: return sign(x);
@@ -75,8 +80,9 @@ float unary(uint op, float x, vec4 param) {
         case SQR: return x * x;
         case SQRT: return sqrt(x);
         case LOG: return log(x);
-        case SIN: return sin(x);
-        case COS: return cos(x);
+        // Drivers reduce angles without regard to infinity.
+        case SIN: return is_infinite(x) ? uintBitsToFloat(0x7fc00000u) : sin(x);
+        case COS: return is_infinite(x) ? uintBitsToFloat(0x7fc00000u) : cos(x);
         case CLAMP: {
             const float y = x < param.y ? x : param.y;
             return y > param.x ? y : param.x;
@@ -88,10 +94,12 @@ float unary(uint op, float x, vec4 param) {
     }
 }
 
-// Gated functions by the number of ggml_glu_op: f(gate) * up. param: alpha, limit.
+// Gated functions by the number of ggml_glu_op: f(gate) * up; NaN if either is NaN. param: alpha, limit.
 float gated(uint op, float gate, float up, vec2 param) {
+    if (is_nan(gate)) { return gate; }
+    if (is_nan(up)) { return up; }
     switch (op) {
-        case 0: return max(gate, 0.0) * up;
+        case 0: return gate > 0.0 ? gate * up : 0.0;
         case 1: return gelu(gate) * up;
         case 2: return silu(gate) * up;
         case 3: {

@@ -208,6 +208,7 @@ static void products(void) {
     CASE((printf("  src1 of an id product %d\n", ggml_prec_set_src(e = ggml_mul_mat_id(c, a, b, d), GGML_PREC_Q4, 1)), e), F32(8, 5, 4), F32(8, 1, 3), I32(2, 3));
     CASE(ggml_mul_mat_id(c, a, b, d), F32(8, 5, 4), F32(8, 1, 3), I32(2, 3));
     CASE(ggml_mul_mat_id(c, a, b, d), Q8(32, 5, 4), F32(32, 2, 3), I32(2, 3));
+    CASE((printf("  acc of an id product %d\n", ggml_prec_set_acc(e = ggml_mul_mat_id(c, a, b, d), GGML_PREC_F32)), e), F32(8, 5, 4), F32(8, 1, 3), I32(2, 3));
     CASE(ggml_flash_attn_ext(c, a, b, d, NULL, 0.25f, 0.0f, 0.0f), F32(8, 3, 4, 2), F16(8, 6, 2, 2), F16(10, 6, 2, 2));
     CASE(ggml_flash_attn_ext(c, a, b, d, e, 0.125f, 8.0f, 30.0f), F32(8, 3, 4), F16(8, 6, 4), F16(8, 6, 4), F16(6, 3));
     CASE((ggml_flash_attn_ext_set_prec(f = ggml_flash_attn_ext(c, a, b, d, e, 1.0f, 0.0f, 0.0f), GGML_PREC_F32), printf("  prec %d\n", ggml_flash_attn_ext_get_prec(f)), f), F32(8, 3, 4), F16(8, 6, 4), F16(8, 6, 4), F16(6, 3));
@@ -270,6 +271,7 @@ static void shapes_and_views(void) {
     CASE(ggml_pad_ext_circular(c, a, 1, 2, 3, 4, 0, 0, 0, 0), F32(6, 5));
     CASE(ggml_pad_reflect_1d(c, a, 2, 3), F32(6, 5));
     CASE(ggml_roll(c, a, 1, -2, 0, 0), F32(6, 5));
+    CASE(ggml_roll(c, a, 0, 1, 2, -1), F32(6, 5, 4, 3));
     CASE(ggml_upscale(c, a, 2, GGML_SCALE_MODE_NEAREST), F32(6, 5, 3));
     CASE(ggml_upscale_ext(c, a, 7, 9, 3, 2, GGML_SCALE_MODE_BILINEAR), F32(6, 5, 3));
     CASE(ggml_interpolate(c, a, 12, 7, 3, 1, GGML_SCALE_MODE_BICUBIC), F32(6, 5, 3));
@@ -294,7 +296,7 @@ static void shapes_and_views(void) {
 }
 
 static void rotations(void) {
-    static int sections[4] = { 2, 1, 1, 0 };
+    static int sections[4] = { 2, 1, 1, 0 }, four[4] = { 1, 1, 1, 1 };
     CASE(ggml_rope(c, a, b, 8, GGML_ROPE_TYPE_NORMAL), F32(8, 4, 3), I32(3));
     CASE(ggml_rope(c, a, b, 6, GGML_ROPE_TYPE_NEOX), F16(8, 4, 3), I32(3));
     CASE(ggml_rope_inplace(c, a, b, 8, GGML_ROPE_TYPE_NORMAL), F32(8, 4, 3), I32(3));
@@ -308,6 +310,8 @@ static void rotations(void) {
     CASE(ggml_rope_multi_inplace(c, a, b, NULL, 8, sections, GGML_ROPE_TYPE_IMROPE, 4096, 10000.0f, 1.0f, 0.0f, 1.0f, 32.0f, 1.0f), F32(8, 4, 3), I32(12));
     CASE(ggml_rope_ext_back(c, a, b, NULL, 8, GGML_ROPE_TYPE_NEOX, 4096, 10000.0f, 0.5f, 1.0f, 1.25f, 32.0f, 1.0f), F32(8, 4, 3), I32(3));
     CASE(ggml_rope_multi_back(c, a, b, NULL, 8, sections, GGML_ROPE_TYPE_MROPE, 4096, 10000.0f, 1.0f, 0.0f, 1.0f, 32.0f, 1.0f), F32(8, 4, 3), I32(12));
+    CASE(ggml_rope_multi(c, a, b, d, 8, four, GGML_ROPE_TYPE_MROPE, 4096, 10000.0f, 1.0f, 0.0f, 1.0f, 32.0f, 1.0f), F32(8, 4, 3), I32(12), F32(4));
+    CASE(ggml_rope_multi_back(c, a, b, d, 8, four, GGML_ROPE_TYPE_MROPE, 4096, 10000.0f, 1.0f, 0.0f, 1.0f, 32.0f, 1.0f), F32(8, 4, 3), I32(12), F32(4));
     CASE(ggml_rope_set_offset(ggml_rope(c, a, b, 4, GGML_ROPE_TYPE_NORMAL), 2), F32(10, 4, 3), I32(3));
 }
 
@@ -316,6 +320,8 @@ static void convolutions(void) {
     CASE(ggml_im2col(c, a, b, 1, 2, 0, 1, 1, 1, true, GGML_TYPE_F16), F16(3, 3, 3, 4), F32(12, 10, 3, 2));
     CASE(ggml_im2col(c, a, b, 2, 0, 1, 0, 1, 0, false, GGML_TYPE_F32), F16(3, 4, 5), F32(12, 4, 2));
     CASE(ggml_im2col_back(c, a, b, ne, 1, 1, 0, 0, 1, 1, true), F32(3, 3, 3, 4), F32(27, 10, 8, 2));
+    CASE(ggml_im2col_back(c, a, b, ne, 1, 1, 1, 1, 1, 1, true), F32(3, 3, 3, 4), F32(27, 12, 10, 2));
+    CASE(ggml_im2col_3d(c, a, b, 3, 1, 2, 1, 1, 2, 1, 1, 1, 1, GGML_TYPE_F32), F16(3, 3, 2, 12), F32(8, 7, 6, 3));
     CASE(ggml_im2col_3d(c, a, b, 3, 1, 1, 1, 0, 0, 0, 1, 1, 1, GGML_TYPE_F16), F16(3, 3, 2, 12), F32(8, 7, 6, 3));
     CASE(ggml_col2im_1d(c, a, 2, 3, 1), F32(12, 5));
     CASE(ggml_conv_1d(c, a, b, 1, 1, 1), F16(3, 4, 5), F32(12, 4));
@@ -334,8 +340,11 @@ static void convolutions(void) {
     CASE(ggml_conv_transpose_2d_p0(c, a, b, 2), F16(3, 3, 5, 4), F32(12, 10, 4));
     CASE(ggml_conv_2d_direct(c, a, b, 2, 1, 1, 0, 1, 2), F32(3, 3, 3, 4), F32(12, 10, 3, 2));
     CASE(ggml_conv_3d_direct(c, a, b, 1, 2, 1, 0, 1, 0, 1, 1, 1, 3, 2, 4), F16(3, 3, 2, 12), F32(8, 7, 6, 6));
+    CASE(ggml_conv_3d_direct(c, a, b, 2, 1, 2, 1, 0, 1, 1, 2, 1, 3, 2, 4), F16(3, 3, 2, 12), F32(8, 7, 6, 6));
     CASE(ggml_pool_1d(c, a, GGML_OP_POOL_AVG, 3, 2, 1), F32(12, 5));
     CASE(ggml_pool_2d(c, a, GGML_OP_POOL_MAX, 3, 2, 2, 1, 1.0f, 0.0f), F32(12, 10, 3));
+    CASE(ggml_pool_2d(c, a, GGML_OP_POOL_AVG, 3, 3, 2, 2, 1.0f, 1.0f), F32(12, 10, 3));
+    CASE(ggml_pool_2d_back(c, a, b, GGML_OP_POOL_MAX, 3, 3, 2, 2, 1.0f, 1.0f), F32(6, 5, 3), F32(12, 10, 3));
     CASE(ggml_pool_2d_back(c, a, b, GGML_OP_POOL_AVG, 2, 2, 2, 2, 0.0f, 0.0f), F32(6, 5, 3), F32(12, 10, 3));
 }
 
@@ -407,6 +416,7 @@ int main(void) {
     printf("without memory for data: %d\n", ggml_get_no_alloc(c));
     CASE(ggml_add(c, a, ggml_view_1d(c, b, 4, 4)), F32(4, 3), F32(5));
     CASE(ggml_cpy(c, a, ggml_transpose(c, b)), F32(4, 3), F32(4, 3));
+    CASE(ggml_view_1d(c, a, 4, (size_t) 5 << 30), F32(2048, 1048576));
     ggml_free(c);
     return 0;
 }

@@ -359,6 +359,36 @@ static void what_cannot_be_spread_fails(void) {
     ggml_backend_free(meta);
     ggml_log_set(NULL, NULL);
 }
+
+/* A source or a parameter that a newer version knows: the meta device refuses it, whatever the devices below it do. */
+static void what_is_not_known_is_refused(void) {
+    struct plan        plan    = { 2 };
+    ggml_backend_dev_t devs[2] = { device(0), device(1) };
+    struct model       m;
+    ggml_log_set(count_line, NULL);
+    ggml_backend_t meta = ggml_backend_dev_init(ggml_backend_meta_device(devs, 2, spread, &plan), NULL);
+    CHECK(load(&m, meta));
+    const struct ggml_init_params params = { 16 * ggml_tensor_overhead() + ggml_graph_overhead(), NULL, true };
+    struct ggml_context *         c      = ggml_init(params);
+    struct ggml_cgraph *          graph  = ggml_new_graph(c);
+    struct ggml_tensor *          t      = ggml_sqr(c, m.q);
+    ggml_build_forward_expand(graph, t);
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(meta));
+    CHECK(ggml_gallocr_alloc_graph(galloc, graph));
+    CHECK(ggml_backend_supports_op(meta, t) && ggml_backend_graph_compute(meta, graph) == GGML_STATUS_SUCCESS);
+    t->src[9] = m.q;
+    CHECK(!ggml_backend_supports_op(meta, t) && ggml_backend_graph_compute(meta, graph) == GGML_STATUS_FAILED);
+    t->src[9]        = NULL;
+    t->op_params[15] = 1;
+    CHECK(!ggml_backend_supports_op(meta, t) && ggml_backend_graph_compute(meta, graph) == GGML_STATUS_FAILED);
+    t->op_params[15] = 0;
+    CHECK(ggml_backend_supports_op(meta, t) && ggml_backend_graph_compute(meta, graph) == GGML_STATUS_SUCCESS);
+    ggml_gallocr_free(galloc);
+    ggml_free(c);
+    unload(&m);
+    ggml_backend_free(meta);
+    ggml_log_set(NULL, NULL);
+}
 #endif
 
 int main(int argc, char ** argv) {
@@ -373,6 +403,7 @@ int main(int argc, char ** argv) {
     RUN(on_5_devices_of_which_one_has_no_head);
 #ifdef GGML_RS
     RUN(what_cannot_be_spread_fails);
+    RUN(what_is_not_known_is_refused);
 #endif
     return test_summary();
 }

@@ -6,11 +6,14 @@
 
 #include "gguf.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -146,6 +149,59 @@ void cancellation_while_files_are_read() {
     unlink(path);
 }
 
+/* A thread that waits for the other end of a pipe, at any place where it can. */
+void cancellation_while_a_pipe_is_waited_for() {
+    char path[] = "/tmp/robust_leave_XXXXXX";
+    CHECK(mkdtemp(path) != nullptr);
+    const std::string pipe = std::string(path) + "/pipe";
+    CHECK_EQ(mkfifo(pipe.c_str(), 0600), 0);
+    gguf_context * g = gguf_init_empty();
+    gguf_set_val_str(g, "key", std::string(1 << 20, 'v').c_str());
+    const std::function<void()> calls[] = {
+        [&] { gguf_init_from_file(pipe.c_str(), { true, nullptr }); },
+        [&] { gguf_write_to_file(g, pipe.c_str(), false); },
+    };
+    for (int opened = 0; opened < 2; opened++) {
+        for (const auto & call : calls) {
+            /* both ends open, so that opening does not wait */
+            const int fd = opened ? open(pipe.c_str(), O_RDWR) : -1;
+            std::atomic<bool> begun{false};
+            std::thread       later([&] {
+                while (!begun) { sched_yield(); }
+                usleep(100000);
+                begun = false;
+            });
+            left = 0;
+            pthread_t             id;
+            std::function<void()> work = [&] {
+                begun = true;
+                call();
+                while (begun) { sched_yield(); } /* it may have failed at once */
+                pthread_testcancel();
+            };
+            CHECK_EQ(pthread_create(&id, nullptr, run_work, &work), 0);
+            later.join();
+            pthread_cancel(id);
+            void * result = nullptr;
+            struct timespec limit;
+            clock_gettime(CLOCK_REALTIME, &limit);
+            limit.tv_sec += 10;
+            const int joined = pthread_timedjoin_np(id, &result, &limit);
+            CHECK_EQ(joined, 0);
+            if (joined != 0) { /* lets the thread go */
+                close(open(pipe.c_str(), O_RDWR));
+                _exit(1);
+            }
+            CHECK(result == PTHREAD_CANCELED);
+            CHECK_EQ(left, 2);
+            if (fd >= 0) { close(fd); }
+        }
+    }
+    gguf_free(g);
+    unlink(pipe.c_str());
+    rmdir(path);
+}
+
 void cancellation_while_graphs_are_computed() {
     for (int i = 0; i < 10; i++) {
         std::atomic<bool> ready{false};
@@ -189,6 +245,7 @@ int main() {
     RUN(pthread_exit_in_other_callbacks);
     RUN(cancellation_in_an_eval_callback);
     RUN(cancellation_while_files_are_read);
+    RUN(cancellation_while_a_pipe_is_waited_for);
     RUN(cancellation_while_graphs_are_computed);
     RUN(pthread_exit_on_a_thread_of_the_library);
     return test_summary();

@@ -222,18 +222,21 @@ static void write_and_read(void * unused) {
     (void) unused;
     struct gguf_context * g = gguf_init_empty();
     gguf_set_val_u32(g, "general.alignment", alignment);
-    if (gguf_get_meta_size(g) > (4u << 20)) { _exit(3); }
+    /* less than the default becomes the default */
+    const size_t expected = alignment > GGUF_DEFAULT_ALIGNMENT ? alignment : GGUF_DEFAULT_ALIGNMENT;
+    if (gguf_get_alignment(g) != expected || gguf_get_meta_size(g) % expected != 0) { _exit(3); }
+    if (alignment > (16u << 20)) { _exit(gguf_get_meta_size(g) == expected ? 0 : 4); } /* a file of gigabytes */
     if (!gguf_write_to_file(g, path, false)) { _exit(1); }
     gguf_free(g);
     g = gguf_init_from_file(path, (struct gguf_init_params) { .no_alloc = true, .ctx = NULL });
-    _exit(g != NULL && gguf_get_alignment(g) == alignment ? 0 : 2);
+    _exit(g != NULL && gguf_get_alignment(g) == expected ? 0 : 2);
 }
 
 static void every_alignment_that_is_written_is_read(void) {
     for (int bit = 0; bit < 32; bit++) {
         alignment        = 1u << bit;
         const int status = child_run(write_and_read, NULL);
-        if (status != (bit <= 20 ? 0 : CHILD_HEARD)) { test_fails(__FILE__, __LINE__, "alignment 2^%d %s", bit, child_verdict(status)); }
+        if (status != 0) { test_fails(__FILE__, __LINE__, "alignment 2^%d %s", bit, child_verdict(status)); }
     }
     remove(path);
 }

@@ -99,12 +99,21 @@ static long mappings(void) {
     return n;
 }
 
+/* a fork of a program that has closed the library: its handlers for forks are there, or are not called */
+static void forks_afterwards(void) {
+    const pid_t pid = fork();
+    if (pid == 0) { _exit(0); }
+    int status = 1;
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+}
+
 static int times = 30;
 
 static void the_library_comes_and_goes(void) {
     long before[3] = { 0 };
     for (int i = 0; i < times && test_why[0] == '\0'; i++) {
         CHECK(opens_and_closes(i % 5 == 2));
+        forks_afterwards();
         const long now[3] = { entries("/proc/self/fd"), entries("/proc/self/task"), mappings() };
         if (i == times / 2) { memcpy(before, now, sizeof now); }
         if (i == times - 1) {

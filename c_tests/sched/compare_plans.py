@@ -9,7 +9,7 @@ into them).
 import re
 import sys
 
-from compare import Checks, seeds
+from compare import Checks, placed_views, seeds, wrong
 
 ADDRESS = re.compile(r"(@|from )(0x[0-9a-f]+|\(nil\))")
 BYTES = re.compile(r"(size|measured)( \w+)? (\d+)\n")
@@ -47,7 +47,7 @@ def without_kept(want, got):
 
 def main():
     a, b = dict(seeds(sys.argv[1])), dict(seeds(sys.argv[2]))
-    same = impossible = plans_kept = 0
+    same = impossible = plans_kept = misplaced = 0
     bytes_theirs = bytes_ours = 0
     bad = []
     for name, want in a.items():
@@ -57,6 +57,12 @@ def main():
             continue
         if want and want[-1].startswith("####"):
             impossible += 1
+            continue
+        if wrong(got) and not wrong(want):
+            bad.append((name, wrong(got)[0].strip()))
+            continue
+        if wrong(want) or placed_views(want):
+            misplaced += 1
             continue
         (want, theirs), (got, ours) = plain(want), plain(got)
         larger, most = None, {}
@@ -76,7 +82,7 @@ def main():
         else:
             same += 1
     failed = bool(bad) or not same or set(a) != set(b)
-    text = f"{same} equal with {bytes_ours / max(bytes_theirs, 1):.3f} times the bytes, {plans_kept} plans kept, {impossible} impossible for the reference, {len(bad)} different"
+    text = f"{same} equal with {bytes_ours / max(bytes_theirs, 1):.3f} times the bytes, {plans_kept} plans kept, {impossible} impossible for the reference, {misplaced} misplaced by the reference, {len(bad)} different"
     c = Checks()
     c.check(not failed, "small plans for random graphs over random devices", text)
     for name, why in bad[:10]:

@@ -325,6 +325,92 @@ static void on_realloc(ggml_backend_sched_t s, struct ggml_cgraph * g, bool ids_
     say("realloc: ids changed %d, size changed %d\n", ids_changed, size_changed);
 }
 
+// What the host places: nodes, by their number, and where.
+typedef struct { int n, node[3], backend[3]; } places_t;
+
+static void apply(const places_t * p, ggml_backend_sched_t s, struct ggml_cgraph * g) {
+    for (int k = 0; k < p->n; k++) ggml_backend_sched_set_tensor_backend(s, GRAPH_NODE(g, p->node[k]), &fakes[p->backend[k]].backend);
+}
+
+static const struct ggml_tensor * root_of(const struct ggml_tensor * t) { return t->view_src ? t->view_src : t; }
+
+// Whether the backend of a node cannot use the memory of a tensor.
+static bool is_foreign(ggml_backend_t b, const struct ggml_tensor * t) {
+    const struct ggml_tensor * root = root_of(t);
+    return root->buffer != NULL && !dev_supports_buft(b->device, root->buffer->buft);
+}
+
+static bool looks_only(const struct ggml_tensor * t) {
+    return t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
+}
+
+// Whether a node before `to`, from `from` on, writes into memory that has another owner: that of `t`.
+static bool written(struct ggml_tensor ** nodes, const struct ggml_tensor * t, int from, int to) {
+    for (int i = from; i < to; i++) {
+        const struct ggml_tensor * w = nodes[i];
+        if (w->view_src != NULL && !looks_only(w) && w->view_src == root_of(t)) return true;
+    }
+    return false;
+}
+
+// Says which nodes cannot have right results where the library puts them: a backend is given memory that it cannot use, or reads a copy from before
+// the memory was written. A scheduler of its own finds out, so that the one under test is not disturbed.
+static void check_placement(model_t * m, ggml_backend_t * bs, ggml_backend_buffer_type_t * ts, bool parallel, bool offload, uint64_t shape, int n_ops,
+    int T, const places_t * places) {
+    const int buffers = fake_buffers, events = fake_events;
+    int fails[MAX_FAKES];
+    for (int i = 0; i < n_fakes; i++) { fails[i] = fakes[i].fail_alloc; fakes[i].fail_alloc = 0; }
+    fake_quiet = true;
+    struct ggml_context * ctx = new_ctx(ggml_tensor_overhead() * 4096 + ggml_graph_overhead_custom(2048, false));
+    struct ggml_cgraph * g = make(ctx, m, shape, n_ops, T);
+    const int n = GRAPH_N(g);
+    // Backends may reorder the graph.
+    struct ggml_tensor ** nodes = malloc((size_t) n * sizeof(*nodes));
+    struct ggml_tensor * (* srcs)[GGML_MAX_SRC] = malloc((size_t) n * sizeof(*srcs));
+    for (int i = 0; i < n; i++) {
+        nodes[i] = GRAPH_NODE(g, i);
+        memcpy(srcs[i], nodes[i]->src, sizeof(srcs[i]));
+    }
+    ggml_backend_sched_t s = ggml_backend_sched_new(bs, ts, n_fakes, 4096, parallel, offload);
+    apply(places, s, g);
+    const bool ok = ggml_backend_sched_alloc_graph(s, g);
+    int foreign = 0, stale = 0, elsewhere = 0;
+    char what[256] = "";
+    for (int i = 0; ok && i < n; i++) {
+        struct ggml_tensor * t = nodes[i];
+        ggml_backend_t b = ggml_backend_sched_get_tensor_backend(s, t);
+        if (looks_only(t) || b == NULL) continue;
+        foreign += is_foreign(b, t);
+        if (foreign && !what[0]) snprintf(what, sizeof(what), "%s '%s' on %s", ggml_op_desc(t), t->name, be_name(b));
+        for (int j = 0; j < GGML_MAX_SRC; j++) {
+            const struct ggml_tensor * copy = t->src[j];
+            if (copy == NULL) continue;
+            foreign += is_foreign(b, copy);
+            if (foreign && !what[0]) snprintf(what, sizeof(what), "source %d '%s' of %s '%s' on %s", j, copy->name, ggml_op_desc(t), t->name, be_name(b));
+            ggml_backend_t at = looks_only(srcs[i][j]) ? ggml_backend_sched_get_tensor_backend(s, srcs[i][j]) : NULL;
+            elsewhere += at != NULL && is_foreign(at, srcs[i][j]);
+            if (copy == srcs[i][j]) continue;
+            int first = i; // the copy was made for this node
+            for (int k = 0; k < i && first == i; k++) {
+                for (int l = 0; l < GGML_MAX_SRC; l++) if (nodes[k]->src[l] == copy) first = k;
+            }
+            stale += written(nodes, srcs[i][j], first, i);
+        }
+    }
+    ggml_backend_sched_free(s);
+    ggml_free(ctx);
+    free(nodes);
+    free(srcs);
+    fake_quiet = false;
+    fake_buffers = buffers;
+    fake_events = events;
+    for (int i = 0; i < n_fakes; i++) fakes[i].fail_alloc = fails[i];
+    if (!ok) say("impossible: no memory for the graph\n");
+    if (foreign) say("impossible: foreign memory: %s\n", what);
+    if (elsewhere) say("views elsewhere: %d\n", elsewhere);
+    if (stale) say("impossible: copies from before a write\n");
+}
+
 static void run_sched(rng_t * r, model_t * m, int max_ops) {
     ggml_backend_t bs[MAX_FAKES]; ggml_backend_buffer_type_t ts[MAX_FAKES];
     for (int i = 0; i < n_fakes; i++) { bs[i] = &fakes[i].backend; ts[i] = dev_buft(&fakes[i].dev); }
@@ -336,17 +422,21 @@ static void run_sched(rng_t * r, model_t * m, int max_ops) {
     uint64_t shape = rng_next(r);
     int n_ops = 3 + rng_int(r, max_ops), T = 8 + rng_int(r, 24);
     struct ggml_context * ctx = new_ctx(ggml_tensor_overhead() * 4096 + ggml_graph_overhead_custom(2048, false));
+    const places_t nowhere = { 0 };
     if (rng_odds(r, 60)) {
         struct ggml_cgraph * g = make(ctx, m, shape, n_ops, T);
         if (rng_odds(r, 30)) {
             size_t n[MAX_FAKES];
+            check_placement(m, bs, bufts ? ts : NULL, parallel, offload, shape, n_ops, T, &nowhere);
             say("reserve_size\n");
             ggml_backend_sched_reserve_size(s, g, n);
             for (int i = 0; i < n_fakes; i++) say("measured %zu\n", n[i]);
             ggml_reset(ctx); g = make(ctx, m, shape, n_ops, T);
             ggml_backend_sched_reset(s);
         }
-        if (rng_odds(r, 30)) ggml_backend_sched_set_tensor_backend(s, GRAPH_NODE(g, GRAPH_N(g) / 2), bs[n_fakes / 2]);
+        places_t places = { rng_odds(r, 30), { GRAPH_N(g) / 2 }, { n_fakes / 2 } };
+        check_placement(m, bs, bufts ? ts : NULL, parallel, offload, shape, n_ops, T, &places);
+        apply(&places, s, g);
         bool ok = ggml_backend_sched_reserve(s, g);
         say("reserve %d\n", ok);
         sizes(s);
@@ -358,10 +448,15 @@ static void run_sched(rng_t * r, model_t * m, int max_ops) {
         ggml_backend_sched_reset(s);
         ggml_reset(ctx);
         for (int before = rng_odds(r, 40) ? rng_int(r, 5) : 0; before > 0; before--) ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1);
-        struct ggml_cgraph * g = make(ctx, m, shape, n_ops, rng_odds(r, 50) ? T : 1 + rng_int(r, T));
-        if (rng_odds(r, 25)) for (int k = 0; k < 3; k++) {
-            ggml_backend_sched_set_tensor_backend(s, GRAPH_NODE(g, rng_int(r, GRAPH_N(g))), bs[rng_int(r, n_fakes)]);
+        const int columns = rng_odds(r, 50) ? T : 1 + rng_int(r, T);
+        struct ggml_cgraph * g = make(ctx, m, shape, n_ops, columns);
+        places_t places = { 0 };
+        if (rng_odds(r, 25)) for (; places.n < 3; places.n++) {
+            places.backend[places.n] = rng_int(r, n_fakes);
+            places.node[places.n] = rng_int(r, GRAPH_N(g));
         }
+        check_placement(m, bs, bufts ? ts : NULL, parallel, offload, shape, n_ops, columns, &places);
+        apply(&places, s, g);
         if (rng_odds(r, 90)) {
             bool ok = ggml_backend_sched_alloc_graph(s, g);
             say("alloc %d\n", ok);

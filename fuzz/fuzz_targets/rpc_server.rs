@@ -3,7 +3,7 @@
 #![no_main]
 
 use ggml::rpc::protocol::{Body, CAPS, Command, Reader, Request, WireTensor};
-use ggml::rpc::server::{Host, Options, serve};
+use ggml::rpc::server::{Checks, Host, Options, serve};
 use libfuzzer_sys::fuzz_target;
 use libggml_rs_fuzz::quiet;
 use std::io::{Read, Write};
@@ -22,8 +22,9 @@ fn server() -> SocketAddr {
         options.connections = 64;
         options.message = Duration::from_secs(2);
         let device = ggml::cpu::device::device();
-        let check = |node| ggml::cpu::check::supported(node).map(|_| ());
-        let host = Host::new(vec![device], Box::new(|d, _| d.init(None)), check, options, None);
+        let node = |node| ggml::cpu::check::supported(node).map(|_| ());
+        let checks = Checks { node, scratch: Box::new(|_, _| 0) };
+        let host = Host::new(vec![device], Box::new(|d, _| d.init(None)), checks, options, None);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || serve(&listener, &host));

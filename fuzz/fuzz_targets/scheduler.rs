@@ -1,15 +1,16 @@
-//! Any sequence of calls of a scheduler over two CPU backends, of which computations are cancelled: each call succeeds or fails, and what is computed is right.
+//! Any sequence of calls of a scheduler over a device with memory of its own and two CPU backends, of which computations are cancelled: each call succeeds or
+//! fails, what is computed is right, and the device is never given memory of the CPU. Many nodes write into the memory of others.
 #![no_main]
 
 use ggml::abi::backend::ggml_backend_sched_t;
-use ggml::abi::ggml::{ggml_init_params, ggml_status, ggml_tensor, ggml_type};
+use ggml::abi::ggml::{ggml_context, ggml_init_params, ggml_status, ggml_tensor, ggml_type};
 use ggml::abi::graph::ggml_cgraph;
 use ggml::capi::backend::*;
 use ggml::capi::cpu::ggml_backend_cpu_set_abort_callback;
 use ggml::capi::ggml::*;
 use libfuzzer_sys::arbitrary::{self, Arbitrary, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use libggml_rs_fuzz::{Cpu, is_fresh, quiet_with_errors};
+use libggml_rs_fuzz::{Cpu, is_fresh, own::own, quiet_with_errors};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -19,6 +20,8 @@ enum Call {
     New {
         parallel: bool,
         offload: bool,
+        /// What the device with memory of its own computes.
+        computes: u8,
     },
     Reserve(u8),
     Split(u8),
@@ -28,7 +31,7 @@ enum Call {
     ComputeAsync(u8),
     Reset,
     Synchronize,
-    Place(u8, u8, bool),
+    Place(u8, u8, u8),
 }
 
 thread_local! {
@@ -41,7 +44,7 @@ unsafe extern "C" fn impatient(_: *mut c_void) -> bool {
     left == 1
 }
 
-/// A graph of `layers` additions.
+/// A graph of `layers` layers, each of which adds 1.
 struct Case {
     graph: *mut ggml_cgraph,
     x: *mut ggml_tensor,
@@ -50,6 +53,39 @@ struct Case {
 }
 
 const WIDTH: usize = 16;
+
+/// One more than `y`, by the way of a number: to a new tensor or, in several ways, in place.
+///
+/// # Safety
+/// The context, the graph and the tensors are valid.
+unsafe fn layer(
+    c: *mut ggml_context,
+    graph: *mut ggml_cgraph,
+    x: *mut ggml_tensor,
+    y: *mut ggml_tensor,
+    way: u8,
+) -> *mut ggml_tensor {
+    // SAFETY: forwarded to the caller.
+    unsafe {
+        // The host writes x, and every layer reads it.
+        let way = if y == x { 0 } else { way % 5 };
+        let sum = match way {
+            0 => ggml_add(c, y, x),
+            1 => ggml_add_inplace(c, y, x),
+            2 => ggml_scale_bias_inplace(c, y, 1.0, 1.0),
+            3 => ggml_cpy(c, ggml_scale_bias(c, y, 1.0, 1.0), y),
+            _ => {
+                for half in 0..2 {
+                    let part = ggml_view_1d(c, y, WIDTH as i64 / 2, half * WIDTH / 2 * 4);
+                    ggml_build_forward_expand(graph, ggml_scale_bias_inplace(c, part, 1.0, 1.0));
+                }
+                y
+            }
+        };
+        ggml_build_forward_expand(graph, sum);
+        sum
+    }
+}
 
 /// Takes the memory of all tensors away, as if the host had built the graph again: after a reset it belongs to the scheduler's next graph.
 ///
@@ -88,28 +124,28 @@ unsafe fn compute(sched: ggml_backend_sched_t, case: &Case, patience: u8) {
     }
 }
 
-fn main_of(calls: Vec<Call>, fresh: bool) {
+fn main_of(calls: Vec<Call>, ways: u64, fresh: bool) {
     // SAFETY: objects of the library, used before they are freed, and freed once. Handles of one scheduler are not used with another.
     unsafe {
         let cpus = [Cpu::new(0, 1, fresh), Cpu::new(1, 1 + i32::from(fresh), fresh)];
-        let mut backends = [cpus[0].backend, cpus[1].backend];
-        backends.iter().for_each(|&b| ggml_backend_cpu_set_abort_callback(b, Some(impatient), null_mut()));
-        let c = ggml_init(ggml_init_params { mem_size: 1 << 17, mem_buffer: null_mut(), no_alloc: true });
+        let mut backends = [own(!0), cpus[0].backend, cpus[1].backend];
+        backends[1..].iter().for_each(|&b| ggml_backend_cpu_set_abort_callback(b, Some(impatient), null_mut()));
+        let c = ggml_init(ggml_init_params { mem_size: 1 << 19, mem_buffer: null_mut(), no_alloc: true });
         let cases: Vec<Case> = (1..=5usize)
             .map(|n| {
                 let layers = n * n;
                 let x = ggml_new_tensor_1d(c, ggml_type::GGML_TYPE_F32 as i32, WIDTH as i64);
                 ggml_set_input(x);
-                let y = (0..layers).fold(x, |y, _| ggml_add(c, y, x));
+                let graph = ggml_new_graph_custom(c, 256, false);
+                let way = |i: usize| (ways.rotate_left(7 * (n + i) as u32) % 251) as u8;
+                let y = (0..layers).fold(x, |y, i| layer(c, graph, x, y, way(i)));
                 ggml_set_output(y);
-                let graph = ggml_new_graph_custom(c, 64, false);
-                ggml_build_forward_expand(graph, y);
                 Case { graph, x, y, layers }
             })
             .collect();
         let case = |i: u8| &cases[usize::from(i) % cases.len()];
-        let make = |backends: &mut [_; 2], parallel, offload| {
-            ggml_backend_sched_new(backends.as_mut_ptr(), null_mut(), 2, 64, parallel, offload)
+        let make = |backends: &mut [_; 3], parallel, offload| {
+            ggml_backend_sched_new(backends.as_mut_ptr(), null_mut(), 3, 64, parallel, offload)
         };
         let reset = |sched| {
             ggml_backend_sched_reset(sched);
@@ -118,10 +154,11 @@ fn main_of(calls: Vec<Call>, fresh: bool) {
         let mut sched = make(&mut backends, false, false);
         for call in calls.into_iter().take(40) {
             match call {
-                Call::New { parallel, offload } => {
+                Call::New { parallel, offload, computes } => {
                     // Tensors of an allocated graph lose their memory with the scheduler: a reset first, as hosts do.
                     reset(sched);
                     ggml_backend_sched_free(sched);
+                    own(computes);
                     sched = make(&mut backends, parallel, offload);
                 }
                 Call::Reserve(i) => {
@@ -141,10 +178,10 @@ fn main_of(calls: Vec<Call>, fresh: bool) {
                 }
                 Call::Reset => reset(sched),
                 Call::Synchronize => ggml_backend_sched_synchronize(sched),
-                Call::Place(i, node, second) => {
+                Call::Place(i, node, backend) => {
                     let case = case(i);
                     let node = ggml_graph_node(case.graph, i32::from(node) % case.layers as i32);
-                    ggml_backend_sched_set_tensor_backend(sched, node, backends[usize::from(second)]);
+                    ggml_backend_sched_set_tensor_backend(sched, node, backends[usize::from(backend) % 3]);
                 }
             }
         }
@@ -159,6 +196,7 @@ fuzz_target!(|data: &[u8]| {
     quiet_with_errors();
     let mut u = Unstructured::new(data);
     if let Ok(calls) = Vec::arbitrary(&mut u) {
-        main_of(calls, is_fresh(data));
+        let ways = data.iter().fold(1u64, |hash, &b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+        main_of(calls, ways, is_fresh(data));
     }
 });

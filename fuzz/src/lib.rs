@@ -1,5 +1,7 @@
 //! What the fuzz targets share.
 
+pub mod own;
+
 use ggml::abi::alloc::ggml_backend_t;
 use ggml::abi::rs::ggml_rs_policy;
 use ggml::capi::backend::ggml_backend_free;

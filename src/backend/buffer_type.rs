@@ -101,6 +101,11 @@ pub fn op_is_empty(op: ggml_op) -> bool {
     matches!(op, GGML_OP_NONE | GGML_OP_RESHAPE | GGML_OP_TRANSPOSE | GGML_OP_VIEW | GGML_OP_PERMUTE)
 }
 
+/// Whether a node computes nothing. A node with an operation that does not exist is not empty: its check fails.
+pub fn node_is_empty(node: TensorRef) -> bool {
+    ggml_op::from_raw(node.op_raw()).is_some_and(op_is_empty)
+}
+
 /// Whether a buffer type may ask for more bytes than the result of this operation has, for data of passing use.
 pub fn op_alloc_size_may_expand(op: ggml_op) -> bool {
     use ggml_op::*;

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::invalid;
 use crate::mutant;
-use crate::sys::sync::lock;
+use crate::sys::sync::brief;
 use crate::tensor::TensorRef;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -72,7 +72,7 @@ static ANY: AtomicBool = AtomicBool::new(false);
 const MANY: usize = 1024;
 
 fn change<T>(f: impl FnOnce(&mut Known) -> T) -> T {
-    let mut known = lock(&KNOWN);
+    let mut known = brief(&KNOWN);
     let result = f(&mut known);
     if known.extents.len() > MANY {
         merge(&mut known.extents);
@@ -157,7 +157,7 @@ pub fn check(tensor: TensorRef) -> Result<()> {
     if !ANY.load(Relaxed) {
         return Ok(());
     }
-    is_whole(&lock(&KNOWN).extents, tensor)
+    is_whole(&brief(&KNOWN).extents, tensor)
 }
 
 #[cold]
@@ -205,7 +205,7 @@ pub struct Queued(Mutex<Vec<Extent>>);
 impl Queued {
     /// Adds a write.
     pub fn add(&self, tensor: TensorRef, offset: usize, size: usize) {
-        let mut list = lock(&self.0);
+        let mut list = brief(&self.0);
         list.extend(Extent::of(tensor, offset, size));
         if list.len() > MANY {
             merge(&mut list);
@@ -214,13 +214,13 @@ impl Queued {
 
     /// All of them are done.
     pub fn done(&self) {
-        lock(&self.0).clear();
+        brief(&self.0).clear();
     }
 
     /// Some of them may be lost.
     #[cold]
     pub fn lost(&self) {
-        let list = std::mem::take(&mut *lock(&self.0));
+        let list = std::mem::take(&mut *brief(&self.0));
         if !list.is_empty() && !mutant::on("lost write") {
             change(|known| known.extents.extend(list));
         }
@@ -280,7 +280,7 @@ mod tests {
         unwritten(x, 0, 256);
         let handle = buffer.handle();
         drop(buffer);
-        assert!(!lock(&KNOWN).extents.iter().any(|e| e.buffer == handle));
+        assert!(!brief(&KNOWN).extents.iter().any(|e| e.buffer == handle));
     }
 
     #[test]
@@ -296,7 +296,7 @@ mod tests {
         queued.lost();
         assert!(check(x).is_ok());
         (0..2000).for_each(|i| queued.add(x, 2 * i, 1));
-        assert!(lock(&queued.0).len() <= MANY);
+        assert!(brief(&queued.0).len() <= MANY);
         queued.lost();
         assert!(check(x).is_err());
         tensor_io::set_bytes(x, &[0; 3999], 0);

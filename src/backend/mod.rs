@@ -42,5 +42,5 @@ pub(crate) mod testing;
 mod tests;
 pub mod view;
 
-pub use buffer_type::{op_alloc_size_may_expand, op_is_empty};
+pub use buffer_type::{node_is_empty, op_alloc_size_may_expand, op_is_empty};
 pub use handle::{BackendBox, BackendRef, BufferBox, BufferRef, BufferTypeRef, DeviceRef, EventBox, EventRef, RegRef};

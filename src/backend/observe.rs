@@ -51,7 +51,7 @@ static WATCHER: OnceLock<fn(Operation)> = OnceLock::new();
 
 /// Calls `watcher` for every operation from now on, on the thread that performs it. The first watcher stays.
 pub fn watch(watcher: fn(Operation)) {
-    WATCHER.get_or_init(|| watcher);
+    crate::sys::sync::once(&WATCHER, || watcher);
     WATCHED.fetch_or(WATCHER_LOOKS, Relaxed);
 }
 

@@ -6,7 +6,7 @@ use crate::abi::backend::ggml_backend_graph_plan_t;
 use crate::abi::ggml::ggml_status;
 use crate::graph::GraphRef;
 use crate::mutant;
-use crate::sys::sync::lock;
+use crate::sys::sync::brief;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -48,7 +48,7 @@ impl Plan {
             return None;
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        lock(&LIVE).push(Live { number, backend, plan });
+        brief(&LIVE).push(Live { number, backend, plan });
         Some(Self { number, backend, plan })
     }
 
@@ -68,7 +68,7 @@ impl Plan {
 impl Drop for Plan {
     fn drop(&mut self) {
         let live = {
-            let mut all = lock(&LIVE);
+            let mut all = brief(&LIVE);
             all.iter().position(|l| l.number == self.number).map(|i| all.swap_remove(i))
         };
         // The lock is not held while the code of a backend runs.
@@ -83,6 +83,6 @@ pub(super) fn free_all(backend: BackendRef) {
     if mutant::on("R10") {
         return;
     }
-    let gone: Vec<Live> = lock(&LIVE).extract_if(.., |l| l.backend == backend).collect();
+    let gone: Vec<Live> = brief(&LIVE).extract_if(.., |l| l.backend == backend).collect();
     gone.into_iter().for_each(Live::free);
 }

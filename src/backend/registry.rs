@@ -7,7 +7,8 @@ use super::dl::Module;
 use super::{BackendBox, DeviceRef, RegRef};
 use crate::abi::backend::ggml_backend_dev_type;
 use crate::mutant;
-use crate::sys::sync;
+use crate::sys::fork::Section;
+use crate::sys::sync::{self, Brief};
 use crate::sys::thread::Shield;
 use crate::{log, log_debug};
 use std::cell::Cell;
@@ -74,6 +75,8 @@ fn fill() {
     let _filled = Filled;
     let _shield = Shield::new();
     log::afterwards(|| {
+        // A child must not wait for a thread of its parent that fills the registry.
+        let _whole = Section::enter();
         FILLED.call_once_force(|_| {
             for builtin in *list {
                 let reg = (builtin.reg)().filter(|reg| builtin.without_devices || reg.device_count() > 0);
@@ -84,13 +87,13 @@ fn fill() {
     });
 }
 
-fn read() -> RwLockReadGuard<'static, State> {
+fn read() -> Brief<RwLockReadGuard<'static, State>> {
     fill();
-    sync::read(&STATE)
+    sync::brief_read(&STATE)
 }
 
-fn write() -> RwLockWriteGuard<'static, State> {
-    sync::write(&STATE)
+fn write() -> Brief<RwLockWriteGuard<'static, State>> {
+    sync::brief_write(&STATE)
 }
 
 /// Adds a backend unless it is there; returns whether it was added. A module of one that was there is closed.

@@ -5,10 +5,10 @@
 
 use super::author::{Buffer, BufferType, Device, Event, HostSource, HostTarget, NoPlan, Reg, Stream};
 use super::author::{leak_buffer_type, publish, stream_author};
-use super::{BackendBox, BackendRef, BufferRef, BufferTypeRef, DeviceRef, RegRef};
+use super::{BackendBox, BackendRef, BufferRef, BufferTypeRef, DeviceRef, RegRef, op_is_empty};
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
 use crate::abi::ggml::{ggml_guid, ggml_op};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid};
 use crate::graph::GraphRef;
 use crate::sys::memory::AlignedBlock;
 use crate::tensor::TensorRef;
@@ -219,6 +219,19 @@ fn kernel(t: TensorRef) -> Option<Job> {
             let (s, add) = (t.op_param_f32(0), t.op_param_f32(1));
             Some(Box::new(move || (0..dst.1).for_each(|i| dst.write(i, a.read(i) * s + add))))
         }
+        GGML_OP_FILL => {
+            let value = t.op_param_f32(0);
+            Some(Box::new(move || (0..dst.1).for_each(|i| dst.write(i, value))))
+        }
+        GGML_OP_SET_ROWS => {
+            let (width, rows) = (t.ne()[0] as usize, t.src(0)?.ne()[1] as usize);
+            Some(Box::new(move || {
+                for i in 0..rows * width {
+                    let row = b.read(i / width).to_bits() as usize;
+                    dst.write(row * width + i % width, a.read(i));
+                }
+            }))
+        }
         GGML_OP_MUL_MAT => {
             let (k, rows) = (t.src(0)?.ne()[0] as usize, t.ne()[0] as usize);
             Some(Box::new(move || {
@@ -259,9 +272,26 @@ impl Event for Mark {
     }
 }
 
-struct FakeStream<const ASYNC: bool>(&'static CStr, Arc<State>, bool);
+/// A stream: its name, its device's state, whether copies out of host memory are queued, and the buffer types that it can use.
+struct FakeStream<const ASYNC: bool>(&'static CStr, Arc<State>, bool, Vec<BufferTypeRef>);
 
 impl<const ASYNC: bool> FakeStream<ASYNC> {
+    /// Real devices cannot read or write what is in the memory of others.
+    fn reaches(&self, node: TensorRef) -> Result<()> {
+        if op_is_empty(node.op()) {
+            return Ok(());
+        }
+        for t in std::iter::once(node).chain(node.srcs().map(|(_, s)| s)) {
+            if let Some(buffer) = t.data_buffer()
+                && !self.3.contains(&buffer.buft())
+            {
+                let (name, of) = (self.0.to_string_lossy(), buffer.name());
+                return Err(invalid!("{name} computes '{}' and cannot use '{}' in {of}", node.name(), t.name()));
+            }
+        }
+        Ok(())
+    }
+
     fn do_or_queue(&self, job: Job) {
         if ASYNC {
             self.1.push(job);
@@ -287,6 +317,7 @@ impl<const ASYNC: bool> Stream for FakeStream<ASYNC> {
         if self.1.refuse.load(SeqCst) {
             return Err(Error::Aborted);
         }
+        graph.nodes().try_for_each(|node| self.reaches(node))?;
         let jobs: Vec<Job> = graph.nodes().filter_map(kernel).collect();
         self.do_or_queue(Box::new(move || jobs.into_iter().for_each(|job| job())));
         Ok(())
@@ -362,8 +393,9 @@ impl<const ASYNC: bool> Device for FakeDevice<ASYNC> {
             mmap_support: false,
         }
     }
-    fn open(&self, _: DeviceRef, _: Option<&CStr>) -> Result<FakeStream<ASYNC>> {
-        Ok(FakeStream(self.0.name, self.1.clone(), self.0.host_copies))
+    fn open(&self, this: DeviceRef, _: Option<&CStr>) -> Result<FakeStream<ASYNC>> {
+        let usable = std::iter::once(self.buffer_type(this)).chain(self.0.reads.iter().copied()).collect();
+        Ok(FakeStream(self.0.name, self.1.clone(), self.0.host_copies, usable))
     }
     fn buffer_type(&self, this: DeviceRef) -> BufferTypeRef {
         let Spec { name, host, alignment, max_size, .. } = self.0;

@@ -10,11 +10,11 @@ use crate::backend::{BufferRef, host};
 use crate::capi::convert::{list, optional};
 use crate::graph::GraphRef;
 use crate::guard::guarded;
-use crate::sys::sync::lock;
+use crate::sys::{fork, futex};
 use crate::tensor::TensorRef;
 use crate::{ggml_assert, log, log_error, log_warn};
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// `size` bytes aligned to 64, freed with `ggml_aligned_free`; NULL for 0 bytes and when out of memory.
 ///
@@ -59,9 +59,11 @@ pub unsafe extern "C" fn ggml_log_callback_default(
     }
 }
 
-/// Whether some thread is inside the section. A flag and not a guard: start and end are separate calls.
-static BUSY: Mutex<bool> = Mutex::new(false);
-static LEFT: Condvar = Condvar::new();
+/// Which process has a thread inside the section: its generation and 1; 0 for none. A number and not a lock: start and
+/// end are separate calls.
+static INSIDE: AtomicU32 = AtomicU32::new(0);
+/// Number of threads that wait.
+static WAITING: AtomicU32 = AtomicU32::new(0);
 
 /// Enters the one critical section of the process; waits while another thread is inside. Must not be nested.
 ///
@@ -69,8 +71,14 @@ static LEFT: Condvar = Condvar::new();
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_critical_section_start() {
-    let busy = lock(&BUSY);
-    *LEFT.wait_while(busy, |busy| *busy).unwrap_or_else(PoisonError::into_inner) = true;
+    let own = fork::generation().wrapping_add(1).max(1);
+    let enter = |from| INSIDE.compare_exchange(from, own, Ordering::SeqCst, Ordering::SeqCst);
+    // A child that a fork made does not have the thread of its parent that was inside.
+    while let Err(inside) = enter(0).or_else(|inside| if inside == own { Err(inside) } else { enter(inside) }) {
+        WAITING.fetch_add(1, Ordering::SeqCst);
+        futex::wait(&INSIDE, inside, None);
+        WAITING.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// Leaves the critical section.
@@ -79,8 +87,10 @@ pub unsafe extern "C" fn ggml_critical_section_start() {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_critical_section_end() {
-    *lock(&BUSY) = false;
-    LEFT.notify_one();
+    INSIDE.store(0, Ordering::SeqCst);
+    if WAITING.load(Ordering::SeqCst) > 0 {
+        futex::wake(&INSIDE, 1);
+    }
 }
 
 /// Whether a tensor keeps its value while a graph is computed: a weight that is not being trained.

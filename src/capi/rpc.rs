@@ -6,11 +6,12 @@ use crate::backend::author::stream_author;
 use crate::backend::{BackendBox, DeviceRef, RegRef};
 use crate::capi::backend::registry::prepare;
 use crate::capi::convert::{self, objects, optional, outputs};
-use crate::cpu::check;
+use crate::cpu;
 use crate::error::{Result, invalid};
+use crate::graph::GraphRef;
 use crate::guard::guarded;
 use crate::log_error;
-use crate::rpc::server::Deadline;
+use crate::rpc::server::{Checks, Deadline};
 use crate::rpc::{client, server};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
@@ -41,13 +42,13 @@ fn logged<T>(function: &str, result: Result<T>) -> Option<T> {
 
 /// The registration of a server with its devices; `None`, after a line in the log, if it cannot be reached.
 pub(in crate::capi) fn add_server(endpoint: &str) -> Option<RegRef> {
-    logged("ggml_backend_rpc_add_server", client::add_server(endpoint, procs))
+    logged("ggml_backend_rpc_add_server", client::add_server(endpoint, procs, cpu::check::accepts))
 }
 
 /// Device `index` of a server.
 fn found(endpoint: Option<&CStr>, index: u32) -> Result<DeviceRef> {
     let endpoint = text(endpoint)?;
-    let reg = client::add_server(endpoint, procs)?;
+    let reg = client::add_server(endpoint, procs, cpu::check::accepts)?;
     let count = reg.device_count();
     let device = (index as usize) < count;
     let device = device.then(|| reg.device(index as usize)).flatten();
@@ -120,8 +121,18 @@ pub unsafe extern "C" fn ggml_backend_rpc_start_server(
     optional!(endpoint, cache_dir);
     objects!(n_devices; devices);
     let open = move |device: DeviceRef, deadline: &Arc<Deadline>| open(device, n_threads, deadline);
-    let start = |endpoint| server::start(endpoint, convert::path(cache_dir), devices, Box::new(open), check::accepts);
+    let checks = checks(n_threads);
+    let start = |endpoint| server::start(endpoint, convert::path(cache_dir), devices, Box::new(open), checks);
     logged("ggml_backend_rpc_start_server", text(endpoint).and_then(start));
+}
+
+/// What the CPU backend knows about graphs, for a server.
+pub(crate) fn checks(n_threads: usize) -> Checks {
+    let scratch = move |device: DeviceRef, graph: GraphRef| {
+        let is_cpu = device == cpu::device::device();
+        if is_cpu { cpu::plan::Plan::of(graph.nodes(), n_threads).work_size() as u64 } else { 0 }
+    };
+    Checks { node: cpu::check::accepts, scratch: Box::new(scratch) }
 }
 
 /// A stream of a server.

@@ -7,6 +7,9 @@ use super::simd::{cover, kernels};
 /// Maximum number of rows of [`products`] and [`add_weighted`]: a multiple of [`ROWS`].
 pub const MAX_ROWS: usize = 64;
 
+/// Maximum number of rows in a chain of additions of [`add_product`]. Longer chains have larger errors.
+pub const MAX_CHAIN: usize = 24;
+
 /// Floats, or halves as their bits.
 pub trait Number: Copy {
     /// Whether rows are read where the host has them, and not from a cache.
@@ -115,6 +118,11 @@ pub fn products<T: Number>(keys: &[&[T]], rows: Matrix<'_>, which: &[usize], out
 
 /// Adds the rows `values`, at most [`MAX_ROWS`], each times its weight: `out[i] += sum over j of weights[i][j] * values[j]`, for each `i` in `which`.
 pub fn add_weighted<T: Number>(values: &[&[T]], weights: Matrix<'_>, which: &[usize], out: Results<'_>) {
+    add_rows(values, weights, which, out, false);
+}
+
+/// [`add_weighted`]; if `apart`, the rows are added up before they are added to the results.
+fn add_rows<T: Number>(values: &[&[T]], weights: Matrix<'_>, which: &[usize], out: Results<'_>, apart: bool) {
     let Some(k) = values.first().map(|value| value.len()) else { return };
     assert!(values.iter().all(|value| value.len() == k) && values.len() <= weights.stride && k <= out.stride);
     let mut at = [std::ptr::null(); MAX_ROWS];
@@ -125,22 +133,29 @@ pub fn add_weighted<T: Number>(values: &[&[T]], weights: Matrix<'_>, which: &[us
     for_all(T::sums(&kernels().products), weights, values.len(), which, out, ahead, |kernel, ahead, weights, to| {
         // SAFETY: the contract of `WeightedSum`: by the assertions, and those in `for_all`, values have `k` numbers and a weight each, and there is
         // room for the results in different rows of `out`, which is a `&mut`.
-        unsafe { kernel(k, values.len(), at.as_ptr(), ahead, weights.as_ptr(), to.as_ptr()) };
+        unsafe { kernel(k, values.len(), at.as_ptr(), ahead, weights.as_ptr(), to.as_ptr(), apart) };
     });
 }
 
 /// Adds a product with the first `n` rows of `values`, of which `k` elements are used: `out[i] += sum over j of weights[i][j] * values[j]`, for
-/// each `i` in `which`, in the order of the rows.
-pub fn add_product(values: Matrix<'_>, [n, k]: [usize; 2], weights: Matrix<'_>, which: &[usize], out: Results<'_>) {
+/// each `i` in `which`, in the order of the rows: `chain` of them are added up, then their sum is added.
+pub fn add_product(
+    values: Matrix<'_>,
+    [n, k]: [usize; 2],
+    weights: Matrix<'_>,
+    which: &[usize],
+    out: Results<'_>,
+    chain: usize,
+) {
     let Results { data, stride } = out;
-    for first in (0..n).step_by(MAX_ROWS) {
-        let mut rows: [&[f32]; MAX_ROWS] = [&[]; MAX_ROWS];
-        let rows = &mut rows[..MAX_ROWS.min(n - first)];
+    for first in (0..n).step_by(chain) {
+        let mut rows: [&[f32]; MAX_CHAIN] = [&[]; MAX_CHAIN];
+        let rows = &mut rows[..chain.min(n - first)];
         for (j, row) in rows.iter_mut().enumerate() {
             *row = &values.data[(first + j) * values.stride..][..k];
         }
         let weights = Matrix { data: &weights.data[first..], ..weights };
-        add_weighted(rows, weights, which, Results { data: &mut *data, stride });
+        add_rows(rows, weights, which, Results { data: &mut *data, stride }, true);
     }
 }
 

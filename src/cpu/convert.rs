@@ -96,6 +96,13 @@ pub fn to_f32(dtype: ggml_type, bytes: &[u8], out: &mut [f32]) {
     }
 }
 
+/// The integer part. The smallest integer for NaN and what 32 bits do not represent, as x86-64 converts, and so the original.
+#[inline]
+fn integer(x: f32) -> i32 {
+    const END: f32 = 2_147_483_648.0;
+    if (-END..END).contains(&x) { x as i32 } else { i32::MIN }
+}
+
 /// Converts a row in single precision to the format, which must be [`writable`].
 pub fn from_f32(dtype: ggml_type, x: &[f32], bytes: &mut [u8]) {
     fn put<const N: usize>(x: &[f32], bytes: &mut [u8], f: impl Fn(f32) -> [u8; N]) {
@@ -104,7 +111,7 @@ pub fn from_f32(dtype: ggml_type, x: &[f32], bytes: &mut [u8]) {
     let (k, n) = (kernels(), x.len());
     match dtype {
         GGML_TYPE_F32 => put(x, bytes, f32::to_ne_bytes),
-        GGML_TYPE_I32 => put(x, bytes, |x| (x as i32).to_ne_bytes()),
+        GGML_TYPE_I32 => put(x, bytes, |x| integer(x).to_ne_bytes()),
         GGML_TYPE_F16 | GGML_TYPE_BF16 => {
             assert!(bytes.len() >= n * 2);
             let f = if dtype == GGML_TYPE_F16 { k.f32_to_f16 } else { k.f32_to_bf16 };

@@ -14,8 +14,9 @@ use crate::backend::author::{Device, HostMemory, NoEvent, Reg, Stream, publish, 
 use crate::backend::{BackendRef, BufferBox, BufferTypeRef, DeviceRef, RegRef, host};
 use crate::error::Result;
 use crate::graph::GraphRef;
+use crate::sys::fork::Lasting;
 use crate::sys::memory::{AlignedBlock, physical};
-use crate::sys::sync::lock;
+use crate::sys::sync::brief;
 use crate::tensor::TensorRef;
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::NonNull;
@@ -37,7 +38,7 @@ unsafe impl Send for Choices {}
 pub struct CpuStream {
     choices: Mutex<Choices>,
     /// Locked while a graph is computed.
-    state: Mutex<State>,
+    state: Lasting<State>,
 }
 
 /// Data that a stream keeps between computations.
@@ -98,12 +99,12 @@ fn work_block(size: usize) -> Result<AlignedBlock> {
 impl CpuStream {
     fn new() -> Self {
         let choices = Choices { n_threads: GGML_DEFAULT_N_THREADS, pool: None, abort: Abort::NEVER, use_ref: false };
-        Self { choices: Mutex::new(choices), state: Mutex::default() }
+        Self { choices: Mutex::new(choices), state: Lasting::default() }
     }
 
     /// Sets the number of threads for later computations.
     pub fn set_n_threads(&self, n: i32) {
-        lock(&self.choices).n_threads = n;
+        brief(&self.choices).n_threads = n;
     }
 
     /// Sets the pool for later computations, or `None` for a pool of this library. The previous pool is paused.
@@ -111,7 +112,7 @@ impl CpuStream {
     /// # Safety
     /// The pool lives until another one is set, and until no computation of this stream, or of a plan made with it, uses it any more.
     pub unsafe fn set_pool(&self, pool: Option<NonNull<Pool>>) {
-        let mut choices = lock(&self.choices);
+        let mut choices = brief(&self.choices);
         if let Some(old) = choices.pool()
             && choices.pool != pool
         {
@@ -122,12 +123,12 @@ impl CpuStream {
 
     /// Sets the abort callback.
     pub fn set_abort(&self, abort: Abort) {
-        lock(&self.choices).abort = abort;
+        brief(&self.choices).abort = abort;
     }
 
     /// Sets whether to use the reference kernels.
     pub fn set_use_ref(&self, use_ref: bool) {
-        lock(&self.choices).use_ref = use_ref;
+        brief(&self.choices).use_ref = use_ref;
     }
 }
 
@@ -143,12 +144,13 @@ impl Stream for CpuStream {
     }
 
     fn compute(&self, graph: GraphRef) -> Result<()> {
-        let choices = *lock(&self.choices);
+        let choices = *brief(&self.choices);
         let nodes: Vec<TensorRef> = graph.nodes().collect();
         let n_threads = choices.threads(choices.pool());
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let State { checks, steps, work } = &mut *state;
         let graph = checks.check(&nodes)?;
+        let n_threads = exec::useful_threads(&graph, n_threads);
         let steps = steps.of(&graph, n_threads, choices.pool());
         let size = steps.work_size();
         let block = match work.take().filter(|b| b.size() >= size) {
@@ -160,7 +162,7 @@ impl Stream for CpuStream {
     }
 
     fn plan(&self, graph: GraphRef) -> Result<CpuPlan> {
-        let choices = *lock(&self.choices);
+        let choices = *brief(&self.choices);
         let nodes: Vec<TensorRef> = graph.nodes().collect();
         let n_threads = choices.threads(choices.pool());
         let plan = Plan::of(nodes.iter().copied(), n_threads);
@@ -271,7 +273,7 @@ impl Reg for CpuReg {
 /// The backend registry "CPU".
 pub fn reg() -> RegRef {
     static REG: OnceLock<RegRef> = OnceLock::new();
-    *REG.get_or_init(|| publish(CpuReg))
+    *crate::sys::sync::once(&REG, || publish(CpuReg))
 }
 
 /// The CPU device.
@@ -292,7 +294,7 @@ unsafe impl Sync for Features {}
 /// that this library does not have (`LLAMAFILE`, `OPENMP`, `KLEIDIAI`).
 pub fn feature_list() -> &'static [ggml_backend_feature] {
     static LIST: OnceLock<Features> = OnceLock::new();
-    let list = LIST.get_or_init(|| {
+    let list = crate::sys::sync::once(&LIST, || {
         let present = features::ALL.iter().filter(|f| (f.present)());
         let entry = |name: *const _, value: *const _| ggml_backend_feature { name, value };
         let mut list: Vec<_> = present.map(|f| entry(f.name.as_ptr(), c"1".as_ptr())).collect();

@@ -1,12 +1,15 @@
-//! The CPU backend. `device` has the backend objects, `exec` computes graphs, and `table` has a row for each operation. `check` proves
-//! that nodes may run, `access` gives typed access to their memory, and `ops`, `matmul` and `simd` have the kernels (`simd` those for
-//! instruction sets). `plan` has the needs of a graph, `barrier` and `threadpool` the threads, `recent` what was used lately, `stack` where frames of kernels are, `traits` the number formats for ggml-cpu.h.
+//! The CPU backend. `device` has the backend objects, `exec` computes graphs, and `table` has a row for each operation.
+//! `check` proves that nodes may run, `access` gives typed access to their memory, and `ops`, `matmul` and `simd` have
+//! the kernels (`simd` those for instruction sets). `plan` has the needs of a graph, `barrier` and `threadpool` the
+//! threads, `crowd` whether several are worth it, `recent` what was used lately, `stack` where frames of kernels are,
+//! `traits` the number formats for ggml-cpu.h.
 
 pub mod access;
 pub mod barrier;
 pub mod batch;
 pub mod check;
 pub mod convert;
+mod crowd;
 pub mod device;
 pub mod elements;
 pub mod exec;
@@ -34,5 +37,7 @@ pub use exec::worker::{self, Worker};
 
 #[cfg(test)]
 mod regressions;
+#[cfg(test)]
+pub(crate) mod special;
 #[cfg(test)]
 mod tests;

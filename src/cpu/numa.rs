@@ -6,9 +6,11 @@ use crate::abi::cpu::ggml_numa_strategy::{self, *};
 use crate::abi::ggml::GGML_MAX_N_THREADS;
 use crate::sys::few;
 use crate::sys::scheduling::{Mask, Scheduling, own_mask, own_processor};
+use crate::sys::sync::lock;
+use crate::sys::thread::parallel;
 use crate::{log_info, log_warn};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 static NUMA: OnceLock<Numa> = OnceLock::new();
 
@@ -102,9 +104,9 @@ pub fn mask(ith: usize, n: usize) -> Option<Mask> {
 
 /// Calls `f` for all `items`, on several threads. On a machine with several nodes, the threads of each node have a block of the items.
 pub fn for_each<T: Send>(items: Vec<T>, f: impl Fn(T) + Send + Sync) {
-    use rayon::prelude::*;
     if mask(0, 1).is_none() {
-        return items.into_par_iter().for_each(f);
+        let items: Vec<_> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
+        return parallel(items.len(), |i| lock(&items[i]).take().into_iter().for_each(&f));
     }
     let n = super::barrier::processors().min(items.len()).max(1);
     let each = items.len().div_ceil(n);

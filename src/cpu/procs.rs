@@ -103,7 +103,7 @@ unsafe impl Send for Bufts {}
 #[guarded]
 unsafe extern "C" fn extra_bufts(_device: ggml_backend_dev_t) -> *mut ggml_backend_buffer_type_t {
     static LIST: OnceLock<Bufts> = OnceLock::new();
-    let list = LIST.get_or_init(|| {
+    let list = crate::sys::sync::once(&LIST, || {
         let first = if repack::is_offered() { repack::buffer_type().as_ptr() } else { std::ptr::null_mut() };
         Bufts([first, std::ptr::null_mut()])
     });

@@ -9,6 +9,9 @@ use super::plan::Plan;
 use super::specimens::{self, Maker};
 use super::tests::*;
 use super::threadpool::{Pool, default_params};
+use crate::abi::ggml::ggml_op::{
+    GGML_OP_CUSTOM, GGML_OP_FLASH_ATTN_EXT, GGML_OP_NONE, GGML_OP_ROPE, GGML_OP_ROPE_BACK,
+};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::*;
 use crate::alloc::inplace::can_inplace;
@@ -362,4 +365,63 @@ fn elements_that_lie_on_each_other_are_an_error() {
         unsafe { (*a.as_ptr()).r#type = raw };
         refused(t, "type");
     }
+}
+
+/// Newer versions of ggml give unused sources and parameters a meaning. A node that has one is refused by name, never computed without it.
+#[test]
+fn what_this_version_does_not_know_is_refused_by_name() {
+    for s in specimens::all() {
+        let (mut maker, node) = specimen(&s);
+        let refused = |what: &str| match super::check::supported(node) {
+            Ok(_) => panic!("{}: {what} is accepted", s.name),
+            Err(e) => {
+                let (op, e) = (format!("{:?}", node.op()), e.to_string());
+                assert!(e.contains(&op) && e.contains(what) && e.contains(&node.name().to_string()), "{}: {e}", s.name);
+            }
+        };
+        let is_custom = super::table::row(node).unwrap().is_custom();
+        if node.op() == GGML_OP_NONE {
+            continue;
+        }
+        let extra = maker.c.new_tensor(GGML_TYPE_F32, &[4]).unwrap();
+        extra.set_name(b"rows");
+        for i in (node.srcs_end()..GGML_MAX_SRC).rev().take_while(|_| node.op() != GGML_OP_CUSTOM).take(3) {
+            node.set_src(i, Some(extra));
+            refused(&format!("source {i} ('rows')"));
+            node.set_src(i, None);
+        }
+        let words = if is_custom { 6..16 } else { 12..15 };
+        for i in words.filter(|_| !matches!(node.op(), GGML_OP_ROPE | GGML_OP_ROPE_BACK)) {
+            node.set_op_param_i32(i, 7);
+            refused(&format!("parameter {i} (0x7)"));
+            node.set_op_param_i32(i, 0);
+        }
+        assert!(super::check::supported(node).is_ok());
+    }
+}
+
+/// The two that are known of the version after this one.
+#[test]
+fn rows_of_keys_and_a_fourth_parameter_of_rope_are_refused() {
+    let mut seen = 0;
+    for s in specimens::all() {
+        let (mut maker, node) = specimen(&s);
+        let message = match node.op() {
+            GGML_OP_FLASH_ATTN_EXT => {
+                let rows = maker.c.new_tensor(GGML_TYPE_I32, &[4]).unwrap();
+                node.set_src(5, Some(rows));
+                "GGML_OP_FLASH_ATTN_EXT '' has a source 5 (''), which ggml 0.28.0 does not know"
+            }
+            GGML_OP_ROPE => {
+                node.set_op_param_i32(3, 1);
+                "GGML_OP_ROPE '' has a parameter 3 (0x1), which ggml 0.28.0 does not know"
+            }
+            _ => continue,
+        };
+        seen += 1;
+        node.set_name(b"");
+        let error = CheckedGraph::new(&[node]).err().unwrap().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+    assert!(seen > 1);
 }

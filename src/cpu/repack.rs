@@ -28,7 +28,7 @@ const PIECE: usize = 512 << 10;
 /// The buffer type.
 pub fn buffer_type() -> BufferTypeRef {
     static TYPE: OnceLock<BufferTypeRef> = OnceLock::new();
-    *TYPE.get_or_init(|| leak_buffer_type(Some(device::device()), Repack))
+    *crate::sys::sync::once(&TYPE, || leak_buffer_type(Some(device::device()), Repack))
 }
 
 /// Whether this processor has kernels for which the buffer type is worth its memory.

@@ -242,6 +242,13 @@ pub fn dot(x: &[f32], y: &[f32]) -> f32 {
     unsafe { (kernels().dot)(x.len().min(y.len()), x.as_ptr(), y.as_ptr()) }
 }
 
+/// Dot product in double precision.
+#[inline]
+pub fn dot_wide(x: &[f32], y: &[f32]) -> f64 {
+    // SAFETY: the contract of `Kernels`: both rows have as many floats as the shorter one.
+    unsafe { (kernels().dot_wide)(x.len().min(y.len()), x.as_ptr(), y.as_ptr()) }
+}
+
 /// Writes the indices of the elements in ascending or, if `falling`, descending order, the first of equal ones first. Returns false, with
 /// any indices, if there are so many elements that another way is faster, if some are equal, or if the processor has no kernel.
 #[inline]
@@ -321,7 +328,7 @@ type HalfTable = [u16; 1 << 16];
 /// Table of GELU for half-precision numbers. The original rounds to half precision and looks GELU up, and hosts compare results.
 fn gelu_table() -> &'static HalfTable {
     static T: OnceLock<Box<HalfTable>> = OnceLock::new();
-    T.get_or_init(|| {
+    crate::sys::sync::once::<Box<HalfTable>>(&T, || {
         let mut table = vec![0; 1 << 16];
         (0..=u16::MAX).zip(&mut table).for_each(|(bits, y)| *y = to_f16(gelu_exact(f16(bits))));
         table.try_into().unwrap_or_else(|_| unreachable!("the table has a number for each half"))

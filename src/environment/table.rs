@@ -59,6 +59,8 @@ variables! {
 
     CPU_LEVEL = "GGML_RS_CPU_LEVEL", Cpu, since "0.26.0", original NO, Anyone, values "`scalar`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `amx`", default "the best that the processor has",
         "Selects the vector kernels. A level that the processor lacks means the next lower one.";
+    CPU_ALL_THREADS = "GGML_RS_CPU_ALL_THREADS", Cpu, since "0.28.0", original NO, Anyone, values "set or not", default "not set",
+        "Computes every graph with the host's number of threads, even where other programs use the processors so much that one thread is faster.";
 
     DISABLE_VULKAN = "GGML_DISABLE_VULKAN", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "The Vulkan backend has no devices, and no Vulkan library is opened.";
@@ -129,12 +131,18 @@ variables! {
         "The key that client and server must both have.";
     RPC_SERVER_MEMORY = "GGML_RPC_SERVER_MEMORY", Rpc, since "0.28.0", original NO, Anyone, values "MiB", default "the devices' memory",
         "The memory of all clients of a server together.";
+    RPC_SERVER_CLIENT_MEMORY = "GGML_RPC_SERVER_CLIENT_MEMORY", Rpc, since "0.28.0", original NO, Anyone, values "MiB", default "that of all clients",
+        "The memory of one client of a server.";
+    RPC_SERVER_CLIENT_WORK = "GGML_RPC_SERVER_CLIENT_WORK", Rpc, since "0.28.0", original NO, Anyone, values "MiB", default "1/8 of that of all clients, at least 512",
+        "The memory of one client of a server for messages, graphs and their work, besides buffers.";
     RPC_SERVER_CLIENTS = "GGML_RPC_SERVER_CLIENTS", Rpc, since "0.28.0", original NO, Anyone, values "a number from 1", default "16",
         "Clients of a server at once.";
+    RPC_SERVER_PER_ADDRESS = "GGML_RPC_SERVER_PER_ADDRESS", Rpc, since "0.28.0", original NO, Anyone, values "a number from 1", default "3/4 of the clients",
+        "Clients of a server at once from one address.";
     RPC_SERVER_IDLE = "GGML_RPC_SERVER_IDLE", Rpc, since "0.28.0", original NO, Anyone, values "seconds", default "86400",
         "A server disconnects a client after so long without a request.";
     RPC_SERVER_GRAPH_TIME = "GGML_RPC_SERVER_GRAPH_TIME", Rpc, since "0.28.0", original NO, Anyone, values "seconds", default "600",
-        "A server stops a graph that takes longer.";
+        "A server stops a graph, or all that a client has sent ahead, if it takes longer.";
     RPC_CACHE_LIMIT = "GGML_RPC_CACHE_LIMIT", Rpc, since "0.28.0", original NO, Anyone, values "MiB", default "7/8 of what is free",
         "The size of a server's cache of weights on its disk.";
 

@@ -1,20 +1,35 @@
 //! What a GGUF file holds, in memory.
 
-use super::value::{Kv, Printable, out_of_memory};
+use super::value::{Kv, Printable, Value, out_of_memory};
 use crate::abi::ggml::{GGML_MAX_DIMS, GGML_MAX_NAME, ggml_tensor, ggml_type};
 use crate::abi::gguf::gguf_type::*;
 use crate::abi::gguf::{GGUF_DEFAULT_ALIGNMENT, GGUF_VERSION};
 use crate::error::{Error, Result};
 use crate::sys::memory::{Full, try_box};
 use crate::tensor::TensorRef;
-use crate::{invalid, mutant};
+use crate::{invalid, log_warn, mutant};
 use std::ffi::c_char;
 
 /// The key that sets the alignment of tensor data.
 pub const KEY_ALIGNMENT: &[u8] = b"general.alignment";
 
-/// Alignment that a file may have. Files in use have 32 to 4096.
-pub const MAX_ALIGNMENT: u32 = 1 << 20;
+/// Alignment that a file of any size may have. A larger one is at most the size of the file, because its data section begins at a multiple of it.
+pub const MAX_ALIGNMENT_OF_ALL: u32 = 1 << 20;
+
+/// The number in a value of `general.alignment`. `None` if it is not one 32-bit number.
+pub fn alignment_of(kv: &Kv) -> Option<u32> {
+    match &kv.value {
+        Value::Numbers(GGUF_TYPE_UINT32, b) if !kv.is_array || mutant::on("G10 array") => {
+            b.as_slice().try_into().ok().map(u32::from_ne_bytes)
+        }
+        _ => None,
+    }
+}
+
+/// The key `general.alignment`. Alignments come from 32-bit numbers.
+fn alignment_key(n: usize) -> Result<Kv> {
+    Kv::number(KEY_ALIGNMENT, GGUF_TYPE_UINT32, &(n as u32).to_ne_bytes())
+}
 
 /// A tensor of a file: its description, and where its data lies.
 pub struct TensorInfo {
@@ -199,33 +214,52 @@ impl Gguf {
     }
 
     /// Adds a key at the end; one of the same name is replaced. The key must not be empty, and `general.alignment` must
-    /// be a 32-bit power of two that a reader accepts: tensor data is laid out by it from then on. (The original keeps its old layout, and writes
-    /// a file that it cannot read.)
-    pub fn set(&mut self, kv: Kv) -> Result<()> {
-        let key = kv.key.bytes();
-        if key.is_empty() {
+    /// be a 32-bit power of two: tensor data is laid out by it from then on. (The original keeps its old layout, and writes
+    /// a file that it cannot read.) Less than the default becomes the default, with a warning: hosts that write the data themselves pad it to the
+    /// default, whatever the key says.
+    pub fn set(&mut self, mut kv: Kv) -> Result<()> {
+        if kv.key.bytes().is_empty() {
             return Err(invalid!("a key must not be empty"));
         }
-        if key == KEY_ALIGNMENT {
-            let n = match &kv.value {
-                super::Value::Numbers(GGUF_TYPE_UINT32, b) if !kv.is_array => b.as_slice().try_into().ok(),
-                _ => None,
-            };
-            match n.map(u32::from_ne_bytes).filter(|&n| n.is_power_of_two() && (n <= MAX_ALIGNMENT || mutant::on("R9")))
-            {
-                Some(n) => self.align_to(n as usize)?,
-                None => {
-                    return Err(invalid!(
-                        "general.alignment must be a power of 2 of type u32, at most {MAX_ALIGNMENT}"
-                    ));
-                }
+        if kv.key.bytes() == KEY_ALIGNMENT {
+            let n = alignment_of(&kv).filter(|n| n.is_power_of_two());
+            let n = n.ok_or_else(|| invalid!("general.alignment must be a power of 2 of type u32"))? as usize;
+            // What was read from a file with the same alignment stays as it is.
+            let raised = n < GGUF_DEFAULT_ALIGNMENT && n != self.alignment && !mutant::on("R9 pads");
+            let n = if raised { GGUF_DEFAULT_ALIGNMENT } else { n };
+            if raised {
+                log_warn!(
+                    "general.alignment {} becomes {n}: programs that write tensor data themselves pad it to {n} bytes",
+                    alignment_of(&kv).unwrap_or_default()
+                );
+                kv = alignment_key(n)?;
             }
+            self.align_to(n)?;
         }
+        self.put(kv);
+        Ok(())
+    }
+
+    /// As [`Self::set`], for a key of another file. `general.alignment` says how that file is laid out, not this one, which keeps the alignment
+    /// that it has: hosts that copy keys and then write the data themselves pad it to the default.
+    pub fn set_copy(&mut self, kv: Kv) -> Result<()> {
+        if kv.key.bytes() != KEY_ALIGNMENT || mutant::on("R9 pads") {
+            return self.set(kv);
+        }
+        let (its, own) = (alignment_of(&kv).unwrap_or_default(), self.alignment);
+        if its as usize != own {
+            log_warn!("general.alignment {its} is not copied: the tensor data of the copy is aligned to {own} bytes");
+        }
+        self.put(alignment_key(own)?);
+        Ok(())
+    }
+
+    /// Adds a key at the end; one of the same name is removed.
+    fn put(&mut self, kv: Kv) {
         if let Some(i) = self.find_key(kv.key.bytes()) {
             self.kv.remove(i);
         }
         self.kv.push(kv);
-        Ok(())
     }
 
     /// Where the data of a tensor that is added at the end would be.
@@ -275,13 +309,48 @@ mod tests {
         g.set(key(64)).unwrap();
         assert_eq!((offsets(&g), g.alignment), (vec![0, 64, 128], 64));
         assert_eq!(g.end_offset().unwrap(), 192);
-        g.set(key(8)).unwrap();
-        assert_eq!((offsets(&g), g.kv.len()), (vec![0, 24, 48], 1));
-        assert!(g.set(key(48)).is_err());
-        // What the reader refuses is not written.
-        assert!(g.set(key(MAX_ALIGNMENT * 2)).is_err() && g.set(key(1 << 31)).is_err());
-        assert_eq!(g.alignment, 8);
+        for bad in [0, 3, 48, u32::MAX] {
+            assert!(g.set(key(bad)).is_err());
+        }
+        assert_eq!((offsets(&g), g.alignment), (vec![0, 64, 128], 64));
+        g.set(key(1 << 21)).unwrap();
+        assert_eq!(offsets(&g), [0, 1 << 21, 1 << 22]);
+        g.set(key(1 << 31)).unwrap();
+        assert_eq!((offsets(&g), g.kv.len()), (vec![0, 1 << 31, 1 << 32], 1));
         assert_eq!(g.remove_key(KEY_ALIGNMENT), Some(0));
         assert_eq!(offsets(&g), [0, 32, 64]);
+    }
+
+    /// A host that writes data by itself pads it to 32 bytes, or to what `gguf_get_alignment` says: both are right.
+    #[test]
+    fn small_and_foreign_alignments_become_the_default() {
+        let key = |n: u32| Kv::number(KEY_ALIGNMENT, GGUF_TYPE_UINT32, &n.to_ne_bytes()).unwrap();
+        let add = |g: &mut Gguf| {
+            for name in [b"a", b"b"] {
+                let offset = g.end_offset().unwrap();
+                g.tensors.push(TensorInfo::new(name, GGML_TYPE_F32, [5, 1, 1, 1], offset).unwrap());
+            }
+        };
+        for n in (0..32).map(|bit| 1u32 << bit) {
+            let (mut set, mut copy) = (Gguf::default(), Gguf::default());
+            set.set(key(n)).unwrap();
+            copy.set_copy(key(n)).unwrap();
+            let expected = n.max(32);
+            assert_eq!((set.alignment, alignment_of(&set.kv[0])), (expected as usize, Some(expected)));
+            assert_eq!((copy.alignment, alignment_of(&copy.kv[0])), (32, Some(32)), "a copy from {n}");
+            add(&mut set);
+            add(&mut copy);
+            assert_eq!((offsets(&set), offsets(&copy)), (vec![0, u64::from(expected)], vec![0, 32]));
+        }
+        // What the host has said of the copy, or what was read, stays.
+        for n in [8, 64] {
+            let mut g = Gguf { alignment: n as usize, kv: vec![key(n)], ..Gguf::default() };
+            add(&mut g);
+            let before = offsets(&g);
+            g.set(key(n)).unwrap();
+            g.set_copy(key(16)).unwrap();
+            assert_eq!((g.alignment, alignment_of(&g.kv[0]), g.kv.len()), (n as usize, Some(n), 1));
+            assert_eq!(offsets(&g), before);
+        }
     }
 }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Gguf, Value};
-use crate::sys::sync::lock;
+use crate::sys::sync::brief;
 use std::sync::Mutex;
 
 /// The largest model so far: its number of tensors, and its name. Hosts also read files of a vocabulary, adapters, and models that help a larger one.
@@ -21,7 +21,7 @@ fn text(gguf: &Gguf, key: &[u8]) -> Option<String> {
 /// Remembers a file that has been read, if it is a model.
 pub fn remember(gguf: &Gguf) {
     let Some(name) = text(gguf, b"general.name").or_else(|| text(gguf, b"general.architecture")) else { return };
-    let mut largest = lock(&LARGEST);
+    let mut largest = brief(&LARGEST);
     if gguf.tensors.len() >= largest.0.max(1) {
         *largest = (gguf.tensors.len(), name);
     }
@@ -29,7 +29,7 @@ pub fn remember(gguf: &Gguf) {
 
 /// The name of the model with the most tensors that this process has read.
 pub fn name() -> Option<String> {
-    Some(lock(&LARGEST).1.clone()).filter(|n| !n.is_empty())
+    Some(brief(&LARGEST).1.clone()).filter(|n| !n.is_empty())
 }
 
 #[cfg(test)]

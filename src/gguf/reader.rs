@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::file::{Gguf, KEY_ALIGNMENT, MAX_ALIGNMENT, TensorInfo};
+use super::file::{Gguf, KEY_ALIGNMENT, MAX_ALIGNMENT_OF_ALL, TensorInfo, alignment_of};
 use super::source::Source;
 use super::value::{Kv, Printable, Text, Texts, Value, out_of_memory, type_name, type_size};
 use crate::abi::ggml::{GGML_MAX_DIMS, ggml_type};
@@ -37,6 +37,7 @@ pub struct Reader<'a> {
     start: u64,
     at: u64,
     rest: u64,
+    size: u64,
     spare: Vec<u8>,
 }
 
@@ -46,7 +47,8 @@ impl<'a> Reader<'a> {
         let mut spare = Vec::new();
         // Without it, all else will fail, too.
         let _ = spare.try_reserve_exact(SPARE);
-        Self { source, start, at: start, rest: rest.min(u64::MAX - start), spare }
+        let size = rest.min(u64::MAX - start);
+        Self { source, start, at: start, rest: size, size, spare }
     }
 
     /// The error that there is no memory for `bytes` bytes.
@@ -271,7 +273,7 @@ impl<'a> Reader<'a> {
         {
             return Err(corrupt!("duplicate key {:?}", file.kv[i].key));
         }
-        file.alignment = alignment(&file)?;
+        file.alignment = alignment(&file, self.size)?;
 
         let mut size = 0u64;
         for _ in 0..n_tensors {
@@ -331,22 +333,21 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn alignment(file: &Gguf) -> Result<usize> {
+/// The alignment of a file with `size` bytes.
+fn alignment(file: &Gguf, size: u64) -> Result<usize> {
     let Some(kv) = file.find_key(KEY_ALIGNMENT).map(|i| &file.kv[i]) else { return Ok(GGUF_DEFAULT_ALIGNMENT) };
-    let n = match &kv.value {
-        Value::Numbers(GGUF_TYPE_UINT32, bytes) if !kv.is_array || mutant::on("G10 array") => {
-            bytes.as_slice().try_into().map(u32::from_ne_bytes).ok()
-        }
-        _ => None,
-    };
-    let Some(n) = n else {
+    let Some(n) = alignment_of(kv) else {
         assert!(!mutant::on("G10 type"), "the key has a wrong type");
         let t = if kv.is_array { GGUF_TYPE_ARRAY } else { kv.element_type() };
         let t = type_name(t).to_string_lossy();
         return Err(corrupt!("key 'general.alignment' must be of type u32 but is {t}"));
     };
-    if (!n.is_power_of_two() || n > MAX_ALIGNMENT) && !mutant::on("G10") {
-        return Err(corrupt!("alignment {n} is not a power of 2, or is above {MAX_ALIGNMENT}"));
+    if !n.is_power_of_two() && !mutant::on("G10") {
+        return Err(corrupt!("alignment {n} is not a power of 2"));
+    }
+    let most = if mutant::on("R9") { 0 } else { size };
+    if n > MAX_ALIGNMENT_OF_ALL && u64::from(n) > most && !mutant::on("G10") {
+        return Err(corrupt!("alignment {n} is more than the {size} bytes of the file can have"));
     }
     Ok(n as usize)
 }
@@ -447,7 +448,9 @@ mod tests {
         for ne in [&[4, 0][..], &[4, 3, 0], &[512, 3, 0, 0], &[0, 4, 1, 1], &[4, 0, 1, 2], &[1, 1, 1, 1]] {
             let bytes = bytes_of(3, &[], &[tensor(b"a", ne, 0, 0)], if ne.contains(&0) { 0 } else { 32 });
             let file = parse(&bytes).unwrap();
-            let again = parse(&file.meta_bytes()).unwrap();
+            let mut head = file.meta_bytes();
+            head.resize(file.meta_size(), 0);
+            let again = parse(&head).unwrap();
             assert_eq!(again.tensors[0].tensor().ne(), file.tensors[0].tensor().ne());
             assert_eq!(again.data_size, file.data_size);
         }
@@ -534,13 +537,52 @@ mod tests {
     fn alignment() {
         let with = |t: i32, v: &[u8]| bytes_of(3, &[kv(KEY_ALIGNMENT, t, v)], &[], 0);
         assert_eq!(parse(&with(4, &64u32.to_le_bytes())).unwrap().alignment, 64);
-        for bad in [0, 3, 1 << 21, u32::MAX] {
+        for bad in [0, 3, 1 << 21 | 1, u32::MAX] {
             fails(&with(4, &bad.to_le_bytes()), "power of 2");
+        }
+        for large in [1 << 21, 1 << 31] {
+            fails(&with(4, &u32::to_le_bytes(large)), &format!("alignment {large} is more than the 57 bytes"));
         }
         fails(&with(10, &32u64.to_le_bytes()), "must be of type u32 but is u64");
         // An array of one element is no number.
         let list = array(KEY_ALIGNMENT, 4, 1, &64u32.to_le_bytes());
         fails(&bytes_of(3, &[list], &[], 0), "must be of type u32 but is arr");
+    }
+
+    /// Weights in huge pages. What the file cannot hold is refused, whatever the alignment.
+    #[test]
+    fn alignments_are_as_large_as_the_file_can_hold() {
+        for n in [8u32, 16, 64, 4096, 1 << 20, 1 << 21] {
+            let at = n as usize;
+            let head = |offset: usize| {
+                let key = kv(KEY_ALIGNMENT, 4, &n.to_le_bytes());
+                let tensors = [tensor(b"a", &[1], 0, 0), tensor(b"b", &[3], 0, offset as u64)];
+                let mut b = bytes_of(3, &[key], &tensors, 0);
+                b.truncate(123);
+                b
+            };
+            let mut file = head(at);
+            let start = file.len().next_multiple_of(at);
+            file.resize(start + 2 * at.max(16), 0);
+            file[start + at] = 5;
+            let mut source = &file[..];
+            let mut r = Reader::new(&mut source, 0, file.len() as u64);
+            let g = r.meta().unwrap_or_else(|e| panic!("{n}: {e}"));
+            assert_eq!((g.alignment, g.data_offset, g.tensors[1].offset), (at, start, u64::from(n)));
+            let mut data = vec![0; at + 1];
+            r.fill(&mut data, "the data").unwrap();
+            assert_eq!(data[at], 5, "{n}");
+            let mut source = &file[..];
+            let mut r = Reader::new(&mut source, 0, file.len() as u64);
+            let g = r.meta().unwrap();
+            assert!(load::load_for_test(&g, &mut r, false).is_ok());
+            // One that ends before its data section, and one whose second tensor is where another alignment has it.
+            let error = parse(&file[..start - 1]).err().unwrap().to_string();
+            assert!(error.contains("ends before its data section") || error.contains("more than the"), "{n}: {error}");
+            let mut elsewhere = head(at + 4);
+            elsewhere.resize(file.len(), 0);
+            fails(&elsewhere, &format!("expected {n}"));
+        }
     }
 
     /// A file inside of another one, such as a stream that a host has read from before: alignment counts from where it begins.

@@ -18,8 +18,15 @@ fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-fn pad(out: &mut Vec<u8>, alignment: usize) {
-    out.resize(out.len().next_multiple_of(alignment), 0);
+/// Writes zeros behind `n` bytes, up to the next multiple of `alignment`.
+fn pad(out: &mut dyn Write, n: usize, alignment: usize) -> std::io::Result<()> {
+    let mut left = n.next_multiple_of(alignment) - n;
+    while left > 0 {
+        let step = left.min(1 << 16);
+        out.write_all(&[0; 1 << 16][..step])?;
+        left -= step;
+    }
+    Ok(())
 }
 
 fn key_value(out: &mut Vec<u8>, kv: &Kv) {
@@ -66,7 +73,7 @@ impl Gguf {
         }
     }
 
-    /// Everything before the data section, padded to the alignment.
+    /// Everything before the data section, without the zeros up to the next multiple of the alignment.
     pub fn meta_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend_from_slice(b"GGUF");
@@ -75,14 +82,19 @@ impl Gguf {
         out.extend_from_slice(&(self.kv.len() as u64).to_le_bytes());
         self.kv.iter().for_each(|kv| key_value(&mut out, kv));
         self.tensors.iter().for_each(|info| description(&mut out, info));
-        pad(&mut out, self.alignment);
         out
+    }
+
+    /// Bytes from the start of the file to the data section.
+    pub fn meta_size(&self) -> usize {
+        self.meta_bytes().len().next_multiple_of(self.alignment)
     }
 
     /// Writes the file, or with `only_meta` everything before the data section. `fetch` gives the data of each tensor.
     pub fn write(&self, out: &mut dyn Write, only_meta: bool, fetch: Fetch<'_>) -> Result<()> {
         let io = |source| Error::Io { what: "writing GGUF data".into(), source };
-        out.write_all(&self.meta_bytes()).map_err(io)?;
+        let meta = self.meta_bytes();
+        out.write_all(&meta).and_then(|()| pad(out, meta.len(), self.alignment)).map_err(io)?;
         if only_meta {
             return Ok(());
         }
@@ -94,12 +106,11 @@ impl Gguf {
             }
             let n = info.nbytes();
             let mut bytes = Vec::new();
-            let padded = n.next_multiple_of(self.alignment);
-            bytes.try_reserve_exact(padded).map_err(|_| Error::OutOfMemory { what: t.name(), bytes: padded })?;
-            bytes.resize(padded, 0);
-            fetch(t, &mut bytes[..n])?;
-            out.write_all(&bytes).map_err(io)?;
-            written += padded as u64;
+            bytes.try_reserve_exact(n).map_err(|_| Error::OutOfMemory { what: t.name(), bytes: n })?;
+            bytes.resize(n, 0);
+            fetch(t, &mut bytes)?;
+            out.write_all(&bytes).and_then(|()| pad(out, n, self.alignment)).map_err(io)?;
+            written += n.next_multiple_of(self.alignment) as u64;
         }
         Ok(())
     }

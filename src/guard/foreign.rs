@@ -34,6 +34,15 @@ fn pending_here() -> bool {
     is_some
 }
 
+/// Whether what is pending ends the thread: `pthread_exit`, or cancellation.
+#[cold]
+pub fn is_ending() -> bool {
+    let unwinding = PENDING.take();
+    let is_forced = unwinding.as_ref().is_some_and(Unwinding::is_forced);
+    PENDING.set(unwinding);
+    is_forced
+}
+
 /// Calls a function of the host. `None` if it was left by unwinding, or was not called because an earlier one was.
 #[inline]
 pub fn host<T: Copy>(function: impl FnOnce() -> T + Copy) -> Option<T> {

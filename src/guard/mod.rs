@@ -147,6 +147,11 @@ fn text_of(payload: Box<dyn Any + Send>) -> String {
     }
 }
 
+/// Leaves the function of a backend that the thread is in ([`contained`]), which fails.
+pub(crate) fn refuse(text: String) -> ! {
+    resume_unwind(Box::new(Violation(text)))
+}
+
 /// Leaves the guarded function that the thread is in; returns when it is in none, or when the process shall end.
 pub(crate) fn leave(text: &str) {
     let forgives = FORGIVING.load(Ordering::Relaxed) && !mutant::on("capi policy");

@@ -6,9 +6,9 @@ use super::block::Block;
 use super::search::nearest;
 use super::tables::{iq1, iq2, iq3};
 use crate::abi::ggml::ggml_type::{self, *};
-use crate::sys::sync::lock;
-use rayon::prelude::*;
-use std::sync::{Arc, Mutex};
+use crate::sys::sync::brief;
+use crate::sys::thread::parallel;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// A block that is encoded by searching the lattice of its format.
 pub trait EncodeSearch: Block {
@@ -61,7 +61,7 @@ static BUILT: Mutex<[Option<Arc<Lattice>>; 6]> = Mutex::new([const { None }; 6])
 
 /// The lattice for a grid, built on first use.
 pub fn get(grid: Grid) -> Arc<Lattice> {
-    let built = || lock(&BUILT);
+    let built = || brief(&BUILT);
     if let Some(lattice) = &built()[grid as usize] {
         return lattice.clone();
     }
@@ -85,12 +85,12 @@ pub fn grid_of(ty: ggml_type) -> Option<Grid> {
 
 /// Removes a lattice. It is freed when nobody uses it any more.
 pub fn free(grid: Grid) {
-    lock(&BUILT)[grid as usize] = None;
+    brief(&BUILT)[grid as usize] = None;
 }
 
 /// Removes all lattices. Each is freed when nobody uses it any more.
 pub fn free_all() {
-    *lock(&BUILT) = [const { None }; 6];
+    *brief(&BUILT) = [const { None }; 6];
 }
 
 impl Lattice {
@@ -125,9 +125,14 @@ impl Lattice {
 
     /// For every code that is not a grid point, lists the grid points at the `shells` smallest distances.
     fn find_neighbours(&mut self, shells: usize) {
-        let lists: Vec<Option<Vec<u16>>> =
-            (0..self.map.len()).into_par_iter().map(|code| self.neighbours_of(code, shells)).collect();
-        for (code, list) in lists.into_iter().enumerate() {
+        const TOGETHER: usize = 64;
+        let lists: Vec<OnceLock<Vec<Option<Vec<u16>>>>> =
+            (0..self.map.len().div_ceil(TOGETHER)).map(|_| OnceLock::new()).collect();
+        parallel(lists.len(), |i| {
+            let codes = i * TOGETHER..((i + 1) * TOGETHER).min(self.map.len());
+            let _ = lists[i].set(codes.map(|code| self.neighbours_of(code, shells)).collect());
+        });
+        for (code, list) in lists.into_iter().flat_map(|l| l.into_inner().unwrap_or_default()).enumerate() {
             let Some(list) = list else { continue };
             self.map[code] = !(self.near.len() as i32);
             self.near.push(list.len() as u16);

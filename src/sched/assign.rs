@@ -3,6 +3,7 @@
 use super::cause::{Cause, Placement};
 use super::flat::{Flat, is_view_op};
 use super::rules::Rules;
+use super::writers::Writers;
 use crate::abi::ggml::ggml_op;
 use crate::alloc::problem::NO_WEIGHT;
 use crate::alloc::{NONE, TensorIds, Traits};
@@ -20,6 +21,8 @@ pub struct Assigner<'a, 'b> {
     pub flat: &'a Flat,
     /// Its tensors.
     pub ids: &'a TensorIds,
+    /// Its nodes that write into the memory of other tensors.
+    pub writers: &'a Writers,
     /// By tensor. Placements that are there already stay.
     pub placed: &'a mut [Placement],
     /// Whether a backend may take a node although its weights lie in host memory.
@@ -40,15 +43,16 @@ impl Assigner<'_, '_> {
         self.pass_2_expand(computed.clone(), false);
         self.pass_2_expand(computed.rev(), false);
         self.pass_3_best();
+        self.pass_4_writers()?;
         self.pass_4_rest()
     }
 
-    fn last(&self) -> usize {
+    pub(super) fn last(&self) -> usize {
         self.rules.backends.len() - 1
     }
 
     #[inline]
-    fn is_set(&self, id: u32) -> bool {
+    pub(super) fn is_set(&self, id: u32) -> bool {
         self.placed[id as usize].is_set()
     }
 
@@ -59,7 +63,7 @@ impl Assigner<'_, '_> {
     }
 
     #[inline]
-    fn place(&mut self, id: u32, backend: usize, cause: Cause) {
+    pub(super) fn place(&mut self, id: u32, backend: usize, cause: Cause) {
         self.placed[id as usize] = Placement::new(backend as i8, cause);
     }
 
@@ -233,7 +237,7 @@ impl Assigner<'_, '_> {
         }
     }
 
-    fn reads(&mut self, b: usize, id: u32) -> bool {
+    pub(super) fn reads(&mut self, b: usize, id: u32) -> bool {
         self.rules.reads_tensor(b, id, self.flat, self.placed)
     }
 
@@ -270,7 +274,7 @@ impl Assigner<'_, '_> {
         let flat = self.flat;
         for (n, &id) in flat.nodes().iter().enumerate() {
             let base = flat.base(id);
-            if base != NONE && !self.is_set(id) {
+            if base != NONE && (!self.is_set(id) || self.is_misplaced_view(id)) {
                 self.placed[id as usize] = Placement::new(self.placed[base as usize].backend, Cause::BASE);
             }
             for &src in flat.srcs(n) {

@@ -28,6 +28,10 @@ impl Cause {
     pub const BASE: Self = Self(9);
     /// A source that nothing else placed: the node that reads it is here.
     pub const READER: Self = Self(10);
+    /// It writes into the memory of a tensor that is here.
+    pub const WRITES: Self = Self(11);
+    /// A node writes into its memory, and both can be here.
+    pub const WRITTEN: Self = Self(12);
     const WEIGHT_0: u8 = 16;
 
     /// The source with this index is a weight that lies here.
@@ -42,8 +46,10 @@ impl Cause {
 
     /// Short text as debug output shows it; the number before the dot is the pass.
     pub fn text(self) -> &'static str {
-        const STEPS: [&str; 11] =
-            ["", "usr", "1.dst", "1.vsrc", "1.inp", "1.off", "2.sup", "3.best", "3.upg", "4.vsrc", "4.cur"];
+        const STEPS: [&str; 13] = [
+            "", "usr", "1.dst", "1.vsrc", "1.inp", "1.off", "2.sup", "3.best", "3.upg", "4.vsrc", "4.cur", "4.wrt",
+            "4.mem",
+        ];
         const WEIGHTS: [&str; 10] =
             ["1.wgt0", "1.wgt1", "1.wgt2", "1.wgt3", "1.wgt4", "1.wgt5", "1.wgt6", "1.wgt7", "1.wgt8", "1.wgt9"];
         let weight = self.0.checked_sub(Self::WEIGHT_0).and_then(|i| WEIGHTS.get(i as usize));

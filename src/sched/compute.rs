@@ -141,10 +141,15 @@ impl Run<'_> {
         // Whoever else shares the memory of `from` may have written the tensor.
         let writers = self.queues.order.borrow().writers(input.from);
         self.queues.wait_out(writers & !(1 << input.from) & !(1 << split.backend));
+        if input.is_written {
+            // Those who read it in place write it in place, too.
+            let (at_work, _) = self.queues.order.borrow().before(input.from, 0);
+            self.queues.wait_out(at_work & !(1 << split.backend));
+        }
         let flagged = tensor.has_flag(GGML_TENSOR_FLAG_INPUT);
         if (flagged || host_writes(tensor) && to.queues_copies()) && !mutant::on("S6") {
             // At once: the host may write its input again as soon as the graph has been started.
-            if flat::is_computed(tensor) || !flagged {
+            if flat::is_computed(tensor) || !flagged || input.is_written {
                 // What `from` itself computes into it comes first.
                 self.queues.wait_out(writers & 1 << input.from);
             }

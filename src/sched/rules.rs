@@ -148,7 +148,7 @@ impl<'a> Rules<'a> {
 
     /// The backends that can use memory that backend `b` computes in.
     #[inline]
-    fn readers_of(&mut self, b: usize) -> Mask {
+    pub fn readers_of(&mut self, b: usize) -> Mask {
         if let Some(mask) = self.readers_of[b] {
             return mask;
         }

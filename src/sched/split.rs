@@ -1,10 +1,11 @@
 //! Pass 5: splits, which are runs of nodes on one backend, and copies of what a split cannot read in place.
 
 use super::arena::{CopyPool, Rewired};
-use super::cause::Placement;
+use super::cause::{Cause, Placement};
 use super::flat::Flat;
 use super::order::{self, Mask};
 use super::rules::Rules;
+use super::writers::Writers;
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT;
 use crate::abi::graph::ggml_cgraph;
 use crate::alloc::{NONE, TensorIds, Traits};
@@ -25,6 +26,8 @@ pub struct Input {
     pub from: usize,
     /// Its copies on the split's backend: a set of `n_copies`.
     pub set: u32,
+    /// Nodes of the graph write into its memory.
+    pub is_written: bool,
 }
 
 /// Consecutive nodes that one backend computes.
@@ -70,14 +73,24 @@ pub struct Copies {
     first_key: u32,
     next_key: u32,
     all: Vec<Copy>,
-    /// By tensor and backend: the set, or `NONE`.
+    /// By tensor and backend: the latest set, or `NONE`.
     sets: Vec<u32>,
+    /// By set: the place of the node that it was made for.
+    made_for: Vec<u32>,
 }
 
 impl Copies {
     /// None yet, for a graph of `n_ids` tensors.
     pub fn new(n_ids: usize, n_backends: usize, n_copies: usize) -> Self {
-        let mut this = Self { n_copies, n_backends, first_key: 0, next_key: 0, all: Vec::new(), sets: Vec::new() };
+        let mut this = Self {
+            n_copies,
+            n_backends,
+            first_key: 0,
+            next_key: 0,
+            all: Vec::new(),
+            sets: Vec::new(),
+            made_for: Vec::new(),
+        };
         this.reset(n_ids);
         this
     }
@@ -86,6 +99,7 @@ impl Copies {
     pub fn reset(&mut self, n_ids: usize) {
         (self.first_key, self.next_key) = (n_ids as u32, n_ids as u32);
         self.all.clear();
+        self.made_for.clear();
         self.sets.clear();
         self.sets.resize(n_ids * self.n_backends, NONE);
     }
@@ -126,7 +140,7 @@ impl Copies {
         self.all.iter().copied().filter(|c| c.key < self.first_key)
     }
 
-    /// Makes the set of a tensor on a backend. `own`: the copy that is the tensor itself.
+    /// Makes a set of a tensor on a backend, for the node at `place`. `own`: the copy that is the tensor itself.
     fn make(
         &mut self,
         pool: &mut CopyPool,
@@ -135,9 +149,11 @@ impl Copies {
         t: TensorRef,
         backend: usize,
         backend_name: &str,
+        place: u32,
         own: Option<usize>,
     ) -> Result<u32> {
         let set = (self.all.len() / self.n_copies) as u32;
+        self.made_for.push(place);
         for c in 0..self.n_copies {
             let copy = if own == Some(c) {
                 Copy { tensor: t, key: id }
@@ -172,6 +188,8 @@ pub struct Splitter<'a, 'b> {
     pub flat: &'a mut Flat,
     /// Its tensors.
     pub ids: &'a TensorIds,
+    /// Its nodes that write into the memory of other tensors.
+    pub writers: &'a Writers,
     /// Their backends.
     pub placed: &'a [Placement],
     /// Where copies are made, and written down for the next split.
@@ -228,7 +246,8 @@ impl Splitter<'_, '_> {
                 }
             };
             let here = split.backend as i8;
-            if self.flat.srcs(i).iter().any(|&src| self.placed[src as usize].backend != here) {
+            let is_here = |&src: &u32| self.placed[src as usize].backend == here && !self.is_placed_view(src);
+            if !self.flat.srcs(i).iter().all(is_here) {
                 self.copy_inputs(i, split)?;
             }
         }
@@ -244,7 +263,20 @@ impl Splitter<'_, '_> {
     #[inline]
     fn is_local(&self, node: usize, backend: i8) -> bool {
         let on = |id: u32| self.placed[id as usize].backend == backend;
-        on(self.flat.nodes()[node]) && self.flat.srcs(node).iter().all(|&src| on(src))
+        on(self.flat.nodes()[node]) && self.flat.srcs(node).iter().all(|&src| on(src) && !self.is_placed_view(src))
+    }
+
+    /// Whether a tensor is a view that is where the host has placed it, of memory that nodes write into. Its memory is with its base all the same.
+    #[inline]
+    fn is_placed_view(&self, id: u32) -> bool {
+        matches!(self.placed[id as usize].cause, Cause::USER | Cause::INPUT)
+            && self.flat.base(id) != NONE
+            && self.writers.write(self.flat, id)
+    }
+
+    /// Whether a backend can use a tensor where it is, or where it will be.
+    fn reads(&mut self, backend: usize, id: u32) -> bool {
+        self.rules.reads_tensor(backend, id, self.flat, self.placed)
     }
 
     #[inline]
@@ -268,27 +300,39 @@ impl Splitter<'_, '_> {
         false
     }
 
+    /// Whether a node before this one has written into the memory of a tensor since its copy was made.
+    fn is_stale(&self, set: u32, id: u32, node: usize) -> bool {
+        let made_for = self.copies.made_for[set as usize];
+        self.writers.write_between(self.flat, id, made_for, node as u32) && !mutant::on("S24")
+    }
+
     fn copy_inputs(&mut self, node: usize, split: &mut Split) -> Result<()> {
         for i in 0..self.flat.srcs(node).len() {
             let id = self.flat.srcs(node)[i];
-            if self.placed[id as usize].backend == split.backend as i8 {
+            let placed_view = self.is_placed_view(id);
+            let base_is_read = !placed_view || self.reads(split.backend, self.flat.base(id));
+            if self.placed[id as usize].backend == split.backend as i8 && base_is_read {
                 continue;
             }
-            let from = self.backend_of(id)?;
+            let mut from = self.backend_of(id)?;
+            if placed_view && !self.reads(from, self.flat.base(id)) {
+                from = self.backend_of(self.flat.base(id))?;
+            }
             let tensor = self.ids.tensor(id);
-            if self.rules.reads_tensor(split.backend, id, self.flat, self.placed) {
-                if !tensor.data_buffer().is_some_and(|b| b.is_weights()) {
+            if base_is_read && self.reads(split.backend, id) {
+                if !tensor.data_buffer().is_some_and(|b| b.is_weights()) || self.writers.write(self.flat, id) {
                     split.reads_in_place |= 1 << from;
                     split.reads_inputs |= is_input(tensor);
                 }
                 continue;
             }
             let mut set = self.copies.set(id, split.backend);
-            if set == NONE {
+            if set == NONE || self.is_stale(set, id, node) {
                 let name = self.rules.backends[split.backend].name();
-                set = self.copies.make(self.pool, self.slot, id, tensor, split.backend, &name, None)?;
+                set = self.copies.make(self.pool, self.slot, id, tensor, split.backend, &name, node as u32, None)?;
                 assert!(split.inputs.len() < 30 || !mutant::on("S13"));
-                split.inputs.push(Input { tensor, id, from, set });
+                let is_written = self.writers.write(self.flat, id);
+                split.inputs.push(Input { tensor, id, from, set, is_written });
             }
             let copy = self.copies.get(set, self.cur_copy);
             let reader = self.ids.tensor(self.flat.nodes()[node]);
@@ -316,7 +360,7 @@ impl Splitter<'_, '_> {
             let mut set = self.copies.set(id, backend);
             if set == NONE {
                 let name = self.rules.backends[backend].name();
-                set = self.copies.make(self.pool, self.slot, id, leaf, backend, &name, Some(self.cur_copy))?;
+                set = self.copies.make(self.pool, self.slot, id, leaf, backend, &name, 0, Some(self.cur_copy))?;
             }
             sets.push((set, backend));
         }

@@ -11,6 +11,7 @@ use super::report::fallback;
 use super::rules::{Known, Rules};
 use super::settings::Settings;
 use super::split::{Copies, Split, Splitter};
+use super::writers::Writers;
 use crate::alloc::{Binding, Likeness, Problem, Recall, TensorIds, Ticket};
 use crate::error::Result;
 use crate::graph::{GraphRef, next_uid};
@@ -46,6 +47,8 @@ pub struct SplitGraph {
     pub requests: Vec<(u32, i8)>,
     /// What the backends answered.
     pub known: Known,
+    /// Nodes that write into the memory of other tensors.
+    writers: Writers,
     /// Nodes that the splitter has to look at.
     visits: Vec<u32>,
     /// The number of nodes when it was last looked through for operations that only the CPU computes.
@@ -94,6 +97,7 @@ impl SplitGraph {
             placed: Vec::new(),
             requests: Vec::new(),
             known: Known::default(),
+            writers: Writers::default(),
             visits: Vec::new(),
             n_checked: 0,
             cur_copy: 0,
@@ -203,10 +207,12 @@ impl SplitGraph {
         self.copies.reset(self.ids.len());
         let mut rules = Rules::new(&settings.backends, &settings.bufts, &self.ids, &mut self.known);
         if !is_placed {
+            self.writers.find(&self.flat);
             Assigner {
                 rules: &mut rules,
                 flat: &self.flat,
                 ids: &self.ids,
+                writers: &self.writers,
                 placed: &mut self.placed,
                 op_offload: settings.op_offload,
                 n_open: 0,
@@ -222,6 +228,7 @@ impl SplitGraph {
             rules: &mut rules,
             flat: &mut self.flat,
             ids: &self.ids,
+            writers: &self.writers,
             placed: &self.placed,
             pool,
             slot: self.slot,

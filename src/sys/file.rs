@@ -1,5 +1,6 @@
 //! Paths in UTF-8 and C streams.
 
+use super::patient;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{Error, Read, Result, Seek, SeekFrom, Write};
@@ -48,12 +49,12 @@ pub fn create(path: &Path) -> Result<File> {
     File::create(path)
 }
 
-/// Reads a file of at most `max` bytes that only the user of this process can have written: a file of that user, no link, that others may not
-/// write.
+/// Opens a file of at most `max` bytes that only the user of this process can have written: a file of that user, no
+/// link, that others may not write. Returns it with its size.
 ///
 /// # Errors
-/// As [`File::open`] and reading; and if the file is another kind of object, somebody else's, open to others, or longer.
-pub fn read_private(path: &Path, max: u64) -> Result<Vec<u8>> {
+/// As [`File::open`]; and if the file is another kind of object, somebody else's, open to others, or longer.
+pub fn open_private(path: &Path, max: u64) -> Result<(File, u64)> {
     let mut options = File::options();
     #[cfg(unix)]
     {
@@ -82,8 +83,17 @@ pub fn read_private(path: &Path, max: u64) -> Result<Vec<u8>> {
     if about.len() > max {
         return refused(format!("the file has {} bytes, more than {max}", about.len()));
     }
+    Ok((file, about.len()))
+}
+
+/// Reads a file that [`open_private`] opens.
+///
+/// # Errors
+/// As [`open_private`] and reading.
+pub fn read_private(path: &Path, max: u64) -> Result<Vec<u8>> {
+    let (file, size) = open_private(path, max)?;
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(about.len() as usize)?;
+    bytes.try_reserve_exact(size as usize)?;
     file.take(max).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
@@ -103,6 +113,14 @@ pub enum Durability {
 /// # Errors
 /// As [`File::create`], writing and [`std::fs::rename`].
 pub fn replace_private(path: &Path, parts: &[&[u8]], durability: Durability) -> Result<()> {
+    fill_private(path, durability, |out| parts.iter().try_for_each(|part| out.write_all(part)))
+}
+
+/// As [`replace_private`]; `fill` writes the bytes.
+///
+/// # Errors
+/// As [`replace_private`], and those of `fill`.
+pub fn fill_private(path: &Path, durability: Durability, fill: impl FnOnce(&mut File) -> Result<()>) -> Result<()> {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let mut folders = std::fs::DirBuilder::new();
     let mut options = File::options();
@@ -119,8 +137,8 @@ pub fn replace_private(path: &Path, parts: &[&[u8]], durability: Durability) -> 
     let number = RandomState::new().build_hasher().finish();
     let temporary = path.with_extension(format!("{number:016x}.tmp"));
     let mut out = options.write(true).create_new(true).open(&temporary)?;
-    let mut write = || -> Result<()> {
-        parts.iter().try_for_each(|part| out.write_all(part))?;
+    let write = || -> Result<()> {
+        fill(&mut out)?;
         if durability == Durability::Synced {
             out.sync_all()?;
         }
@@ -184,6 +202,14 @@ mod crt {
     }
 }
 
+/// Functions of the C library that may be left by cancellation.
+mod waiting {
+    unsafe extern "C-unwind" {
+        pub fn fread(to: *mut u8, size: usize, n: usize, stream: *mut libc::FILE) -> usize;
+        pub fn fwrite(from: *const u8, size: usize, n: usize, stream: *mut libc::FILE) -> usize;
+    }
+}
+
 /// A C stream that the host opened and closes.
 pub struct CStream(*mut libc::FILE);
 
@@ -204,6 +230,21 @@ impl CStream {
         Some((at, end?.checked_sub(at)?))
     }
 
+    /// Whether it is a file in the usual sense, which does not let a writer wait, and which should not be left in
+    /// pieces.
+    fn is_file(&self) -> bool {
+        #[cfg(unix)]
+        {
+            // SAFETY: a struct of numbers, for which zeros are values.
+            let mut about: libc::stat = unsafe { std::mem::zeroed() };
+            // SAFETY: the promise of `new`: an open stream; and memory for the result.
+            let known = unsafe { libc::fstat(libc::fileno(self.0), &raw mut about) } == 0;
+            known && about.st_mode & libc::S_IFMT == libc::S_IFREG
+        }
+        #[cfg(not(unix))]
+        true
+    }
+
     fn tell(&mut self) -> Option<u64> {
         // SAFETY: the promise of `new`: an open stream that nobody else uses.
         u64::try_from(unsafe { tell(self.0) }).ok()
@@ -219,8 +260,10 @@ impl CStream {
 
 impl Read for CStream {
     fn read(&mut self, out: &mut [u8]) -> Result<usize> {
-        // SAFETY: the promise of `new`: an open stream that nobody else uses. `out` has room for `out.len()` bytes.
-        Ok(unsafe { libc::fread(out.as_mut_ptr().cast(), 1, out.len(), self.0) })
+        let (to, n, stream) = (out.as_mut_ptr(), out.len(), self.0);
+        // SAFETY: the promise of `new`: an open stream that nobody else uses. `n` bytes are writable. The C library
+        // undoes what it does if it is left.
+        patient::wait(|| unsafe { waiting::fread(to, 1, n, stream) }).map(|(n, _)| n)
     }
 }
 
@@ -234,11 +277,16 @@ impl Seek for CStream {
 
 impl Write for CStream {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-        // SAFETY: the promise of `new`: an open stream that nobody else uses. `bytes` has `bytes.len()` readable bytes.
-        match unsafe { libc::fwrite(bytes.as_ptr().cast(), 1, bytes.len(), self.0) } {
-            0 if !bytes.is_empty() => Err(Error::last_os_error()),
-            n => Ok(n),
-        }
+        let (from, n, stream) = (bytes.as_ptr(), bytes.len(), self.0);
+        let (written, errno) = if self.is_file() {
+            // SAFETY: the promise of `new`: an open stream that nobody else uses. `n` bytes are readable.
+            let written = unsafe { libc::fwrite(from.cast(), 1, n, stream) };
+            (written, Error::last_os_error().raw_os_error().unwrap_or(0))
+        } else {
+            // SAFETY: as above. The C library undoes what it does if it is left.
+            patient::wait(|| unsafe { waiting::fwrite(from, 1, n, stream) })?
+        };
+        if written == 0 && n > 0 { Err(Error::from_raw_os_error(errno)) } else { Ok(written) }
     }
 
     /// Does nothing: the host flushes or closes its stream.

@@ -72,6 +72,24 @@ pub fn flush_standard_output() {
     }
 }
 
+/// Writes to standard error. Not by `std::io::stderr`: it has a lock, which another thread may hold while the host
+/// forks. The child would wait for it for ever.
+///
+/// # Errors
+/// As writing.
+pub fn write_to_standard_error(text: &[u8]) -> std::io::Result<()> {
+    use std::io::Write;
+    #[cfg(unix)]
+    {
+        use std::os::fd::FromRawFd;
+        // SAFETY: every process has this number for its standard error. `ManuallyDrop`: it is not closed here.
+        let mut file = std::mem::ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(libc::STDERR_FILENO) });
+        file.write_all(text)
+    }
+    #[cfg(not(unix))]
+    std::io::stderr().lock().write_all(text)
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

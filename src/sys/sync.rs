@@ -4,7 +4,66 @@
 //! A host that continues after an error must be able to use the library.
 #![forbid(unsafe_code)]
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use super::fork::Section;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A guard whose lock no fork leaves held in the child.
+pub struct Brief<G> {
+    // Released before the section ends.
+    guard: G,
+    _section: Section,
+}
+
+impl<G: Deref> Deref for Brief<G> {
+    type Target = G::Target;
+    #[inline]
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Brief<G> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
+/// Like [`lock`], for a lock that is held only briefly: not while other threads are waited for, or the host's code
+/// runs. In a child that a fork made, it is free.
+#[inline]
+pub fn brief<T: ?Sized>(m: &Mutex<T>) -> Brief<MutexGuard<'_, T>> {
+    let section = Section::enter();
+    Brief { guard: lock(m), _section: section }
+}
+
+/// Like [`read`]; as [`brief`].
+#[inline]
+pub fn brief_read<T: ?Sized>(l: &RwLock<T>) -> Brief<RwLockReadGuard<'_, T>> {
+    let section = Section::enter();
+    Brief { guard: read(l), _section: section }
+}
+
+/// Like [`write`]; as [`brief`].
+#[inline]
+pub fn brief_write<T: ?Sized>(l: &RwLock<T>) -> Brief<RwLockWriteGuard<'_, T>> {
+    let section = Section::enter();
+    Brief { guard: write(l), _section: section }
+}
+
+/// The value of a cell, made on first use. No fork happens while it is made, so that no child waits for a thread that
+/// it does not have.
+#[inline]
+pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
+    match cell.get() {
+        Some(value) => value,
+        None => {
+            let _section = Section::enter();
+            cell.get_or_init(make)
+        }
+    }
+}
 
 /// Locks `m`, even if it is poisoned.
 #[inline]
@@ -32,12 +91,6 @@ pub fn read<T: ?Sized>(l: &RwLock<T>) -> RwLockReadGuard<'_, T> {
 #[inline]
 pub fn write<T: ?Sized>(l: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     l.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Waits for `c`, even if the lock is poisoned. Like every wait, it may wake spuriously.
-#[inline]
-pub fn wait<'a, T>(c: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    c.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -9,7 +9,24 @@ pub const STACK: usize = 8 << 20;
 
 /// Builder of threads with a stack of the size that threads of C have here, and of at least [`STACK`] bytes.
 pub fn builder() -> Builder {
-    Builder::new().stack_size(if mutant::on("R5") { 2 << 20 } else { default_of_c().max(STACK) })
+    Builder::new().stack_size(stack_size())
+}
+
+fn stack_size() -> usize {
+    if mutant::on("R5") { 2 << 20 } else { default_of_c().max(STACK) }
+}
+
+/// Calls `f` with all numbers below `n`, on as many threads as there are processors. They are a pool for this call only: a child that a fork makes
+/// would not have the threads of one that stays.
+pub fn parallel(n: usize, f: impl Fn(usize) + Sync) {
+    use rayon::prelude::*;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(n);
+    let pool = || rayon::ThreadPoolBuilder::new().num_threads(threads).stack_size(stack_size()).build().ok();
+    match if threads > 1 { pool() } else { None } {
+        Some(pool) => pool.install(|| (0..n).into_par_iter().for_each(&f)),
+        // The system refuses threads.
+        None => (0..n).for_each(f),
+    }
 }
 
 /// Stack size in bytes of a thread that C starts without saying how large; on Linux it follows `ulimit -s`. 0 if the system does not say.

@@ -10,7 +10,7 @@ pub fn monotonic_ns() -> u64 {
     #[cfg(not(unix))]
     let since = {
         static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-        START.get_or_init(std::time::Instant::now).elapsed()
+        crate::sys::sync::once(&START, std::time::Instant::now).elapsed()
     };
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -230,6 +230,7 @@ pub(super) fn open(path: &Path) -> Result<()> {
     sink.name(0, "process_name", &shown);
     *lock(&process.sink) = Some(sink);
     static AT_EXIT: Once = Once::new();
+    let _whole = crate::sys::fork::Section::enter();
     AT_EXIT.call_once(|| {
         // SAFETY: `at_exit` has the type that `atexit` requires, and does not unwind. It stays mapped: this library is never unloaded.
         unsafe { libc::atexit(at_exit) };

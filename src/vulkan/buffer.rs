@@ -1,5 +1,6 @@
 //! Buffer types and buffers: device memory, pinned host memory, and host memory imported by a device.
 
+use super::core::Core;
 use super::device::VkDevice;
 use super::gpu::Gpu;
 use super::hazard::Range;
@@ -106,6 +107,17 @@ pub fn range(tensor: TensorRef) -> Result<Range> {
         .ok_or_else(|| Error::Invalid(format!("tensor '{}' is not in a buffer of a Vulkan device", tensor.name())))
 }
 
+/// Fails unless a tensor's data is in a buffer of this open device.
+pub fn is_of(tensor: TensorRef, core: &Arc<Core>) -> Result<()> {
+    match with(tensor, |b, _| Arc::ptr_eq(&b.gpu.core, core)) {
+        Some(true) => Ok(()),
+        _ => {
+            let of = tensor.data_buffer().map_or_else(|| "no buffer".to_owned(), |b| b.name());
+            Err(Error::Invalid(format!("'{}' is in {of}, not in a buffer of this device", tensor.name())))
+        }
+    }
+}
+
 /// The number of the buffer that has a tensor's data. While it is the same, the same data is at the same device address.
 pub fn serial(tensor: TensorRef) -> Option<u64> {
     with(tensor, |b, _| b.serial)
@@ -138,6 +150,8 @@ pub(super) fn not_read(data: &mut [u8], p: Pieces) {
 }
 
 impl Buffer for VkBuffer {
+    // Drivers have threads, which a child does not have.
+    const IN_CHILDREN: bool = false;
     const PIECES: bool = true;
     const COPIES: bool = true;
 
@@ -282,6 +296,8 @@ impl VkHostBuffer {
 }
 
 impl Buffer for VkHostBuffer {
+    // Drivers have threads, which a child does not have.
+    const IN_CHILDREN: bool = false;
     fn base(&self) -> *mut u8 {
         self.memory.mapped().map_or(std::ptr::null_mut(), NonNull::as_ptr)
     }

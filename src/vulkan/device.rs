@@ -10,8 +10,9 @@ use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
 use crate::backend::author::{Device, HostMemory, Reg, leak_buffer_type, new_buffer, publish};
 use crate::backend::{BufferBox, BufferTypeRef, DeviceRef, RegRef};
 use crate::environment;
-use crate::error::Result;
+use crate::error::{Result, invalid};
 use crate::mutant;
+use crate::sys::fork;
 use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
 use crate::{log, log_warn};
@@ -27,6 +28,8 @@ pub struct VkDevice {
     direct: bool,
     shapes: Shapes,
     opened: Mutex<Option<Arc<Gpu>>>,
+    /// The process that has started Vulkan. Drivers have threads, which a child of it does not have.
+    process: u32,
     buffer_type: OnceLock<BufferTypeRef>,
     host_buffer_type: OnceLock<BufferTypeRef>,
 }
@@ -40,6 +43,7 @@ impl VkDevice {
             direct: card.direct,
             shapes: reg.shapes,
             opened: Mutex::new(None),
+            process: fork::generation(),
             buffer_type: OnceLock::new(),
             host_buffer_type: OnceLock::new(),
         }
@@ -52,6 +56,11 @@ impl VkDevice {
 
     /// The open device. Opens it on first use, and again after it was lost.
     pub fn gpu(&self) -> Result<Arc<Gpu>> {
+        if self.process != fork::generation() {
+            return Err(invalid!(
+                "Vulkan was started by the process that this one was forked from, and does not work here"
+            ));
+        }
         let mut opened = lock(&self.opened);
         match &*opened {
             Some(gpu) if !gpu.core.is_lost() || mutant::on("V lost") => Ok(gpu.clone()),
@@ -138,11 +147,15 @@ impl Device for VkDevice {
     }
 
     fn buffer_type(&self, this: DeviceRef) -> BufferTypeRef {
-        *self.buffer_type.get_or_init(|| leak_buffer_type(Some(this), VkBufferType::new(this, self.name.clone())))
+        *crate::sys::sync::once(&self.buffer_type, || {
+            leak_buffer_type(Some(this), VkBufferType::new(this, self.name.clone()))
+        })
     }
 
     fn host_buffer_type(&self, this: DeviceRef) -> Option<BufferTypeRef> {
-        Some(*self.host_buffer_type.get_or_init(|| leak_buffer_type(Some(this), VkHostBufferType::new(this))))
+        Some(*crate::sys::sync::once(&self.host_buffer_type, || {
+            leak_buffer_type(Some(this), VkHostBufferType::new(this))
+        }))
     }
 
     fn buffer_from_host(&self, this: DeviceRef, memory: HostMemory, _max_tensor_size: usize) -> Result<BufferBox> {
@@ -221,7 +234,7 @@ pub fn reg(shapes: Shapes) -> Option<RegRef> {
         let cards = instance.cards.iter().map(|info| Card { info: info.clone(), direct }).collect();
         Some(publish_cards(instance, cards, shapes))
     };
-    log::afterwards(|| *REG.get_or_init(make))
+    log::afterwards(|| *crate::sys::sync::once(&REG, make))
 }
 
 /// The `VkDevice` of a backend device.

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::buffer;
 use super::command::Recorder;
 use super::converted::Converted;
 use super::fusion::{self, Chain, Found};
@@ -11,12 +12,12 @@ use super::plan::{Dispatch, DispatchList, Kernel, Scratch};
 use super::profile::Label;
 use super::{Info, Range, ops, tune, tuner};
 use crate::abi::ggml::ggml_tensor_flag;
-use crate::backend::op_is_empty;
+use crate::backend::{node_is_empty, op_is_empty};
 use crate::environment;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::invalid;
-use crate::tensor::TensorRef;
+use crate::tensor::{TensorRef, known};
 use std::sync::OnceLock;
 
 /// What is planned together.
@@ -55,7 +56,7 @@ struct Steps<'a> {
 
 fn fuses() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
-    *ON.get_or_init(|| !environment::VK_DISABLE_FUSION.is_set())
+    *crate::sys::sync::once(&ON, || !environment::VK_DISABLE_FUSION.is_set())
 }
 
 /// Whether a node needs work on the device.
@@ -145,8 +146,12 @@ fn with_names(node: TensorRef, fused: &mut Vec<TensorRef>) {
 pub fn record(recorder: &mut Recorder, work: Work<'_>) -> Result<Vec<TensorRef>> {
     let Work { graph, pipelines, shapes } = work;
     let info = recorder.core().info.clone();
+    graph.nodes().filter(|&n| node_is_empty(n)).try_for_each(known::check)?;
     for node in graph.nodes().filter(|&n| asks(n)) {
-        ops::supports(node, &info, shapes).map_err(|e| invalid!("{:?} '{}': {e}", node.op(), node.name()))?;
+        let of_node = |e| invalid!("{:?} '{}': {e}", node.op(), node.name());
+        ops::supports(node, &info, shapes).map_err(of_node)?;
+        let mut tensors = std::iter::once(node).chain(node.srcs().map(|(_, s)| s)).filter(|t| !t.is_empty());
+        tensors.try_for_each(|t| buffer::is_of(t, recorder.core())).map_err(of_node)?;
     }
     tuner::measure::learn(recorder, pipelines, graph)?;
     recorder.start_graph();

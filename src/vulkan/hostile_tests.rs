@@ -7,7 +7,7 @@ use crate::abi::ggml::{ggml_status, ggml_type};
 use crate::backend::tensor_io;
 use crate::cpu::hostile::{Choices, Outcome};
 use crate::tensor::Context;
-use crate::tensor::ops::{matmul, reduce};
+use crate::tensor::ops::{matmul, reduce, view};
 use std::time::{Duration, Instant};
 
 /// Shaders have one number of rows and columns for sources and result: with another one in the result they read behind the sources, which a
@@ -75,6 +75,64 @@ fn a_result_of_another_shape_is_not_written() {
     // Commands are kept now. They are not those of another shape.
     sum.set_ne([1, 5, 3, 2]);
     assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_FAILED);
+}
+
+/// S25: a source or a result in host memory, or in that of another open device, whose addresses mean something else here.
+#[test]
+fn memory_of_others_is_refused() {
+    let Some([device, other]) = devices() else { return };
+    let _quiet = Quiet::new();
+    let mut lab = Lab::new();
+    let a = lab.noise(&[64, 4], 1);
+    let sum = reduce::sum_rows(&mut lab.ctx, a).unwrap();
+    let graph = lab.graph(&[sum]);
+    let _buffer = lab.place(device);
+    let stream = device.init(None).unwrap();
+    let status = || stream.handle().graph_compute(graph);
+    (0..3).for_each(|_| assert_eq!(status(), ggml_status::GGML_STATUS_SUCCESS));
+    let expected = bytes(sum);
+    for buft in [other.buffer_type().unwrap(), crate::backend::host::buffer_type()] {
+        let elsewhere = buft.alloc_buffer(1024).unwrap();
+        for t in [a, sum] {
+            let (buffer, data) = (t.buffer_raw(), t.data());
+            t.set_buffer_raw(elsewhere.as_ptr());
+            t.set_data(elsewhere.base());
+            (0..2).for_each(|_| assert_eq!(status(), ggml_status::GGML_STATUS_FAILED));
+            t.set_buffer_raw(buffer);
+            t.set_data(data);
+            (0..2).for_each(|_| assert_eq!(status(), ggml_status::GGML_STATUS_SUCCESS));
+            assert!(bytes(sum) == expected);
+        }
+    }
+}
+
+/// A source or a parameter that a newer version knows. Commands that were kept before are not used.
+#[test]
+fn what_this_version_does_not_know_is_refused() {
+    let Some([device, _]) = devices() else { return };
+    let _quiet = Quiet::new();
+    let mut lab = Lab::new();
+    let a = lab.noise(&[8, 4], 1);
+    let part = view::view(&mut lab.ctx, a, &[8, 2], &[32], 32).unwrap();
+    let sum = reduce::sum_rows(&mut lab.ctx, part).unwrap();
+    let graph = lab.graph(&[sum]);
+    let _buffer = lab.place(device);
+    let stream = device.init(None).unwrap();
+    for kept in [0, 3] {
+        for node in [sum, part] {
+            let run = || stream.handle().graph_compute(graph);
+            (0..kept).for_each(|_| assert_eq!(run(), ggml_status::GGML_STATUS_SUCCESS));
+            node.set_src(9, Some(a));
+            assert!(!device.supports_op(node));
+            assert_eq!(run(), ggml_status::GGML_STATUS_FAILED);
+            node.set_src(9, None);
+            node.set_op_param_i32(15, 1);
+            assert!(!device.supports_op(node));
+            assert_eq!(run(), ggml_status::GGML_STATUS_FAILED);
+            node.set_op_param_i32(15, 0);
+            assert_eq!(run(), ggml_status::GGML_STATUS_SUCCESS);
+        }
+    }
 }
 
 /// Each operation, with one row, column or matrix more or less in one tensor, or in all tensors that have as many.

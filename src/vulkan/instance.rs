@@ -36,7 +36,7 @@ impl Instance {
 /// The instance, created on first use. `None` if there is no libvulkan, no device for it, or if Vulkan is disabled.
 pub fn instance() -> Option<&'static Instance> {
     static INSTANCE: OnceLock<Option<Instance>> = OnceLock::new();
-    log::afterwards(|| INSTANCE.get_or_init(open).as_ref())
+    log::afterwards(|| crate::sys::sync::once(&INSTANCE, open).as_ref())
 }
 
 /// Number of messages of the validation layers so far.

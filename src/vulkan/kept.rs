@@ -87,7 +87,7 @@ unsafe impl Send for KeptGraphs {}
 
 fn is_enabled() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
-    *ON.get_or_init(|| !environment::VK_DISABLE_KEPT_GRAPHS.is_set())
+    *crate::sys::sync::once(&ON, || !environment::VK_DISABLE_KEPT_GRAPHS.is_set())
 }
 
 impl KeptGraphs {

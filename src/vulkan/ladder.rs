@@ -217,7 +217,7 @@ fn largest_matrices(
 /// GGML_VK_PRODUCT and GGML_VK_TRY_COOPMAT, read once per process.
 fn requested() -> &'static (Option<String>, bool) {
     static REQUESTED: OnceLock<(Option<String>, bool)> = OnceLock::new();
-    REQUESTED.get_or_init(|| (environment::VK_PRODUCT.text(), environment::VK_TRY_COOPMAT.is_set()))
+    crate::sys::sync::once(&REQUESTED, || (environment::VK_PRODUCT.text(), environment::VK_TRY_COOPMAT.is_set()))
 }
 
 /// How attention of many queries is computed.
@@ -234,7 +234,7 @@ enum Attention {
 /// The way of attention that GGML_VK_ATTENTION names, read once per process.
 fn requested_attention() -> Option<Attention> {
     static REQUESTED: OnceLock<Option<Attention>> = OnceLock::new();
-    *REQUESTED.get_or_init(|| match environment::VK_ATTENTION.text().as_deref() {
+    *crate::sys::sync::once(&REQUESTED, || match environment::VK_ATTENTION.text().as_deref() {
         Some("vector") => Some(Attention::Vector),
         Some("matrices") => Some(Attention::Matrices),
         Some("tensors") => Some(Attention::Tensors),

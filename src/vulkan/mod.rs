@@ -81,6 +81,8 @@ pub mod plan;
 mod probe;
 #[cfg(test)]
 mod product_tests;
+#[cfg(test)]
+mod special_tests;
 pub mod profile;
 mod query;
 mod relative;

@@ -47,7 +47,7 @@ fn rotates_product(node: TensorRef) -> bool {
 /// Whether nodes are moved.
 pub fn is_on() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
-    *ON.get_or_init(|| !VK_DISABLE_GRAPH_OPTIMIZE.is_set())
+    *crate::sys::sync::once(&ON, || !VK_DISABLE_GRAPH_OPTIMIZE.is_set())
 }
 
 /// Moves products to the first one of the same columns.

@@ -12,14 +12,14 @@ use crate::environment::{self, Variable};
 use crate::error::Result;
 use crate::sys::file;
 use crate::sys::sync::{lock, read, write};
+use crate::sys::thread::parallel;
 use crate::{log_debug, log_warn};
 use ash::vk;
-use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// The pipelines of a device.
 pub struct Pipelines {
@@ -102,7 +102,9 @@ impl Pipelines {
         }
         let before = self.compiled.load(Ordering::Relaxed);
         let start = std::time::Instant::now();
-        let made: Vec<Result<vk::Pipeline>> = missing.par_iter().map(|k| self.make(k)).collect();
+        let results: Vec<OnceLock<Result<vk::Pipeline>>> = missing.iter().map(|_| OnceLock::new()).collect();
+        parallel(missing.len(), |i| _ = results[i].set(self.make(&missing[i])));
+        let made = results.into_iter().filter_map(OnceLock::into_inner);
         let mut first_error = None;
         {
             let mut all = write(&self.made);

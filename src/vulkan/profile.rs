@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 /// Whether `GGML_VK_PERF_LOGGER` enables the table.
 pub fn table_wanted() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
-    *ON.get_or_init(|| environment::VK_PERF_LOGGER.is_set())
+    *crate::sys::sync::once(&ON, || environment::VK_PERF_LOGGER.is_set())
 }
 
 /// The name of a step, and how much it computes and moves.
@@ -185,7 +185,8 @@ impl Profile {
     /// Ends a graph: prints the table if it is enabled and due.
     pub fn end_graph(&mut self, device: &str) {
         static EVERY: OnceLock<u64> = OnceLock::new();
-        let every = *EVERY.get_or_init(|| environment::VK_PERF_LOGGER_FREQUENCY.number().unwrap_or(1).max(1));
+        let every =
+            *crate::sys::sync::once(&EVERY, || environment::VK_PERF_LOGGER_FREQUENCY.number().unwrap_or(1).max(1));
         self.table.graphs += 1;
         if table_wanted() && self.table.graphs >= every {
             std::mem::take(&mut self.table).lines(device).iter().for_each(|line| log_info!("{line}"));

@@ -34,8 +34,8 @@ struct Pack {
 /// A pack, unpacked once. A damaged pack is empty, so that [`Shader::named`] fails for its modules.
 fn pack(number: usize) -> &'static Pack {
     static UNPACKED: OnceLock<Vec<OnceLock<Pack>>> = OnceLock::new();
-    let all = UNPACKED.get_or_init(|| PACKS.iter().map(|_| OnceLock::new()).collect());
-    all[number].get_or_init(|| {
+    let all = crate::sys::sync::once(&UNPACKED, || PACKS.iter().map(|_| OnceLock::new()).collect());
+    crate::sys::sync::once(&all[number], || {
         let modules = unpack(PACKS[number].1).unwrap_or_default();
         let numbers = modules.iter().zip(0..).map(|(m, i)| (m.name.clone(), i)).collect();
         Pack { modules, numbers }
@@ -68,7 +68,7 @@ impl Shader {
     /// The module of a variant by its name: `source`, or `source.value` with the values of the manifest.
     pub fn named(name: &str) -> Result<Self> {
         static KNOWN: OnceLock<HashMap<&'static str, u16>> = OnceLock::new();
-        let packs = KNOWN.get_or_init(|| PACKS.iter().enumerate().map(|(i, p)| (p.0, i as u16)).collect());
+        let packs = crate::sys::sync::once(&KNOWN, || PACKS.iter().enumerate().map(|(i, p)| (p.0, i as u16)).collect());
         let source = name.split('.').next().unwrap_or(name);
         let find = || {
             let &number = packs.get(source)?;

@@ -65,6 +65,8 @@ impl VkEvent {
 }
 
 impl Event for VkEvent {
+    // Drivers have threads, which a child does not have.
+    const IN_CHILDREN: bool = false;
     fn synchronize(&self) {
         let mark = lock(&self.mark).clone();
         if let Some(mark) = mark
@@ -97,8 +99,9 @@ pub(super) fn supports(info: &Info, shapes: Shapes, op: TensorRef) -> bool {
 /// rows.
 pub(super) fn worth_offloading(op: TensorRef) -> bool {
     static LEAST: OnceLock<i64> = OnceLock::new();
-    let least = *LEAST
-        .get_or_init(|| environment::OP_OFFLOAD_MIN_BATCH.number().and_then(|n| i64::try_from(n).ok()).unwrap_or(32));
+    let least = *crate::sys::sync::once(&LEAST, || {
+        environment::OP_OFFLOAD_MIN_BATCH.number().and_then(|n| i64::try_from(n).ok()).unwrap_or(32)
+    });
     let rows = match op.op() {
         ggml_op::GGML_OP_GET_ROWS => 0,
         ggml_op::GGML_OP_MUL_MAT => op.ne()[1],
@@ -333,6 +336,8 @@ impl VkStream {
 const LONG_COPY: usize = 64 << 20;
 
 impl Stream for VkStream {
+    // Drivers have threads, which a child does not have.
+    const IN_CHILDREN: bool = false;
     type Event = VkEvent;
     type Plan = NoPlan;
     const GUID: &'static ggml_guid =

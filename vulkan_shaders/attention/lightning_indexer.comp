@@ -60,7 +60,7 @@ void main() {
             }
         }
         [[unroll]] for (uint h = 0; h < HEADS; ++h) {
-            if (head0 + h < p.heads) { score += max(sum[h], 0.0) * F32s(at(w, uint64_t(head0 + h) * p.w_nb.x, 4)).v[0]; }
+            if (head0 + h < p.heads) { score += (is_nan(sum[h]) ? sum[h] : max(sum[h], 0.0)) * F32s(at(w, uint64_t(head0 + h) * p.w_nb.x, 4)).v[0]; }
         }
     }
     const uint key = key0 + t;

@@ -15,6 +15,11 @@ layout(push_constant, scalar) uniform Push {
     uint n_rows;
 } p;
 
+// The integer part. The smallest integer for NaN and what 32 bits do not represent, as on the CPU. By bits: 2^31 and larger, and NaN.
+int integer(float x) {
+    return (floatBitsToUint(x) & 0x7fffffffu) < 0x4f000000u ? int(x) : int(0x80000000u);
+}
+
 void move(uint64_t a, uint ia, uint64_t d, uint id) {
     if (BYTES == 1) { U8s(d).v[id] = U8s(a).v[ia]; }
     else if (BYTES == 2) { U16s(d).v[id] = U16s(a).v[ia]; }
@@ -23,7 +28,7 @@ void move(uint64_t a, uint ia, uint64_t d, uint id) {
         // Two words, because 8-byte elements may be aligned to 4 bytes.
         U32s(d).v[2 * id] = U32s(a).v[2 * ia];
         U32s(d).v[2 * id + 1] = U32s(a).v[2 * ia + 1];
-    } else if (D == I32) { I32s(d).v[id] = int(load(A, a, ia)); }
+    } else if (D == I32) { I32s(d).v[id] = integer(load(A, a, ia)); }
     else { store(D, d, id, load(A, a, ia)); }
 }
 

@@ -22,18 +22,26 @@ uint half_bits(float x) { return packHalf2x16(vec2(x, 0.0)); }
 
 void put16(uint64_t block, uint i, uint x) { U16s(block).v[i] = uint16_t(x); }
 
-// The value with the largest magnitude. The first one if there are several.
+// The value with the largest magnitude. The first one if there are several. NaN is ignored, as on the CPU.
 float extreme(float x[32]) {
     float most = 0.0, value = 0.0;
     for (uint j = 0; j < 32; ++j) {
-        if (abs(x[j]) > most) { most = abs(x[j]); value = x[j]; }
+        if (!is_nan(x[j]) && abs(x[j]) > most) { most = abs(x[j]); value = x[j]; }
     }
     return value;
 }
 
 void encode(uint64_t block, float x[32]) {
 #if FMT == FMT_Q8_0
-    const float most = abs(extreme(x));
+    // By bits, of which those of NaN are the greatest. A scale that is not finite makes the values NaN.
+    uint size = 0;
+    for (uint j = 0; j < 32; ++j) { size = max(size, floatBitsToUint(x[j]) & 0x7fffffffu); }
+    if (size >= 0x7f800000u) {
+        put16(block, 0, size > 0x7f800000u ? 0x7e00 : 0x7c00);
+        for (uint j = 0; j < 16; ++j) { put16(block, 1 + j, 0); }
+        return;
+    }
+    const float most = uintBitsToFloat(size);
     const float d = divide(most, 127.0);
     const float factor = most != 0.0 ? divide(127.0, most) : 0.0;
     put16(block, 0, half_bits(d));
@@ -76,17 +84,21 @@ void encode(uint64_t block, float x[32]) {
     const float offset = (top + 1.0) / 2.0 + 0.5;
     const float low = 0.0;
 #else
-    float low = x[0], high = x[0];
-    for (uint j = 1; j < 32; ++j) { low = min(low, x[j]); high = max(high, x[j]); }
+    // NaN is ignored, as on the CPU.
+    float low = -LOWEST, high = LOWEST;
+    for (uint j = 0; j < 32; ++j) {
+        if (!is_nan(x[j])) { low = min(low, x[j]); high = max(high, x[j]); }
+    }
     const float d = divide(high - low, top);
     const float offset = 0.5;
 #endif
-    const float inverse = d != 0.0 ? divide(1.0, d) : 0.0;
+    const bool infinite = (floatBitsToUint(d) & 0x7fffffffu) >= 0x7f800000u;
+    const float inverse = d != 0.0 && !infinite ? divide(1.0, d) : 0.0;
     uint q[32];
     for (uint j = 0; j < 32; ++j) {
         precise const float t = (x[j] - low) * inverse;
         precise const float u = t + offset;
-        q[j] = uint(clamp(floor(u), 0.0, top));
+        q[j] = is_nan(u) ? 0u : uint(clamp(floor(u), 0.0, top));
     }
     uint at = 1;
     put16(block, 0, half_bits(d));

@@ -21,23 +21,27 @@ layout(push_constant, scalar) uniform Push {
 
 // An invocation has neighbouring columns: one, or the four of a word of a block.
 const uint SPAN = BLOCKS ? 4 : 1;
-shared float greatest[512]; // of the columns of each invocation
+shared uint greatest[512]; // of the columns of each invocation
 shared int sums[512];
 
 // Writes the values of an invocation's four columns from c on. All invocations must call it. Those after the last column write nothing.
 void write_blocks(uint r, uint c, float x[4]) {
     const uint i = gl_LocalInvocationID.x;
     const uint part = i & 7u; // word of the block
-    greatest[i] = max(max(abs(x[0]), abs(x[1])), max(abs(x[2]), abs(x[3])));
+    // By bits, of which those of NaN are the greatest.
+    const uvec4 sizes = floatBitsToUint(vec4(x[0], x[1], x[2], x[3])) & 0x7fffffffu;
+    greatest[i] = max(max(sizes.x, sizes.y), max(sizes.z, sizes.w));
     barrier();
-    float most = 0.0;
-    [[unroll]] for (uint j = 0; j < 8; ++j) { most = max(most, greatest[i - part + j]); }
-    const float d = most / 127.0;
+    uint size = 0;
+    [[unroll]] for (uint j = 0; j < 8; ++j) { size = max(size, greatest[i - part + j]); }
+    // The scale alone makes what is computed with the block NaN.
+    const bool finite = size < 0x7f800000u;
+    const float d = finite ? uintBitsToFloat(size) / 127.0 : uintBitsToFloat(size);
     const float inverse = d != 0.0 ? 1.0 / d : 0.0;
     uint word = 0;
     int sum = 0;
     [[unroll]] for (uint j = 0; j < 4; ++j) {
-        const int q = int(clamp(roundEven(x[j] * inverse), -127.0, 127.0));
+        const int q = finite ? int(clamp(roundEven(x[j] * inverse), -127.0, 127.0)) : 0;
         sum += q;
         word |= (uint(q) & 255u) << (8 * j);
     }
@@ -96,9 +100,10 @@ void main() {
         // Corrects the rounding error of the mean.
         rest = group_sum(rest) / n;
         mean += rest;
-        squares = max(squares - rest * rest * n, 0.0);
+        const float exact = squares - rest * rest * n;
+        squares = exact < 0.0 ? 0.0 : exact; // not `max`, which may hide NaN
     }
-    const float factor = OP == 2 ? 1.0 / max(sqrt(squares), p.eps) : inversesqrt(squares / n + p.eps);
+    const float factor = OP == 2 ? 1.0 / (is_nan(squares) ? squares : max(sqrt(squares), p.eps)) : inversesqrt(squares / n + p.eps);
     F32s w = F32s(at(p.w, uint64_t(at3.x % p.w_ne1) * p.w_nb1, 4));
     if (BLOCKS) {
         for (uint begin = 0; begin < p.columns; begin += step) { // uniform

@@ -36,7 +36,12 @@ void main() {
                 const int ix = corner.x + kx;
                 if (ix < 0 || uint(ix) >= p.size.x) { continue; }
                 const float x = load(A, row, uint(ix) * p.a_nb.x);
-                y = MAX_POOL ? max(y, x) : y + x;
+                if (MAX_POOL) {
+                    // The first NaN of a window is its maximum.
+                    if (!is_nan(y) && (is_nan(x) || x > y)) { y = x; }
+                } else {
+                    y += x;
+                }
                 ++n;
             }
         }

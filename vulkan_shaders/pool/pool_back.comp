@@ -21,7 +21,7 @@ float image(uint64_t plane, int x, int y) {
     return load(A, at(plane, uint64_t(uint(y)) * p.a_nb.y, type_size(A)), uint(x) * p.a_nb.x);
 }
 
-// Whether the first maximum of a window is at `mine`.
+// Whether the first maximum of a window is at `mine`. NaN is greater than all numbers.
 bool is_first(uint64_t plane, ivec2 corner, ivec2 mine) {
     const ivec2 low = max(corner, ivec2(0));
     const ivec2 high = min(corner + p.kernel, ivec2(p.ne.xy));
@@ -30,7 +30,8 @@ bool is_first(uint64_t plane, ivec2 corner, ivec2 mine) {
         for (int x = low.x; x < high.x; ++x) {
             const float other = image(plane, x, y);
             const bool before = y < mine.y || (y == mine.y && x < mine.x);
-            if (other > top || (before && other == top)) { return false; }
+            const bool nan = is_nan(other);
+            if (is_nan(top) ? before && nan : nan || other > top || (before && other == top)) { return false; }
         }
     }
     return true;

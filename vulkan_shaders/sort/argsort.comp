@@ -1,10 +1,10 @@
 #version 460
 // Indices of elements in the order of their values. The sort is stable. TOP_K: only the first k of the descending order.
 // A step either sorts runs of elements, or (MERGE) merges pairs of adjacent runs. Each invocation computes the position of elements: it counts
-// the elements before an element, with a loop over its run, or with a binary search in the other run. Uses no shared memory. NaN is ordered
-// by its bits, so that the result is a permutation for all values.
+// the elements before an element, with a loop over its run, or with a binary search in the other run. Uses no shared memory.
 #include "common.glsl"
 #include "rows.glsl"
+#include "order.glsl"
 
 layout(constant_id = 3) const bool DESCENDING = false;
 layout(constant_id = 4) const bool MERGE = false;
@@ -17,10 +17,10 @@ layout(push_constant, scalar) uniform Push {
     uint run; // elements of a run: before the step if MERGE, otherwise after it
 } p;
 
+// In ascending order of this. NaN is last, whatever the order of the numbers.
 uint key(float x) {
-    const uint u = floatBitsToUint(x == 0.0 ? 0.0 : x);
-    const uint up = (u & 0x80000000u) != 0 ? ~u : u | 0x80000000u;
-    return DESCENDING ? ~up : up;
+    const uint up = order_key(x);
+    return DESCENDING ? ~up : up - 1;
 }
 
 void main() {

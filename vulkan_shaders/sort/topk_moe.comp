@@ -3,6 +3,8 @@
 // descending order of what they are selected by (as argsort.comp orders it), and weights, which are the values of these.
 #include "common.glsl"
 #include "reduce.glsl"
+#define BEST_ROOM 256
+#include "order.glsl"
 
 layout(constant_id = 4) const uint COLUMNS = 1024; // experts
 layout(constant_id = 5) const uint K = 64;
@@ -20,43 +22,9 @@ layout(push_constant, scalar) uniform Push {
     float scale, offset; // SCALED
 } p;
 
-const uint NONE = 0xffffffff;
 shared float values[COLUMNS];
 shared uint keys[COLUMNS]; // larger ones are first
 shared float weights[K];
-shared uvec2 best_room[256];
-
-uint key(float x) {
-    const uint u = floatBitsToUint(x == 0.0 ? 0.0 : x);
-    return (u & 0x80000000u) != 0 ? ~u : u | 0x80000000u;
-}
-
-// Of all invocations' keys, the largest one, at the first place that has it.
-uvec2 better(uvec2 a, uvec2 b) { return b.x > a.x || (b.x == a.x && b.y < a.y) ? b : a; }
-
-uvec2 group_best(uvec2 mine) {
-#ifdef SUBGROUP
-    const uint most = subgroupMax(mine.x);
-    uvec2 best = uvec2(most, subgroupMin(mine.x == most ? mine.y : NONE));
-    if (ONE_SUBGROUP) { return best; }
-    barrier();
-    if (subgroupElect()) { best_room[gl_SubgroupID] = best; }
-    barrier();
-    best = best_room[0];
-    for (uint s = 1; s < gl_NumSubgroups; ++s) { best = better(best, best_room[s]); }
-    return best;
-#else
-    const uint i = gl_LocalInvocationID.x;
-    barrier();
-    best_room[i] = mine;
-    barrier();
-    for (uint s = gl_WorkGroupSize.x / 2; s > 0; s /= 2) {
-        if (i < s) { best_room[i] = better(best_room[i], best_room[i + s]); }
-        barrier();
-    }
-    return best_room[0];
-#endif
-}
 
 // The softmax of n numbers, as soft_max.comp computes it. Each invocation reads and writes numbers of its own.
 #define SOFTMAX(x, n)                                                          \
@@ -93,7 +61,7 @@ void main() {
     if (GATING == 1) { SOFTMAX(values, COLUMNS) }
     for (uint c = i; c < COLUMNS; c += T) {
         const float x = values[c];
-        keys[c] = key(SELECT == 0 ? x : SELECT == 1 ? x + by.v[c] : by.v[c]);
+        keys[c] = order_key(SELECT == 0 ? x : SELECT == 1 ? x + by.v[c] : by.v[c]);
     }
     // With one row, the results may have the memory of what is read: everything has been read now.
     barrier();
@@ -120,7 +88,7 @@ void main() {
         sum = 0.0;
         for (uint j = i; j < K; j += T) { sum += weights[j]; }
         sum = group_sum(sum);
-        if (NORM == 2) {
+        if (NORM == 2 && !is_nan(sum)) {
             sum = sum < p.high ? sum : p.high;
             sum = sum > p.low ? sum : p.low;
         }

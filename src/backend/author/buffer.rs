@@ -29,6 +29,8 @@ pub trait Buffer: Send + Sync + 'static {
     const COPIES: bool = false;
     /// Whether `reset` exists.
     const RESETS: bool = false;
+    /// As [`super::Stream::IN_CHILDREN`].
+    const IN_CHILDREN: bool = true;
 
     /// Address of the first byte, perhaps no host address; not NULL.
     fn base(&self) -> *mut u8;
@@ -69,7 +71,7 @@ pub trait Buffer: Send + Sync + 'static {
 /// A buffer of `size` bytes.
 pub fn new_buffer<B: Buffer>(buft: BufferTypeRef, size: usize, buffer: B) -> BufferBox {
     // SAFETY: the shims below keep the contract for a context of `B`.
-    unsafe { BufferBox::create(buft, iface::<B>(), Context::boxed(buffer), size) }
+    unsafe { BufferBox::create(buft, iface::<B>(), Context::boxed_for(buffer, B::IN_CHILDREN), size) }
 }
 
 /// The implementor of a buffer made here, or `None` for any other.
@@ -152,7 +154,10 @@ shims! {
         data: *mut c_void => HostPointer<*mut c_void>,
         offset: usize => usize,
         size: usize => usize,
-    ) -> (), () => {
+    ) -> (), {
+        // SAFETY: the caller passes room for `size` bytes.
+        unsafe { data.cast::<u8>().write_bytes(NOT_READ, size) }
+    } => {
         // SAFETY: the caller passes room for `size` bytes.
         this.get(tensor, unsafe { data.bytes_mut(size) }, offset);
     }

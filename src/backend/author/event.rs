@@ -1,6 +1,6 @@
 //! Events of a backend author.
 
-use super::{Context, guard};
+use super::{Context, Head, guard};
 use crate::abi::backend::{ggml_backend_dev_t, ggml_backend_event_t};
 use crate::abi::backend_impl::ggml_backend_event;
 use crate::backend::handle::slot;
@@ -8,6 +8,9 @@ use crate::backend::{BackendRef, DeviceRef, EventRef};
 
 /// A mark in a stream's queue.
 pub trait Event: Send + Sync + 'static {
+    /// As [`super::Stream::IN_CHILDREN`].
+    const IN_CHILDREN: bool = true;
+
     /// Waits until the work before the mark is done.
     fn synchronize(&self);
 }
@@ -22,7 +25,10 @@ impl Event for NoEvent {
 
 /// An object for an author's event.
 pub(super) fn new_event<E: Event>(device: DeviceRef, event: E) -> ggml_backend_event_t {
-    Box::into_raw(Box::new(ggml_backend_event { device: device.as_ptr(), context: Context::boxed(event) }))
+    Box::into_raw(Box::new(ggml_backend_event {
+        device: device.as_ptr(),
+        context: Context::boxed_for(event, E::IN_CHILDREN),
+    }))
 }
 
 /// The author's event of a stream's own family, or `None` for a foreign one.
@@ -48,8 +54,12 @@ pub(super) unsafe extern "C" fn free<E: Event>(_: ggml_backend_dev_t, event: ggm
 /// # Safety
 /// `event` was made by `new_event` for `E`.
 pub(super) unsafe extern "C" fn synchronize<E: Event>(_: ggml_backend_dev_t, event: ggml_backend_event_t) {
-    // SAFETY: by the caller's promise a context of `E`.
-    if let Some(event) = unsafe { Context::<E>::get((*event).context) } {
+    // SAFETY: by the caller's promise the event has a context of `E`, which begins with a head.
+    let event = unsafe {
+        let context = (*event).context;
+        Context::<E>::get(context).filter(|_| !(*context.cast::<Head>()).is_of_parent())
+    };
+    if let Some(event) = event {
         guard("event_synchronize", || (), || event.synchronize());
     }
 }

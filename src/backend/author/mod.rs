@@ -29,6 +29,7 @@ pub use stream::{NoPlan, Stream, stream_author};
 
 use crate::error::Result;
 use crate::log_error;
+use crate::sys::fork;
 use std::any::TypeId;
 
 /// What the context of every object made here points to: the author's value behind the type it has. The type is
@@ -36,12 +37,34 @@ use std::any::TypeId;
 #[repr(C)]
 struct Context<T> {
     type_id: TypeId,
+    /// The process that it works in, by [`fork::generation`]; `None` for all.
+    process: Option<u32>,
     author: T,
+}
+
+/// What every [`Context`] begins with.
+#[repr(C)]
+struct Head {
+    type_id: TypeId,
+    process: Option<u32>,
+}
+
+impl Head {
+    /// Whether the object belongs to the process that this one was forked from, and does not work here.
+    fn is_of_parent(&self) -> bool {
+        self.process.is_some_and(|p| p != fork::generation())
+    }
 }
 
 impl<T: 'static> Context<T> {
     fn boxed(author: T) -> *mut std::ffi::c_void {
-        Box::into_raw(Box::new(Self { type_id: TypeId::of::<T>(), author })).cast()
+        Self::boxed_for(author, true)
+    }
+
+    /// `in_children`: whether it also works in processes that are forked from this one.
+    fn boxed_for(author: T, in_children: bool) -> *mut std::ffi::c_void {
+        let process = (!in_children).then(fork::generation);
+        Box::into_raw(Box::new(Self { type_id: TypeId::of::<T>(), process, author })).cast()
     }
 
     /// The author's value, or `None` when the context is another type's.
@@ -57,13 +80,18 @@ impl<T: 'static> Context<T> {
         Some(unsafe { &(*context.cast::<Self>()).author })
     }
 
-    /// Drops the author's value.
+    /// Drops the author's value. One that does not work in this process stays: threads that this process does not have
+    /// may be using it.
     ///
     /// # Safety
     /// `context` came from `boxed` for this type and is not used afterwards.
     unsafe fn drop(context: *mut std::ffi::c_void) {
-        // SAFETY: forwarded to the caller.
-        drop(unsafe { Box::from_raw(context.cast::<Self>()) });
+        // SAFETY: forwarded to the caller; every context begins with a `Head`.
+        unsafe {
+            if !(*context.cast::<Head>()).is_of_parent() {
+                drop(Box::from_raw(context.cast::<Self>()));
+            }
+        }
     }
 }
 
@@ -81,7 +109,7 @@ fn guard<T>(what: &str, fallback: impl FnOnce() -> T, f: impl FnOnce() -> T) -> 
 #[cold]
 #[inline(never)]
 fn panicked(what: &str, text: &str) {
-    log_error!("panic inside a backend ({what}): {text}");
+    log_error!("{what} of a backend failed: {text}");
 }
 
 /// The value, or `None` with a line in the log.

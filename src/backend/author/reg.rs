@@ -57,7 +57,7 @@ pub fn publish<R: Reg>(author: R) -> RegRef {
     };
     let devices = guard("devices", Vec::new, || family.author.devices());
     let owner = family.author.owner().unwrap_or(reg);
-    family.devices.get_or_init(|| devices.into_iter().map(|d| leak_device(Some(owner), d)).collect());
+    crate::sys::sync::once(&family.devices, || devices.into_iter().map(|d| leak_device(Some(owner), d)).collect());
     reg
 }
 

@@ -1,12 +1,13 @@
 //! Functions of a vtable as safe code: what C passes becomes typed arguments in one place.
 
-use super::Context;
+use super::{Context, Head};
 use crate::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_backend_t};
 use crate::abi::backend::{ggml_backend_dev_t, ggml_backend_event_t, ggml_backend_reg_t};
 use crate::abi::ggml::{ggml_cgraph, ggml_tensor};
 use crate::backend::{BackendRef, BufferRef, BufferTypeRef, DeviceRef, EventRef, RegRef, damage};
 use crate::ggml_abort;
 use crate::graph::GraphRef;
+use crate::guard;
 use crate::tensor::TensorRef;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::marker::PhantomData;
@@ -114,7 +115,11 @@ macro_rules! this {
                 // SAFETY: the caller's promise. An object whose function this is was made here, so its context came from `Context::boxed`.
                 let this = unsafe {
                     let object = $handle::from_c(raw, call);
-                    Context::get((*raw).context).map(|author| Self { author, object })
+                    let context = (*raw).context;
+                    if (*context.cast::<Head>()).is_of_parent() && !matches!(call.0, "get_name" | "get_base") {
+                        guard::refuse(format!("{object:?} belongs to the process that this one was forked from, and does not work here"));
+                    }
+                    Context::get(context).map(|author| Self { author, object })
                 };
                 match this {
                     Some(this) => this,

@@ -44,6 +44,9 @@ pub trait Stream: Send + Sync + 'static {
     const EVENTS: bool = false;
     /// Whether `optimize` exists.
     const OPTIMIZES: bool = false;
+    /// Whether a stream works in processes that are forked from the one that has made it. If not, its functions fail
+    /// there, and freeing it does nothing.
+    const IN_CHILDREN: bool = true;
 
     /// Name, such as "CPU".
     fn name(&self) -> &CStr;
@@ -108,7 +111,7 @@ pub(super) fn new_stream<S: Stream>(device: DeviceRef, stream: S) -> BackendBox 
         guid: std::ptr::from_ref(S::GUID).cast_mut(),
         iface: iface::<S>(),
         device: device.as_ptr(),
-        context: Context::boxed(stream),
+        context: Context::boxed_for(stream, S::IN_CHILDREN),
     }));
     // SAFETY: just made, with the shims below for a context of `S`; nobody else knows it.
     match unsafe { BackendRef::from_ptr(object).map(|b| BackendBox::own(b)) } {

@@ -26,8 +26,8 @@ use crate::abi::backend::{
 use crate::abi::ggml::ggml_tensor;
 use crate::error::Result;
 use crate::invalid;
-use crate::sys::sync::lock;
-use crate::tensor::TensorRef;
+use crate::sys::sync::brief;
+use crate::tensor::{TensorRef, known};
 use buffer::{MetaBuffer, MetaBufferType};
 use split::Split;
 use std::ffi::{CStr, CString, c_void};
@@ -85,7 +85,7 @@ pub unsafe fn device(
         ));
     }
     let spread = Spread { function, data };
-    let mut known = lock(&KNOWN);
+    let mut known = brief(&KNOWN);
     let same = |d: &&DeviceRef| {
         super::author::device_author::<MetaDevice>(**d).is_some_and(|m| m.devices == devices && m.spread == spread)
     };
@@ -159,7 +159,7 @@ impl Device for MetaDevice {
     }
 
     fn buffer_type(&self, this: DeviceRef) -> BufferTypeRef {
-        *self.buffer_type.get_or_init(|| {
+        *crate::sys::sync::once(&self.buffer_type, || {
             let part = |d: &DeviceRef| match d.buffer_type() {
                 Some(t) => t,
                 None => crate::ggml_abort!("the device {} has no buffer type", d.name()),
@@ -176,7 +176,7 @@ impl Device for MetaDevice {
     }
 
     fn supports_op(&self, op: TensorRef) -> bool {
-        self.devices.iter().all(|d| d.supports_op(op))
+        known::check(op).is_ok() && self.devices.iter().all(|d| d.supports_op(op))
     }
 
     fn supports_buft(&self, _this: DeviceRef, buft: BufferTypeRef) -> bool {

@@ -11,7 +11,7 @@ use crate::backend::{BufferRef, view};
 use crate::error::{Error, Result};
 use crate::invalid;
 use crate::sys::memory::AlignedBlock;
-use crate::sys::sync::lock;
+use crate::sys::sync::{Brief, brief};
 use crate::tensor::TensorRef;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -111,8 +111,8 @@ pub fn next_epoch() {
 }
 
 impl Table {
-    fn entries(&self) -> std::sync::MutexGuard<'_, HashMap<usize, Entry>> {
-        lock(&self.entries)
+    fn entries(&self) -> Brief<std::sync::MutexGuard<'_, HashMap<usize, Entry>>> {
+        brief(&self.entries)
     }
 
     fn find(&self, t: TensorRef) -> Option<Arc<Slices>> {

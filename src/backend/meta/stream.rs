@@ -13,17 +13,17 @@ use crate::backend::{BackendBox, BackendRef, BufferRef, damage};
 use crate::error::{Error, Result};
 use crate::graph::{GraphRef, build, handle};
 use crate::log_error;
-use crate::sys::sync::lock;
-use crate::tensor::{Context, TensorRef};
+use crate::sys::fork::Lasting;
+use crate::tensor::{Context, TensorRef, known};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_void};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 
 /// A stream of a meta device.
 pub struct MetaStream {
     name: CString,
     comm: Option<Comm>,
-    state: Mutex<State>,
+    state: Lasting<State>,
     // Freed after everything that was made on them.
     streams: Vec<BackendBox>,
 }
@@ -77,7 +77,7 @@ impl MetaStream {
         let streams = device.devices().iter().map(open).collect::<Result<Vec<_>>>()?;
         let comm = Comm::new(&streams);
         let names: Vec<String> = device.devices().iter().map(|d| d.name()).collect();
-        Ok(Self { name: super::joined_name(&names), comm, state: Mutex::default(), streams })
+        Ok(Self { name: super::joined_name(&names), comm, state: Lasting::default(), streams })
     }
 
     /// The streams on the devices.
@@ -86,7 +86,7 @@ impl MetaStream {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     fn wait(&self) {
@@ -99,6 +99,8 @@ impl MetaStream {
         let mut nodes = Vec::with_capacity(graph.n_nodes());
         let mut buffers = HashSet::new();
         for t in graph.nodes() {
+            // The devices may be of modules that do not look.
+            known::check(t)?;
             // A view of host memory has nothing to compute, and stands for itself.
             let own = if is_sliced(t) { Some(slices_of(t)?) } else { None };
             if own.is_none() && !(t.view_src().is_some() || t.op() == ggml_op::GGML_OP_NONE || t.is_empty()) {

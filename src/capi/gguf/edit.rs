@@ -68,8 +68,8 @@ pub unsafe extern "C" fn gguf_set_val_i16(ctx: *mut gguf_context, key: *const c_
     set(ctx, key, |key| Kv::number(key, gguf_type::GGUF_TYPE_INT16, &val.to_ne_bytes()))
 }
 
-/// Sets a key to a 32-bit unsigned integer. Replaces an existing value. "general.alignment" must be a power of 2,
-/// at most 2^20.
+/// Sets a key to a 32-bit unsigned integer. Replaces an existing value. "general.alignment" must be a power of 2; less
+/// than GGUF_DEFAULT_ALIGNMENT becomes GGUF_DEFAULT_ALIGNMENT, with a warning.
 #[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_val_u32(ctx: *mut gguf_context, key: *const c_char, val: u32) {
@@ -177,7 +177,8 @@ pub unsafe extern "C" fn gguf_set_arr_str(
     })
 }
 
-/// Sets all keys of `src` in `ctx`. Replaces existing values.
+/// Sets all keys of `src` in `ctx`. Replaces existing values. "general.alignment" is not copied but keeps the value that
+/// `gguf_get_alignment(ctx)` returns, with a warning if `src` has another.
 #[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_kv(ctx: *mut gguf_context, src: *const gguf_context) {
@@ -192,7 +193,7 @@ pub unsafe extern "C" fn gguf_set_kv(ctx: *mut gguf_context, src: *const gguf_co
     }
     need!(ctx);
     for kv in all {
-        if let Err(e) = ctx.set(kv) {
+        if let Err(e) = ctx.set_copy(kv) {
             broken(&format!("gguf_set_kv: {e}"));
         }
     }

@@ -9,6 +9,7 @@ use crate::gguf::source::{Callback, Source, Stream};
 use crate::gguf::{Gguf, load, model};
 use crate::guard::guarded;
 use crate::sys::file::{self, CStream};
+use crate::sys::patient::Patient;
 use crate::sys::thread::Shield;
 use crate::{log_error, mutant};
 use libc::FILE;
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn gguf_init_from_file(fname: *const c_char, params: gguf_
         return std::ptr::null_mut();
     };
     let what = || format!("'{}'", path.display());
-    let opened = std::fs::File::open(path).and_then(|f| Ok((f.metadata()?.len(), f)));
+    let opened = Patient::open(path).and_then(|f| Ok((f.len()?, f)));
     let result = match opened {
         Err(source) => Err(Error::Io { what: format!("failed to open GGUF file {}", what()), source }),
         Ok((len, f)) => {

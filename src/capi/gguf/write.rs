@@ -4,8 +4,10 @@ use crate::abi::gguf::*;
 use crate::backend::tensor_io;
 use crate::capi::convert::{logged, optional};
 use crate::error::{Error, Result};
+use crate::gguf::Gguf;
 use crate::guard::guarded;
 use crate::sys::file::{self, CStream};
+use crate::sys::patient::Patient;
 use crate::sys::thread::Shield;
 use crate::tensor::TensorRef;
 use crate::{ggml_assert, log_error};
@@ -63,7 +65,7 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *co
     let io = |source| Error::Io { what: format!("failed to write '{}'", path.display()), source };
     let write = || -> Result<()> {
         gguf.whole()?;
-        let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(io)?);
+        let mut out = std::io::BufWriter::new(Patient::create(path).map_err(io)?);
         gguf.write(&mut out, only_meta, &fetch)?;
         out.flush().map_err(io)
     };
@@ -76,7 +78,7 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *co
 pub unsafe extern "C" fn gguf_get_meta_size(ctx: *const gguf_context) -> usize {
     optional!(ctx);
     let whole = ctx.and_then(|f| logged("gguf_get_meta_size", f.whole()));
-    whole.map_or(0, |f| f.meta_bytes().len())
+    whole.map_or(0, Gguf::meta_size)
 }
 
 /// Copies everything before the tensor data to `data`, which must have room for `gguf_get_meta_size` bytes.
@@ -86,7 +88,11 @@ pub unsafe extern "C" fn gguf_get_meta_data(ctx: *const gguf_context, data: *mut
     optional!(ctx);
     let Some(gguf) = ctx.and_then(|f| logged("gguf_get_meta_data", f.whole())) else { return };
     ggml_assert!(!data.is_null());
-    let bytes = gguf.meta_bytes();
-    // SAFETY: the header asks for room for `gguf_get_meta_size` bytes, the length of `bytes`.
-    unsafe { data.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    let (bytes, data) = (gguf.meta_bytes(), data.cast::<u8>());
+    let padding = bytes.len().next_multiple_of(gguf.alignment) - bytes.len();
+    // SAFETY: the header asks for room for `gguf_get_meta_size` bytes, the length of `bytes` and `padding` together.
+    unsafe {
+        data.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        data.add(bytes.len()).write_bytes(0, padding);
+    }
 }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(debug_assertions)]
-use crate::sys::sync::lock;
+use crate::sys::sync::brief;
 #[cfg(debug_assertions)]
 use std::{collections::BTreeMap, sync::Mutex};
 
@@ -33,7 +33,7 @@ impl Claims {
     /// Removes all records. Called when all threads are at a barrier.
     pub fn clear(&self) {
         #[cfg(debug_assertions)]
-        lock(&self.written).clear();
+        brief(&self.written).clear();
     }
 
     /// Records that `thread` writes `len` bytes at `start`.
@@ -58,7 +58,7 @@ impl Claims {
             return;
         }
         let end = start + len;
-        let mut written = lock(&self.written);
+        let mut written = brief(&self.written);
         // The ranges are disjoint, so their ends have the order of their starts.
         let near: Vec<_> =
             written.range(..=end).rev().take_while(|(_, (e, _))| *e >= start).map(|(&s, &r)| (s, r)).collect();

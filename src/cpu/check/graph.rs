@@ -2,16 +2,17 @@
 //! checking it.
 
 use super::node::Verdict;
-use super::{CheckedNode, range_of, runnable};
+use super::{CheckedNode, range_of, reachable, runnable};
 use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::alloc::ids::TensorIds;
 use crate::alloc::image::{Change, Images};
 use crate::alloc::pause::Pause;
 use crate::cpu::exec::is_live;
 use crate::cpu::recent::Recent;
+use crate::cpu::table;
 use crate::error::Result;
 use crate::mutant;
-use crate::tensor::TensorRef;
+use crate::tensor::{TensorRef, known};
 use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -73,10 +74,25 @@ impl<'g> CheckedGraph<'g> {
 
 fn verdicts(nodes: &[TensorRef]) -> Result<Vec<Verdict>> {
     let mut verdicts = Vec::with_capacity(nodes.len());
-    for node in nodes.iter().filter(|&&n| is_live(n)) {
-        verdicts.push(runnable(node)?.verdict());
+    for node in nodes {
+        if is_live(*node) {
+            verdicts.push(runnable(node)?.verdict());
+        } else {
+            known_view(*node)?;
+        }
     }
     Ok(verdicts)
+}
+
+/// As [`verdicts`], of nodes whose data the CPU can access.
+fn verdicts_in_host_memory(nodes: &[TensorRef]) -> Result<Vec<Verdict>> {
+    nodes.iter().filter(|&&n| is_live(n)).try_for_each(|&node| reachable(node))?;
+    verdicts(nodes)
+}
+
+/// Checks a node that is only a view: with a source or a parameter that this version does not know, its users would read something else.
+fn known_view(t: TensorRef) -> Result<()> {
+    if table::is_empty_op(t) { known::check(t) } else { Ok(()) }
 }
 
 /// The tensors that the check of a node depends on: the node, its sources and, because the check of a view without a buffer reads its view source,
@@ -140,6 +156,7 @@ impl Record {
             Change::Links => return Ok(false),
             Change::Values => {}
         }
+        changed.iter().try_for_each(|&t| known_view(self.tensors[t as usize]))?;
         let users = |t: &u32| &self.users[self.first[*t as usize] as usize..self.first[*t as usize + 1] as usize];
         let mut again: Vec<u32> = changed.iter().flat_map(users).copied().collect();
         again.sort_unstable();
@@ -149,6 +166,7 @@ impl Record {
         }
         for i in again {
             let verdict = &mut self.verdicts[i as usize];
+            reachable(verdict.tensor())?;
             *verdict = runnable(&verdict.tensor())?.verdict();
         }
         // Even if only data has moved: which nodes share activations depends on addresses.
@@ -206,13 +224,13 @@ pub struct Memory {
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// Returns the proofs for `nodes`. They come from an earlier check if nothing has changed since.
+    /// Returns the proofs for `nodes`, whose data the CPU can access. They come from an earlier check if nothing has changed since.
     ///
     /// # Errors
-    /// As [`CheckedGraph::new`].
+    /// As [`CheckedGraph::new`], or data is in the memory of another device.
     pub fn check<'g>(&'g mut self, nodes: &'g [TensorRef]) -> Result<CheckedGraph<'g>> {
         let Some(key) = nodes.first().map(|&n| (n, nodes.len())).filter(|k| k.1 <= NODES) else {
-            return CheckedGraph::new(nodes);
+            return verdicts_in_host_memory(nodes).map(CheckedGraph::owned);
         };
         let known = self.entries.take(|e| e.key == key);
         let mut entry = known.unwrap_or_else(|| Entry { key, record: None, pause: Pause::of(1) });
@@ -227,7 +245,7 @@ impl Memory {
             if failed {
                 entry.pause.failed();
             }
-            let checked = verdicts(nodes)?;
+            let checked = verdicts_in_host_memory(nodes)?;
             if !entry.pause.take_turn() {
                 self.entries.keep(entry);
                 return Ok(CheckedGraph::owned(checked));
@@ -236,7 +254,7 @@ impl Memory {
         }
         match &self.entries.keep(entry).record {
             Some(r) => Ok(CheckedGraph { verdicts: Cow::Borrowed(&r.verdicts), serial: r.serial, graph: PhantomData }),
-            None => CheckedGraph::new(nodes),
+            None => verdicts_in_host_memory(nodes).map(CheckedGraph::owned),
         }
     }
 }
@@ -336,6 +354,35 @@ mod tests {
         unsafe { ((*raw).context, (*raw).iface.get_base) = context };
     }
 
+    /// Memory of another device is refused by streams, in a graph that is new or comes again, and through views. A host computes in it by itself.
+    #[test]
+    fn memory_of_other_devices_is_refused() {
+        use crate::backend::testing::{Fake, Spec};
+        let device = Fake::new(Spec::gpu());
+        let mut c = ctx();
+        let (a, b) = (floats(&mut c, &[8, 3], 1), floats(&mut c, &[8, 3], 2));
+        let buffer = device.buft.alloc_buffer(4096).unwrap();
+        let (address, elsewhere) = (b.data(), buffer.base());
+        let sum = binary::add(&mut c, a, b).unwrap();
+        let part = view::view(&mut c, b, &[8, 2], &[32], 32).unwrap();
+        let doubled = binary::add(&mut c, part, part).unwrap();
+        for nodes in [nodes_of(sum), nodes_of(doubled)] {
+            let mut memory = Memory::default();
+            for known in 0..4 {
+                b.set_buffer_raw(buffer.as_ptr());
+                b.set_data(elsewhere);
+                part.set_data(elsewhere.wrapping_add(32));
+                let refused = memory.check(&nodes).map(drop).unwrap_err().to_string();
+                assert!(refused.contains("which is not host memory") && refused.contains("GPU"), "{refused}");
+                assert!(CheckedGraph::new(&nodes).is_ok());
+                b.set_buffer_raw(std::ptr::null_mut());
+                b.set_data(address);
+                part.set_data(address.wrapping_add(32));
+                assert!((0..known).all(|_| memory.check(&nodes).is_ok()));
+            }
+        }
+    }
+
     /// A few tensors may change without a new record. What was computed from the check is not used again then, even if only data has moved.
     #[test]
     fn few_changes_are_checked_alone() {
@@ -365,9 +412,34 @@ mod tests {
         assert!(memory.check(&nodes).is_err(), "the shapes differ");
         sum.set_ne([8, 3, 1, 1]);
         (0..4).for_each(|_| assert!(memory.check(&nodes).is_ok()));
+        // A parameter that this version does not know, of a node and of a view.
+        sum.set_op_param_i32(3, 1);
+        assert!(memory.check(&nodes).is_err(), "parameter 3");
+        sum.set_op_param_i32(3, 0);
+        (0..4).for_each(|_| assert!(memory.check(&nodes).is_ok()));
         sum.set_op(crate::abi::ggml::ggml_op::GGML_OP_MUL);
         let checked = memory.check(&nodes).unwrap();
         assert!(checked.serial() != known && checked.nodes().last().unwrap().row().op as i32 == sum.op_raw());
+    }
+
+    /// A view is not computed, but its users read what it shows.
+    #[test]
+    fn views_with_more_than_is_known_are_refused() {
+        let mut c = ctx();
+        let whole = floats(&mut c, &[8, 4], 1);
+        let part = view::view(&mut c, whole, &[8, 2], &[32], 32).unwrap();
+        let nodes = nodes_of(binary::add(&mut c, part, part).unwrap());
+        for again in 0..4 {
+            let mut memory = Memory::default();
+            (0..again).for_each(|_| assert!(memory.check(&nodes).is_ok()));
+            part.set_op_param_i32(5, 1);
+            assert!(memory.check(&nodes).err().unwrap().to_string().contains("parameter 5"), "{again}");
+            part.set_op_param_i32(5, 0);
+            part.set_src(1, Some(whole));
+            assert!(memory.check(&nodes).err().unwrap().to_string().contains("source 1"), "{again}");
+            part.set_src(1, None);
+            assert!(memory.check(&nodes).is_ok());
+        }
     }
 
     /// Damage to a graph after its check is found.

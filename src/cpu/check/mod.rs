@@ -16,7 +16,7 @@ use crate::abi::ggml::ggml_op::{self, *};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::backend::op_is_empty;
 use crate::error::{Error, Result};
-use crate::tensor::TensorRef;
+use crate::tensor::{TensorRef, known};
 use crate::{invalid, mutant};
 use std::ops::Range;
 
@@ -46,6 +46,7 @@ pub fn supported(node: TensorRef) -> Result<&'static Row> {
         return Err(invalid!("'{}' has an operation that does not exist ({})", node.name(), node.op_raw()));
     };
     ensure!(row.kernel.is_some(), "{:?} is not computed on the CPU yet", row.op);
+    known::check(node)?;
     well_formed(node)?;
     if let Some((i, _)) = node.srcs().find(|&(i, s)| s == node && !node.may_read_itself(i))
         && !mutant::on("R13")
@@ -101,6 +102,28 @@ fn takes_empty(op: ggml_op, i: usize) -> bool {
         GGML_OP_MAP_CUSTOM1 | GGML_OP_MAP_CUSTOM2 | GGML_OP_MAP_CUSTOM3 | GGML_OP_CUSTOM => true,
         _ => false,
     }
+}
+
+/// Checks that the data of a node and of its sources is in memory that the CPU can access. [`runnable`] does not: a backend of the host's may
+/// compute in memory of its own with these kernels.
+///
+/// # Errors
+/// A tensor is in a buffer of another device.
+pub fn reachable(node: TensorRef) -> Result<()> {
+    let in_host_memory = |t: TensorRef| {
+        let buffer = t.buffer().or(t.data_buffer());
+        buffer.filter(|b| !b.is_host() && b.buft() != repack::buffer_type() && !t.is_empty())
+    };
+    let Some(op) = ggml_op::from_raw(node.op_raw()).filter(|op| !op_is_empty(*op) && !mutant::on("S25")) else {
+        return Ok(());
+    };
+    for t in std::iter::once(node).chain(node.srcs().map(|(_, s)| s)) {
+        if let Some(buffer) = in_host_memory(t) {
+            let (name, of) = (node.name(), buffer.name());
+            return Err(invalid!("{op:?} '{name}' on the CPU: '{}' is in {of}, which is not host memory", t.name()));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the proof that the node may run. Its kernel supports it ([`supported`]), and the data of all its tensors is in host memory,

@@ -10,12 +10,15 @@ pub mod worker;
 
 use super::access::claims::Claims;
 use super::barrier::Barrier;
-use super::check::CheckedGraph;
+use super::check::{CheckedGraph, CheckedNode};
+use super::crowd;
 use super::table;
 use super::threadpool::{self, Pool};
+use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_tensor_flag;
 use crate::error::{Error, Result};
 use crate::guard;
+use crate::sys::fork;
 use crate::sys::sync::lock;
 use crate::tensor::{TensorRef, traced};
 use crate::{mutant, trace};
@@ -24,10 +27,11 @@ use pieces::Pieces;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 use steps::Step;
 pub use steps::Steps;
 pub use worker::Abort;
-use worker::{Faults, Scratch, Stop, Worker};
+use worker::{Faults, Scratch, Slept, Stop, Worker};
 
 /// Settings of a computation.
 pub struct Settings<'a> {
@@ -59,6 +63,9 @@ struct Region<'a> {
     pieces: Pieces,
     faults: Faults,
     claims: Claims,
+    slept: Slept,
+    /// The process that computes.
+    process: u32,
     stop: Stop,
     /// The first step that is not run.
     stop_at: AtomicUsize,
@@ -80,12 +87,23 @@ impl Region<'_> {
                 break;
             }
             if i + 1 < self.steps.steps.len() {
-                self.barrier.wait_with(|| {
+                let slept = self.barrier.wait_with(|| {
                     self.chunk.store(0, Ordering::Relaxed);
                     self.claims.clear();
                 });
+                if ith == 0 {
+                    self.slept.add(slept);
+                }
+                if self.was_forked() {
+                    break;
+                }
             }
         }
+    }
+
+    /// Whether this is a child that the host has forked in a kernel: it does not have the other threads.
+    fn was_forked(&self) -> bool {
+        self.process != fork::generation()
     }
 
     fn run_step(&self, i: usize, step: &Step, ith: usize) {
@@ -124,6 +142,7 @@ impl Region<'_> {
                 kept: planned.kept && !planned.prepares,
                 joined: planned.joined,
                 faults: &self.faults,
+                slept: &self.slept,
                 claims: &self.claims,
             };
             // SAFETY: each thread of the step has its own number `ith`, and makes one `Dest` for each node. The barriers clear `claims`.
@@ -143,13 +162,22 @@ impl Region<'_> {
     }
 }
 
+/// The number of threads to use for a graph for which the host has set `n_threads`: one if several take longer now.
+/// Operations of the host get what it has set.
+pub fn useful_threads(graph: &CheckedGraph<'_>, n_threads: usize) -> usize {
+    let is_of_host = |node: CheckedNode<'_>| {
+        matches!(node.op(), GGML_OP_MAP_CUSTOM1 | GGML_OP_MAP_CUSTOM2 | GGML_OP_MAP_CUSTOM3 | GGML_OP_CUSTOM)
+    };
+    if n_threads > 1 && crowd::is_crowded() && !graph.nodes().any(is_of_host) { 1 } else { n_threads }
+}
+
 /// Computes the nodes of a graph in their order. When it returns, no thread of a pool uses them any more.
 ///
 /// # Errors
 /// The error of a kernel, [`Error::Aborted`] if the callback stopped the computation, or [`Error::OutOfMemory`] if the scratch memory
 /// is too small.
 pub fn compute(graph: &CheckedGraph<'_>, settings: &Settings<'_>) -> Result<()> {
-    compute_steps(graph, &Steps::new(graph, settings.n_threads, settings.pool), settings)
+    compute_steps(graph, &Steps::new(graph, useful_threads(graph, settings.n_threads), settings.pool), settings)
 }
 
 /// Like [`compute`], for a graph that was divided into steps with these settings. Panics if the steps are those of another graph.
@@ -182,17 +210,25 @@ fn run(graph: &CheckedGraph<'_>, steps: &Steps, settings: &Settings<'_>) -> Resu
         pieces: Pieces::new(n_threads),
         faults: Faults::default(),
         claims: Claims::default(),
+        slept: Slept::default(),
+        process: fork::generation(),
         stop: Stop::new(settings.abort),
         stop_at: AtomicUsize::new(usize::MAX),
         begun: trace::is_on().then(Mutex::default),
     };
-    match settings.pool {
-        Some(pool) => {
-            if !pool.run(n_threads, &|ith| region.run(ith)) {
-                return Ok(false);
-            }
-        }
+    let begun = (n_threads > 1).then(Instant::now);
+    let slept = match settings.pool {
+        Some(pool) => match pool.run(n_threads, &|ith| region.run(ith))? {
+            Some(slept) => slept,
+            None => return Ok(false),
+        },
         None => threadpool::run_anywhere(n_threads, &|ith| region.run(ith))?,
+    };
+    if let Some(begun) = begun {
+        crowd::account(n_threads, begun.elapsed(), slept + region.slept.whole());
+    }
+    if region.was_forked() && n_threads > 1 {
+        return Err(Error::Backend("the process is a child that was forked while the graph was computed".into()));
     }
     if let Some(begun) = region.begun {
         record_nodes(&begun.into_inner().unwrap_or_else(PoisonError::into_inner));

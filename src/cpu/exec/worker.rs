@@ -14,8 +14,8 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Scratch memory that all threads of a node share. It is aligned to 64 bytes and at least as long as the op table requires for the
 /// node. Its contents are unspecified when a node starts.
@@ -160,6 +160,25 @@ impl Faults {
     }
 }
 
+/// The time that thread 0 of a region has waited for others, as far as it slept.
+#[derive(Default)]
+pub struct Slept(AtomicU64);
+
+impl Slept {
+    /// Adds a time.
+    #[inline]
+    pub fn add(&self, time: Duration) {
+        if !time.is_zero() {
+            self.0.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// All of it.
+    pub fn whole(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
 /// One thread of a parallel region, as a kernel sees it. Only the executor makes one, for each thread that calls the kernel.
 pub struct Worker<'a> {
     pub(super) ith: usize,
@@ -177,6 +196,7 @@ pub struct Worker<'a> {
     /// Whether other threads may still compute another node of the step.
     pub(super) joined: bool,
     pub(super) faults: &'a Faults,
+    pub(super) slept: &'a Slept,
     pub(super) claims: &'a Claims,
 }
 
@@ -265,7 +285,10 @@ impl<'a> Worker<'a> {
     #[inline]
     pub fn wait(&self) {
         debug_assert!(!self.joined, "a kernel waits for threads that compute another node");
-        self.barrier.wait_with(|| self.claims.clear());
+        let slept = self.barrier.wait_with(|| self.claims.clear());
+        if self.ith == 0 {
+            self.slept.add(slept);
+        }
     }
 
     /// Reports that the node cannot be computed, so that computing the graph returns this error. The kernel must still call
@@ -286,11 +309,11 @@ pub(crate) mod tests {
         let scratch = unsafe { Scratch::new(memory.as_mut_ptr(), memory.len()) };
         let (barrier, chunk, faults, claims) =
             (Barrier::new(nth), AtomicUsize::new(0), Faults::default(), Claims::default());
-        let (stop, pieces) = (Stop::new(Abort::NEVER), Pieces::new(nth));
+        let (stop, pieces, slept) = (Stop::new(Abort::NEVER), Pieces::new(nth), Slept::default());
         std::thread::scope(|s| {
             for ith in 0..nth {
                 let (barrier, chunk, stop, faults, claims, f) = (&barrier, &chunk, &stop, &faults, &claims, &f);
-                let pieces = &pieces;
+                let (pieces, slept) = (&pieces, &slept);
                 s.spawn(move || {
                     f(&Worker {
                         ith,
@@ -306,6 +329,7 @@ pub(crate) mod tests {
                         kept: false,
                         joined: false,
                         faults,
+                        slept,
                         claims,
                     })
                 });

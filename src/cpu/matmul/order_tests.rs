@@ -64,6 +64,42 @@ fn columns_have_the_same_bits_in_any_number() {
     }
 }
 
+/// Rows that are few for a tile or a strip, columns that are many or few, pieces for each number of threads: none of it changes a bit.
+#[test]
+fn rows_columns_and_threads_do_not_change_bits() {
+    const MOST: usize = 40;
+    let mut noise = Noise::new(19);
+    for k in levels() {
+        for t in ggml_type::ALL.into_iter().filter(|t| plan::can(*t, GGML_TYPE_F32)) {
+            let values = if t.blck_size() == 1 { 45 } else { t.blck_size().max(64) as usize };
+            let bytes = t.row_size(values as i64).unwrap();
+            let mut a = Owned::random(t, [values, MOST, 1, 1], &mut noise);
+            let mut b = Owned::random(GGML_TYPE_F32, [values, MOST, 1, 1], &mut noise);
+            let all = product(&k, a.get(), b.get(), None, 1);
+            for rows in 1..=MOST {
+                // A few columns, and a quarter of the other numbers: all of them for four numbers of rows, with each number of threads.
+                for n in (1..=MOST).filter(|n| *n < 4 || (rows + n) % 4 == 0) {
+                    let threads = if n < 4 { 1 } else { (rows + n) / 4 % 8 + 1 };
+                    // From the first row on, or up to the last.
+                    let first = if threads % 2 == 0 { 0 } else { MOST - rows };
+                    let some = a.data[first * bytes..][..rows * bytes].to_vec();
+                    let mut some = Owned::new(t, [values, rows, 1, 1], some);
+                    let got = product(&k, some.get(), columns(&mut b, n).get(), None, threads);
+                    let same = |j: usize| got[j * rows..][..rows] == all[j * MOST + first..][..rows];
+                    assert!((0..n).all(same), "{:?} {t:?}: {rows} rows, {n} columns, {threads} threads", k.level);
+                }
+                // Two tokens, each of which uses the matrix twice.
+                let mut some = Owned::new(t, [values, rows, 1, 1], a.data[..rows * bytes].to_vec());
+                let mut tokens = Owned::new(GGML_TYPE_F32, [values, 1, 2, 1], b.data[..8 * values].to_vec());
+                let mut picks = ids(2, 2, |_, _| 0);
+                let got = product(&k, some.get(), tokens.get(), Some(picks.get()), 1 + rows % 2);
+                let want = [0, 0, 1, 1].map(|j| &all[j * MOST..][..rows]).concat();
+                assert!(got == want, "{:?} {t:?}: MUL_MAT_ID with {rows} rows", k.level);
+            }
+        }
+    }
+}
+
 /// Matrix registers take rows where they are, in whole registers and chunks, in passes over `k`.
 #[test]
 fn long_rows_have_the_same_bits_in_any_number_of_columns() {

@@ -161,15 +161,16 @@ impl ProductPlan {
     /// The plan for products of `s` with `columns` columns for each matrix.
     pub fn new(k: &Kernels, s: &Shapes, columns: usize, threads: usize) -> Self {
         let floats = s.src0.dtype.blck_size() == 1;
-        let from = match strips(k, s) {
-            Some(_) if k.gemv[s.src0.dtype as usize].is_some() => STRIP_TILES_FROM,
-            // There is no kernel for one column with the order of a tile.
-            Some(_) => 1,
-            None => BYTE_TILES_FROM,
+        let gemv = k.gemv[s.src0.dtype as usize];
+        let (from, rows) = match strips(k, s) {
+            Some(_) if gemv.is_some_and(|g| !g.few_rows) => (STRIP_TILES_FROM, TILE_ROWS),
+            // Without a kernel for one column that adds in the order of a tile, few rows are interleaved, too.
+            Some(_) => (1, if gemv.is_some() { TILE_ROWS } else { 1 }),
+            None => (BYTE_TILES_FROM, TILE_ROWS),
         };
         // The reference kernels convert activations like the others, so that a comparison of both shows differences between
         // kernels only.
-        let enough = if floats { !k.dots_only } else { columns >= from && s.src0.ne[1] >= TILE_ROWS };
+        let enough = if floats { !k.dots_only } else { columns >= from && s.src0.ne[1] >= rows };
         // Tiles accumulate over steps of `k`. For empty rows there are none, and tiles would not write the zeros.
         let enough = enough && s.k() > 0;
         // Activations in blocks are used without conversion, by dot products.

@@ -11,6 +11,16 @@ use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
+/// The lesser of the two; NaN for NaN, which [`f32::min`] hides.
+fn at_most(x: f32, limit: f32) -> f32 {
+    if x > limit { limit } else { x }
+}
+
+/// The greater of the two; NaN for NaN.
+fn at_least(x: f32, limit: f32) -> f32 {
+    if x < limit { limit } else { x }
+}
+
 /// `GGML_OP_GLU`. The halves are two sources, or the two halves of the rows of source 0 (swapped if parameter 1 is set).
 pub fn glu(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let Some(op) = node.glu_op() else { return };
@@ -43,7 +53,11 @@ pub fn glu(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
             }
             gate.load(row, gate_at + part.start, y);
             match op {
-                GGML_GLU_OP_REGLU => y.iter_mut().zip(g).for_each(|(y, g)| *y = if *y > 0.0 { *y * g } else { 0.0 }),
+                GGML_GLU_OP_REGLU => y.iter_mut().zip(g).for_each(|(y, g)| {
+                    // Zero for a gate that is not above zero, whatever number it gates.
+                    let shut = *y <= 0.0 && !g.is_nan();
+                    *y = if shut { 0.0 } else { *y * g };
+                }),
                 GGML_GLU_OP_GEGLU => {
                     if computed {
                         vec::map(Function::Gelu, y)
@@ -62,11 +76,11 @@ pub fn glu(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
                     vec::mul(y, g);
                 }
                 GGML_GLU_OP_SWIGLU_OAI => y.iter_mut().zip(g).for_each(|(y, g)| {
-                    let x = y.min(limit);
-                    *y = x / (1.0 + (alpha * -x).exp()) * (g.max(-limit).min(limit) + 1.0);
+                    let x = at_most(*y, limit);
+                    *y = x / (1.0 + (alpha * -x).exp()) * (at_most(at_least(*g, -limit), limit) + 1.0);
                 }),
                 GGML_GLU_OP_SWIGLU_CLAMP => y.iter_mut().zip(g).for_each(|(y, g)| {
-                    *y = vec::silu(y.min(limit)) * g.max(-limit).min(limit);
+                    *y = vec::silu(at_most(*y, limit)) * at_most(at_least(*g, -limit), limit);
                 }),
                 GGML_GLU_OP_COUNT => {}
             }

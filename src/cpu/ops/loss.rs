@@ -57,16 +57,17 @@ pub fn cross_entropy_loss_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_
     let logits = node.source(1);
     let mut targets = Reader::new(node.source(2), &d);
     let mut out = Writer::new(d);
-    let factor = grad / out.nrows() as f32;
+    let factor = f64::from(grad) / out.nrows() as f64;
     for row in rows(w, &out) {
         let target = targets.row(row);
         out.row(row, |y| {
             logits.load(row, 0, y);
             let max = vec::max(y);
-            let sum = vec::exp_shifted(y, max);
-            vec::scale(y, (1.0 / sum) as f32);
-            vec::zip(vec::Pairwise::Sub, y, target);
-            vec::scale(y, factor);
+            let inverse = 1.0 / vec::exp_shifted(y, max);
+            // In double precision, because probabilities and targets may cancel.
+            for (y, target) in y.iter_mut().zip(target) {
+                *y = ((f64::from(*y) * inverse - f64::from(*target)) * factor) as f32;
+            }
         });
     }
 }

@@ -7,7 +7,7 @@ use super::{check_map_f32, check_type};
 use crate::abi::ggml::ggml_tri_type::{self, *};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::Worker;
-use crate::cpu::batch::{Matrix, Results, add_product};
+use crate::cpu::batch::{MAX_CHAIN, Matrix, Results, add_product};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
@@ -109,7 +109,7 @@ pub fn solve_tri(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
             let sums = &mut sums[..width];
             sums.fill(0.0);
             let (known, weights) = (Matrix { data: known, stride: width }, Matrix { data: a, stride: n });
-            add_product(known, [row, width], weights, &[0], Results { data: sums, stride: width });
+            add_product(known, [row, width], weights, &[0], Results { data: sums, stride: width }, MAX_CHAIN);
             let x = &mut rest[..width];
             b.load([row, i2, i3], part.start, x);
             x.iter_mut().zip(&*sums).for_each(|(x, sum)| *x = (*x - sum) / a[row]);

@@ -20,19 +20,25 @@ fn each_row(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, f: impl Fn(&mut 
     }
 }
 
+/// The factor of a norm, rounded once.
+fn reciprocal_root(mean_square: f64, eps: f32) -> f32 {
+    (1.0 / (mean_square + f64::from(eps)).sqrt()) as f32
+}
+
 /// Normalises rows to mean 0 and variance 1. Parameter 0 is added to the variance.
 pub fn norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let eps = node.op_param_f32(0);
     each_row(w, node, d, |y| {
-        let n = y.len() as f32;
-        let mean = vec::sum(y) as f32 / n;
-        let mut variance = vec::center(y, mean) as f32 / n;
-        // If the mean is large compared with the deviation, rounding it to single precision leaves an error: centre once more.
-        if mean * mean > 64.0 * variance {
-            let rest = vec::sum(y) as f32 / n;
-            variance = vec::center(y, rest) as f32 / n;
+        let n = y.len() as f64;
+        let mean = vec::sum(y) / n;
+        let mut variance = vec::center(y, mean as f32) / n;
+        // If the mean is large compared with the deviation, rounding it to single precision leaves an error: centre
+        // once more. In single precision, like the sums: squares of tiny numbers are zero there.
+        if (mean as f32) * (mean as f32) > 64.0 * variance as f32 {
+            let rest = vec::sum(y) / n;
+            variance = vec::center(y, rest as f32) / n;
         }
-        vec::scale(y, 1.0 / (variance + eps).sqrt());
+        vec::scale(y, reciprocal_root(variance, eps));
     });
 }
 
@@ -40,8 +46,7 @@ pub fn norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
 pub fn rms_norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let eps = node.op_param_f32(0);
     each_row(w, node, d, |y| {
-        let mean = (vec::sum_squares(y) / y.len() as f64) as f32;
-        vec::scale(y, 1.0 / (mean + eps).sqrt());
+        vec::scale(y, reciprocal_root(vec::sum_squares(y) / y.len() as f64, eps));
     });
 }
 
@@ -49,8 +54,10 @@ pub fn rms_norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
 pub fn l2_norm(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let eps = node.op_param_f32(0);
     each_row(w, node, d, |y| {
-        let length = (vec::sum_squares(y).sqrt() as f32).max(eps);
-        vec::scale(y, 1.0 / length);
+        // Not `max`, which would hide NaN.
+        let (length, least) = (vec::sum_squares(y).sqrt(), f64::from(eps));
+        let length = if length < least { least } else { length };
+        vec::scale(y, (1.0 / length) as f32);
     });
 }
 
@@ -85,7 +92,7 @@ pub fn group_norm(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
             let y = d.row_mut::<f32>(row);
             squares += vec::center(y, mean);
         }
-        let factor = 1.0 / ((squares / count) as f32 + eps).sqrt();
+        let factor = reciprocal_root(squares / count, eps);
         planes().for_each(|row| vec::scale(d.row_mut::<f32>(row), factor));
     }
 }
@@ -107,11 +114,8 @@ pub fn rms_norm_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
         let (dy, x) = (grad.row(row), x.row(row));
         let n = x.len() as f64;
         let squares = vec::sum_squares(x);
-        let products: f64 = x.iter().zip(dy).map(|(x, dy)| f64::from(x * dy)).sum();
-        let mean_eps = (squares / n) as f32 + eps;
-        let sum_eps = squares as f32 + eps * n as f32;
-        let factor = 1.0 / mean_eps.sqrt();
-        let along = -(products as f32) / sum_eps;
+        let factor = reciprocal_root(squares / n, eps);
+        let along = (-vec::dot_wide(x, dy) / (squares + f64::from(eps) * n)) as f32;
         out.row(row, |y| {
             for ((y, x), dy) in y.iter_mut().zip(x).zip(dy) {
                 *y = (x * along + dy) * factor;

@@ -22,6 +22,11 @@ fn check_step(node: TensorRef, tensors: usize, parameters: i64) -> Result<()> {
     Ok(())
 }
 
+/// What decay leaves of the weights, rounded once.
+fn kept(rate: f32, decay: f32) -> f32 {
+    (1.0 - f64::from(rate) * f64::from(decay)) as f32
+}
+
 /// A step of AdamW (arXiv:1711.05101) on source 0, in place. Sources: weights, gradients, both moments, and seven parameters: learning
 /// rate, decay rates of the moments, epsilon, weight decay, bias corrections of the moments.
 pub fn opt_step_adamw(worker: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
@@ -29,7 +34,7 @@ pub fn opt_step_adamw(worker: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_
     let grads = node.source(1).apart(&weights);
     let params = node.source(4).apart(&weights).span::<f32>(0, 7);
     let &[rate, beta1, beta2, eps, decay, correct1, correct2] = params else { return };
-    let keep = 1.0 - rate * decay;
+    let keep = kept(rate, decay);
     for row in rows(worker, &weights) {
         let (w, g) = (weights.row_mut::<f32>(row), grads.row::<f32>(row));
         let (m, v) = (first.row_mut::<f32>(row), second.row_mut::<f32>(row));
@@ -51,7 +56,7 @@ pub fn opt_step_sgd(worker: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>)
     let mut weights = node.written_source(0, &mut d);
     let grads = node.source(1).apart(&weights);
     let &[rate, decay] = node.source(2).apart(&weights).span::<f32>(0, 2) else { return };
-    let keep = 1.0 - rate * decay;
+    let keep = kept(rate, decay);
     for row in rows(worker, &weights) {
         for (w, g) in weights.row_mut::<f32>(row).iter_mut().zip(grads.row::<f32>(row)) {
             *w = *w * keep - rate * g;

@@ -19,6 +19,11 @@ fn over(out: usize, stride: i32, size: i32, pad: i32, n: usize) -> std::ops::Ran
     first.clamp(0, end) as usize..end as usize
 }
 
+/// Whether `x` replaces the maximum `top`. The first NaN of a window is its maximum.
+fn above(x: f32, top: f32) -> bool {
+    x > top || (x.is_nan() && !top.is_nan())
+}
+
 struct Pool {
     largest: bool,
     kernel: [i32; 2],
@@ -65,7 +70,7 @@ fn pool(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>, p: &Pool) {
                 let Some(i1) = i1 else { continue };
                 let x = x.row([i1, row[1], row[2]]);
                 match p.largest {
-                    true => p.row(y, x, f32::max),
+                    true => p.row(y, x, |top, x| if above(x, top) { x } else { top }),
                     false => p.row(y, x, |y, x| y + x),
                 }
             }
@@ -138,7 +143,7 @@ pub fn pool_2d_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
                     let at = iy * width + ix;
                     if !largest {
                         plane[at] += share / (kernel[0] * kernel[1]) as f32;
-                    } else if best.is_none_or(|(top, _)| image[at] > top) {
+                    } else if best.is_none_or(|(top, _)| above(image[at], top)) {
                         best = Some((image[at], at));
                     }
                 }

@@ -41,7 +41,7 @@ pub fn sum_rows(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
 
 /// Mean of each row.
 pub fn mean(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
-    row_sums(w, node, d, |sum, n| sum as f32 / n as f32);
+    row_sums(w, node, d, |sum, n| (sum / n as f64) as f32);
 }
 
 /// Requires single precision, and a node with one element for each row.
@@ -53,29 +53,32 @@ pub fn check_row_sums(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Index of the largest element of each row, the first of equal ones.
+/// Index of the largest element of each row, the last of equal ones.
 pub fn argmax(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let mut x = Reader::new(node.source(0), &d);
     for r in w.share(x.ne[1]) {
-        d.set(r, [0; 3], first_greatest(x.row([r, 0, 0])) as i32);
+        d.set(r, [0; 3], last_greatest(x.row([r, 0, 0])) as i32);
     }
 }
 
-/// Index of the first of the greatest elements, ignoring NaN; 0 if there is none above minus infinity.
-fn first_greatest(x: &[f32]) -> usize {
+/// Index of the last of the greatest elements, ignoring NaN; 0 if all are NaN. Hosts that sample greedily in a graph depend on the last one: it is the
+/// original's choice.
+fn last_greatest(x: &[f32]) -> usize {
     // Finds the part first, in vectors, so that only one part is searched element by element.
     const PART: usize = 1024;
     let (mut start, mut top) = (0, f32::NEG_INFINITY);
     for (i, part) in x.chunks(PART).enumerate() {
         let here = vec::max(part);
-        if here > top {
+        if here >= top {
             (start, top) = (i * PART, here);
         }
     }
     if top == f32::NEG_INFINITY {
-        return 0;
+        // The maximum of a part of NaN is minus infinity, too.
+        return x.iter().rposition(|&x| x == top).unwrap_or(0);
     }
-    start + x[start..].iter().position(|&x| x == top).unwrap_or(0)
+    let end = x.len().min(start + PART);
+    start + x[start..end].iter().rposition(|&x| x == top).unwrap_or(0)
 }
 
 /// Requires a matrix in single precision, and a row of indices.
@@ -131,26 +134,31 @@ pub fn check_count_equal(node: TensorRef) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::first_greatest;
+    use super::last_greatest;
 
     #[test]
-    fn the_first_of_the_greatest_elements() {
+    fn the_last_of_the_greatest_elements() {
         let (low, nan) = (f32::NEG_INFINITY, f32::NAN);
         for (x, want) in [
-            (&[nan, low, low][..], 0),
-            (&[nan, 1.0, 1.0], 1),
-            (&[low, -0.0, 0.0], 1),
-            (&[nan], 0),
-            (&[low, f32::INFINITY], 1),
+            (&[nan, low, low, nan][..], 2),
+            (&[1.0, 1.0], 1),
+            (&[nan, 1.0, 1.0, nan, 0.5], 2),
+            (&[low, -0.0, 0.0, -0.0, low], 3),
+            (&[nan, nan], 0),
+            (&[low, f32::INFINITY, f32::INFINITY, nan], 2),
         ] {
-            assert_eq!(first_greatest(x), want, "{x:?}");
+            assert_eq!(last_greatest(x), want, "{x:?}");
         }
+        // Minus infinity in a part before one of NaN.
+        let mut x = vec![nan; 3000];
+        x[5] = low;
+        assert_eq!(last_greatest(&x), 5);
         for n in [1, 1023, 1024, 1025, 5000] {
             for at in [0, n / 2, n - 1] {
                 let mut x: Vec<f32> = (0..n).map(|i| (i % 7) as f32).collect();
                 x[at] = 9.0;
-                x[n - 1] = 9.0;
-                assert_eq!(first_greatest(&x), at);
+                x[0] = 9.0;
+                assert_eq!(last_greatest(&x), at);
             }
         }
     }

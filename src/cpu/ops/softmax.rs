@@ -96,7 +96,7 @@ pub fn soft_max_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let mut out = Writer::new(d);
     for row in rows(w, &out) {
         let (dy, y) = (grad.row(row), result.row(row));
-        let dot = vec::dot(y, dy);
+        let dot = vec::dot_wide(y, dy) as f32;
         out.row(row, |dx| {
             for ((dx, dy), y) in dx.iter_mut().zip(dy).zip(y) {
                 *dx = (dy - dot) * y * scale;

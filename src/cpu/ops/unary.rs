@@ -25,12 +25,15 @@ struct Xielu {
 }
 
 impl Xielu {
+    /// Both terms may cancel, so they are added in double precision.
     fn at(self, x: f32) -> f32 {
-        if x > 0.0 {
-            self.alpha_p * x * x + self.beta * x
+        let wide = f64::from(x);
+        let curve = if x > 0.0 {
+            f64::from(self.alpha_p) * wide * wide
         } else {
-            (x.min(self.eps).exp_m1() - x) * self.alpha_n + self.beta * x
-        }
+            (f64::from(x.min(self.eps).exp_m1()) - wide) * f64::from(self.alpha_n)
+        };
+        (curve + f64::from(self.beta) * wide) as f32
     }
 }
 
@@ -63,9 +66,9 @@ pub fn unary(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
 fn apply(op: ggml_unary_op, xielu: Xielu, y: &mut [f32]) {
     match op {
         GGML_UNARY_OP_ABS => each(y, f32::abs),
-        GGML_UNARY_OP_SGN => each(y, |x| f32::from(x > 0.0) - f32::from(x < 0.0)),
+        GGML_UNARY_OP_SGN => each(y, |x| if x.is_nan() { x } else { f32::from(x > 0.0) - f32::from(x < 0.0) }),
         GGML_UNARY_OP_NEG => each(y, |x| -x),
-        GGML_UNARY_OP_STEP => each(y, |x| f32::from(x > 0.0)),
+        GGML_UNARY_OP_STEP => each(y, |x| if x.is_nan() { x } else { f32::from(x > 0.0) }),
         GGML_UNARY_OP_ELU => each(y, |x| if x > 0.0 { x } else { x.exp_m1() }),
         GGML_UNARY_OP_GELU => vec::gelu(y),
         GGML_UNARY_OP_HARDSWISH => each(y, |x| x * hard(x)),
@@ -137,7 +140,7 @@ pub fn scale(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
 /// Leaky ReLU: parameter 0 is the slope below zero.
 pub fn leaky_relu(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let slope = node.op_param_f32(0);
-    map(w, node, d, |y| each(y, |x| if x > 0.0 { x } else { 0.0 } + slope * if x < 0.0 { x } else { 0.0 }));
+    map(w, node, d, |y| each(y, |x| if x > 0.0 { x } else { slope * x + 0.0 }));
 }
 
 /// Gradient of SiLU: source 0 is the gradient of the result, source 1 the argument.

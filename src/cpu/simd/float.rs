@@ -1,7 +1,7 @@
 //! The float kernels: generic code over [`Lanes`] that is compiled for each instruction set.
 //!
-//! Sums use four vector accumulators, so their rounding depends on the instruction set, but not on the number of threads or on
-//! alignment.
+//! Sums use several vector accumulators, so their rounding depends on the instruction set, but not on the number of
+//! threads or on alignment.
 
 use super::lanes::Lanes;
 use crate::mutant;
@@ -65,7 +65,8 @@ macro_rules! narrow {
     }};
 }
 
-/// Sum of `full(i)` over whole vectors, and of `part` for the rest. The lanes are added to a double every 4096 elements.
+/// Sum of `full(i)` over whole vectors, and of `part` for the rest. The lanes are added to a double every 4096
+/// elements: this is for numbers of one sign. Sums that may cancel are those of [`sum`] and [`dot_wide`].
 #[inline(always)]
 unsafe fn reduce<V: Lanes>(n: usize, full: impl Fn(usize) -> V, part: impl FnOnce(usize, usize) -> V) -> f64 {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
@@ -94,25 +95,97 @@ unsafe fn reduce<V: Lanes>(n: usize, full: impl Fn(usize) -> V, part: impl FnOnc
     }
 }
 
-/// `e^x`: at most 2 units in the last place; zero below -86.99, infinity above 88.73, NaN for NaN.
+/// Vectors whose lanes are added to doubles of their own, so that the additions do not wait for each other.
+const WIDE: usize = 2;
+
+/// Adds `add(i, sums)` for whole vectors, and `part` for the rest, in double precision.
+macro_rules! wide {
+    ($n:expr, |$i:ident, $sums:ident| $add:expr, |$rest:ident| $part:expr) => {{
+        let mut acc = [V::no_sums(); WIDE];
+        let mut i = 0;
+        while $n - i >= WIDE * V::N {
+            for j in 0..WIDE {
+                let ($i, $sums) = (i + j * V::N, acc[j]);
+                acc[j] = $add;
+            }
+            i += WIDE * V::N;
+        }
+        while $n - i >= V::N {
+            let ($i, $sums) = (i, acc[0]);
+            acc[0] = $add;
+            i += V::N;
+        }
+        if i < $n {
+            let ($i, $sums, $rest) = (i, acc[1], $n - i);
+            acc[1] = $part;
+        }
+        V::total(acc[0]) + V::total(acc[1])
+    }};
+}
+
+/// What is left of `x` without `n` times ln 2, which is split into two parts. The first has few bits, so its multiples
+/// are exact.
+#[inline(always)]
+unsafe fn without_powers<V: Lanes>(x: V, n: V) -> V {
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
+    unsafe {
+        let r = n.neg_mul_add(V::splat(LN_2[0]), x);
+        n.neg_mul_add(V::splat(LN_2[1]), r)
+    }
+}
+
+/// Cephes' polynomial for `e^r` on `|r| <= ln 2 / 2`.
+#[inline(always)]
+unsafe fn exp_of_rest<V: Lanes>(r: V) -> V {
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
+    unsafe {
+        let p = V::splat(1.987_569_2e-4).mul_add(r, V::splat(1.398_2e-3)).mul_add(r, V::splat(8.333_452e-3));
+        let p = p.mul_add(r, V::splat(4.166_579_6e-2)).mul_add(r, V::splat(1.666_666_6e-1)).mul_add(r, V::splat(0.5));
+        p.mul_add(r, V::splat(1.0)).mul_add(r, V::splat(1.0))
+    }
+}
+
+/// `e^x` for numbers whose powers are normal: at most 2 units in the last place; zero below -86.99, infinity above
+/// 88.73, NaN for NaN.
 ///
 /// # Safety
 /// As for [`Lanes`]: the processor has the instruction set of `V`.
 #[inline(always)]
-pub unsafe fn exp<V: Lanes>(x: V) -> V {
+pub unsafe fn exp_normal<V: Lanes>(x: V) -> V {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe {
         let x = x.max(V::splat(-87.5)).min(V::splat(89.0));
         let (n, power) = x.split_power(V::splat(std::f32::consts::LOG2_E));
-        // ln 2 is split into two parts. The first has few bits, so its multiples are exact.
-        let r = n.neg_mul_add(V::splat(LN_2[0]), x);
-        let r = n.neg_mul_add(V::splat(LN_2[1]), r);
-        // Cephes' polynomial for e^r on |r| <= ln 2 / 2.
-        let p = V::splat(1.987_569_2e-4).mul_add(r, V::splat(1.398_2e-3)).mul_add(r, V::splat(8.333_452e-3));
-        let p = p.mul_add(r, V::splat(4.166_579_6e-2)).mul_add(r, V::splat(1.666_666_6e-1)).mul_add(r, V::splat(0.5));
-        p.mul_add(r, V::splat(1.0)).mul_add(r, V::splat(1.0)).times_power(power)
+        exp_of_rest(without_powers(x, n)).times_power(power)
     }
 }
+
+/// `e^x`: at most 2 units in the last place, subnormal numbers included; infinity above 88.73, NaN for NaN.
+#[inline(always)]
+unsafe fn exp<V: Lanes>(x: V) -> V {
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
+    unsafe {
+        let x = x.max(V::splat(LEAST_POWER)).min(V::splat(89.0));
+        let (n, powers) = x.split_powers(V::splat(std::f32::consts::LOG2_E), x);
+        exp_of_rest(without_powers(x, n)).times_powers(powers)
+    }
+}
+
+/// [`exp`] for numbers up to 70, with fewer operations.
+#[inline(always)]
+unsafe fn exp_falling<V: Lanes>(x: V) -> V {
+    // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
+    unsafe {
+        let x = x.max(V::splat(LEAST_POWER));
+        let (n, powers) = x.split_powers(V::splat(std::f32::consts::LOG2_E), V::splat(-1.0));
+        exp_of_rest(without_powers(x, n)).times_powers(powers)
+    }
+}
+
+/// From this number on, all powers are normal, and [`exp`] and [`exp_normal`] have the same bits.
+const NORMAL_POWER: f32 = -86.5;
+/// The power of this number is rounded to zero.
+const LEAST_POWER: f32 = -104.5;
 
 /// `e^x 2^-e` for an integer `e`; zero below `2^-126`. For each `e`, the result has the same digits.
 #[inline(always)]
@@ -127,9 +200,7 @@ unsafe fn exp_scaled_lanes<V: Lanes>(x: V, e: V) -> V {
         // Of numbers so large that their digits say nothing about the remainder, this is not small.
         let r = r.max(V::splat(-0.5)).min(V::splat(0.5));
         let power = n.sub(e).max(V::splat(-126.0)).min(V::splat(128.0)).power();
-        let p = V::splat(SHORT_EXP[4]).mul_add(r, V::splat(SHORT_EXP[3])).mul_add(r, V::splat(SHORT_EXP[2]));
-        let p = p.mul_add(r, V::splat(SHORT_EXP[1])).mul_add(r, V::splat(SHORT_EXP[0]));
-        p.mul_add(r, V::splat(1.0)).times_power(power)
+        exp_of_rest(r).times_power(power)
     }
 }
 
@@ -160,17 +231,15 @@ unsafe fn tanh_lanes<V: Lanes>(x: V) -> V {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe {
         let (zero, one) = (V::splat(0.0), V::splat(1.0));
-        let minus = zero.sub(x);
-        let size = x.max(minus);
-        let far = one.sub(V::splat(2.0).div(exp(size.add(size)).add(one)));
-        let far = x.if_less(zero, zero.sub(far), far);
+        let size = x.max(zero.sub(x));
+        let far = one.sub(V::splat(2.0).div(exp_normal(size.add(size)).add(one)));
         // Cephes' polynomial near zero, where the difference above loses its digits.
         let z = x.mul(x);
         let p = V::splat(-5.704_988_7e-3).mul_add(z, V::splat(2.063_909e-2));
         let p = p.mul_add(z, V::splat(-5.373_971_6e-2));
         let p = p.mul_add(z, V::splat(1.333_144_2e-1));
         let p = p.mul_add(z, V::splat(-3.333_328e-1));
-        size.if_less(V::splat(0.625), p.mul(z).mul_add(x, x), far)
+        size.if_less(V::splat(0.625), p.mul(z).mul_add(size, size), far).with_sign_of(x)
     }
 }
 
@@ -179,22 +248,29 @@ unsafe fn tanh_lanes<V: Lanes>(x: V) -> V {
 unsafe fn softplus_lanes<V: Lanes>(x: V) -> V {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe {
-        let (zero, one) = (V::splat(0.0), V::splat(1.0));
-        let e = exp(x.min(zero.sub(x)));
-        // ln(1 + e) = 2 atanh(e / (2 + e)). The quotient is at most 1/3, so the series needs few terms.
-        let z = e.div(V::splat(2.0).add(e));
-        let z2 = z.mul(z);
-        let p = V::splat(1.0 / 15.0);
-        let p = p.mul_add(z2, V::splat(1.0 / 13.0));
-        let p = p.mul_add(z2, V::splat(1.0 / 11.0));
-        let p = p.mul_add(z2, V::splat(1.0 / 9.0));
-        let p = p.mul_add(z2, V::splat(1.0 / 7.0));
-        let p = p.mul_add(z2, V::splat(1.0 / 5.0));
-        let p = p.mul_add(z2, V::splat(1.0 / 3.0));
-        let p = p.mul_add(z2, one);
-        zero.max(x).add(z.add(z).mul(p))
+        let zero = V::splat(0.0);
+        let e = exp_falling(x.min(zero.sub(x)));
+        let mut p = V::splat(LOG_OF_ONE_AND[8]);
+        for i in (0..8).rev() {
+            p = p.mul_add(e, V::splat(LOG_OF_ONE_AND[i]));
+        }
+        // The first term is added last, so that the others are rounded with it.
+        zero.max(x).add(p.mul(e).neg_mul_add(e, e))
     }
 }
+
+/// Polynomial of `(1 - ln(1 + e) / e) / e` for `e` from 0 to 1: relative error of the logarithm 5.3e-9.
+const LOG_OF_ONE_AND: [f32; 9] = [
+    0.499_999_3,
+    -0.333_304_7,
+    0.249_581_49,
+    -0.196_931_23,
+    0.153_488_19,
+    -0.106_694_21,
+    0.057_554_517,
+    -0.020_145_984,
+    0.003_305_438_7,
+];
 
 /// Sine and cosine, at most 2 units in the last place of 1, for numbers of magnitude below [`MAX_ANGLE`]. Lanes that do not fuse are less precise.
 #[inline(always)]
@@ -250,6 +326,8 @@ unsafe fn gelu_lanes<V: Lanes>(x: V) -> V {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
     unsafe {
         const TWICE: f32 = 2.0 * 0.797_884_6;
+        // Below, the factor is 0, and minus infinity times it would be NaN.
+        let x = x.max(V::splat(-14.0));
         let cube = x.mul(x).mul_add(V::splat(0.044715), V::splat(1.0));
         x.mul(logistic(x.mul(cube).mul(V::splat(TWICE))))
     }
@@ -266,6 +344,10 @@ const NORMAL_TAIL: [f32; 8] = [
     -0.158_275_92,
     0.035_931_714,
 ];
+
+/// Polynomial of `(P(X < x) - 1/2) / x` in `x^2`, where X has the standard normal distribution: absolute error of the
+/// probability 8e-9 for `|x|` up to 1.
+const NORMAL_CENTRE: [f32; 5] = [0.398_942_2, -0.066_488_76, 0.009_964_243, -0.001_165_434_7, 9.250_1e-5];
 
 /// `x P(X < x)`, where X has the standard normal distribution: the GELU by the error function. The relative error is at most 9e-7 from -13 on, for negative
 /// numbers, too, where a sum of 1 and the error function would lose digits. Lanes that do not fuse are less precise.
@@ -284,7 +366,13 @@ unsafe fn gelu_erf_lanes<V: Lanes>(x: V) -> V {
         let rounding = a.neg_mul_add(a, square);
         let tail = exp_of_negative(square.mul(V::splat(0.5))).mul(p.mul(t));
         let tail = tail.mul(V::splat(0.5)).mul_add(rounding, tail);
-        x.mul(x.if_less(zero, tail, one.sub(tail)))
+        let far = x.if_less(zero, tail, one.sub(tail));
+        // Near zero half of the result is exact.
+        let mut q = V::splat(NORMAL_CENTRE[4]);
+        for i in (0..4).rev() {
+            q = q.mul_add(square, V::splat(NORMAL_CENTRE[i]));
+        }
+        x.mul(a.if_less(one, q.mul_add(x, V::splat(0.5)), far))
     }
 }
 
@@ -330,11 +418,13 @@ kernels! {
     };
     fn clamp(n: usize, dst: *mut f32, x: *const f32, least: f32, most: f32) = {
         let (least, most) = (V::splat(least), V::splat(most));
-        map!(n, dst, x, |x| least.max(most.min(x)))
+        // In this order of the operands, NaN stays.
+        map!(n, dst, x, |x| x.min(most).max(least))
     };
     fn relu(n: usize, dst: *mut f32, x: *const f32) = {
         let zero = V::splat(0.0);
-        map!(n, dst, x, |x| zero.max(x))
+// NaN stays, and -0 becomes 0.
+        map!(n, dst, x, |x| x.max(zero).add(zero))
     };
     fn sqr(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| x.mul(x));
     fn tanh(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| tanh_lanes(x));
@@ -388,7 +478,8 @@ kernels! {
             c.store_part(cos.add(i), n - i);
         }
     };
-    fn vexp(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| exp(x));
+    fn vexp(n: usize, dst: *mut f32, x: *const f32) =
+        map!(n, dst, x, |x| if x.any_below(NORMAL_POWER) { exp(x) } else { exp_normal(x) });
     fn sigmoid(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| logistic(x));
     fn silu(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| silu_lanes(x));
     fn gelu(n: usize, dst: *mut f32, x: *const f32) = map!(n, dst, x, |x| gelu_lanes(x));
@@ -414,8 +505,29 @@ kernels! {
     fn geglu(n: usize, dst: *mut f32, x: *const f32, g: *const f32) = map2!(n, dst, x, g, |x, g| gelu_lanes(x).mul(g));
     fn exp_sum(n: usize, dst: *mut f32, x: *const f32, top: f32) -> f64 = {
         let top = V::splat(top);
-        map!(n, dst, x, |x| exp(x.sub(top)));
-        sum::<V>(n, dst)
+        // The greatest power may be most of the sum: what is small must not be rounded each time that it is added.
+        let mut sums = V::no_sums();
+        let mut i = 0;
+        while n - i >= 4 * V::N {
+            let mut y = [top; 4];
+            for (j, y) in y.iter_mut().enumerate() {
+                *y = exp_falling(V::load(x.add(i + j * V::N)).sub(top));
+                y.store(dst.add(i + j * V::N));
+            }
+            sums = y[0].add(y[1]).add(y[2].add(y[3])).add_to(sums);
+            i += 4 * V::N;
+        }
+        while n - i >= V::N {
+            let y = exp_falling(V::load(x.add(i)).sub(top));
+            y.store(dst.add(i));
+            sums = y.add_to(sums);
+            i += V::N;
+        }
+        if i < n {
+            exp_falling(V::load_part(x.add(i), n - i).sub(top)).store_part(dst.add(i), n - i);
+            sums = V::load_part(dst.add(i), n - i).add_to(sums);
+        }
+        V::total(sums)
     };
     fn exp_scaled(n: usize, dst: *mut f32, x: *const f32, e: f32) = {
         let e = V::splat(e);
@@ -426,15 +538,32 @@ kernels! {
             dst.add(i).write(dst.add(i).read() + f64::from(x.add(i).read()));
         }
     };
-    fn sum(n: usize, x: *const f32) -> f64 = reduce::<V>(n, |i| V::load(x.add(i)), |i, r| V::load_part(x.add(i), r));
+    fn sum(n: usize, x: *const f32) -> f64 =
+        wide!(n, |i, sums| V::add_floats(x.add(i), sums), |rest| V::load_part(x.add(i), rest).add_to(sums));
+    fn dot_wide(n: usize, x: *const f32, y: *const f32) -> f64 = wide!(
+        n,
+        |i, sums| V::load(x.add(i)).add_product_to(V::load(y.add(i)), sums),
+        |rest| V::load_part(x.add(i), rest).add_product_to(V::load_part(y.add(i), rest), sums)
+    );
     fn sum_sq(n: usize, x: *const f32) -> f64 = {
         let square = |v: V| v.mul(v);
         reduce::<V>(n, |i| square(V::load(x.add(i))), |i, r| square(V::load_part(x.add(i), r)))
     };
     fn center(n: usize, dst: *mut f32, x: *const f32, mean: f32) -> f64 = {
         let m = V::splat(mean);
-        map!(n, dst, x, |x| x.sub(m));
-        sum_sq::<V>(n, dst)
+        let (full, part) = (
+            |i: usize| {
+                let y = V::load(x.add(i)).sub(m);
+                y.store(dst.add(i));
+                y.mul(y)
+            },
+            |i: usize, rest: usize| {
+                V::load_part(x.add(i), rest).sub(m).store_part(dst.add(i), rest);
+                let y = V::load_part(dst.add(i), rest);
+                y.mul(y)
+            },
+        );
+        reduce::<V>(n, full, part)
     };
     fn max(n: usize, x: *const f32) -> f32 = {
         let mut m = V::splat(f32::NEG_INFINITY);
@@ -618,6 +747,7 @@ macro_rules! instantiate {
                 exp_scaled(n: usize, dst: *mut f32, x: *const f32, e: f32);
                 add_to_doubles(n: usize, dst: *mut f64, x: *const f32);
                 sum(n: usize, x: *const f32) -> f64;
+                dot_wide(n: usize, x: *const f32, y: *const f32) -> f64;
                 sum_sq(n: usize, x: *const f32) -> f64;
                 center(n: usize, dst: *mut f32, x: *const f32, mean: f32) -> f64;
                 max(n: usize, x: *const f32) -> f32;
@@ -644,7 +774,7 @@ macro_rules! instantiate {
         fn fill_float(k: &mut Kernels) {
             use $crate::abi::ggml::ggml_type::*;
             $crate::cpu::simd::float::instantiate!(@set k:
-                add, sub, mul, div, axpy, scale, times, clamp, relu, sqr, tanh, softplus, gelu_erf, turn_pairs, turn_halves, sin_cos, vexp, sigmoid, silu, gelu, gelu_found, gelu_quick, swiglu, geglu, exp_sum, exp_scaled, add_to_doubles, sum, sum_sq,
+                add, sub, mul, div, axpy, scale, times, clamp, relu, sqr, tanh, softplus, gelu_erf, turn_pairs, turn_halves, sin_cos, vexp, sigmoid, silu, gelu, gelu_found, gelu_quick, swiglu, geglu, exp_sum, exp_scaled, add_to_doubles, sum, dot_wide, sum_sq,
                 center, max, mask_scores, f16_to_f32, bf16_to_f32, f8_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, dot_f8);
             k.vec_dot[GGML_TYPE_F8_E4M3 as usize] = Some(float_kernels::vec_dot_f8);
             for (t, dot, from) in [

@@ -154,13 +154,15 @@ pub struct Gemv {
     pub act: Act,
     /// The dot products.
     pub rows: Rows,
+    /// Whether it is for matrices with fewer rows than a tile: with more, interleaving them is faster even for one column.
+    pub few_rows: bool,
 }
 
 /// Sets matrix times column for a format, with activations in the form of its unpacked blocks, in a table with the tiles of the level.
 pub fn set(k: &mut super::Kernels, t: ggml_type, rows: Rows) {
     k.gemv[t as usize] = k.byte_tiles.unpack[t as usize].map(|unpacker| {
         let form = unpacker.form;
-        Gemv { layout: Layout::Blocks(form), act: k.byte_tiles.act[form.act_index()], rows }
+        Gemv { layout: Layout::Blocks(form), act: k.byte_tiles.act[form.act_index()], rows, few_rows: false }
     });
 }
 

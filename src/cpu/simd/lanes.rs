@@ -15,6 +15,8 @@ use crate::quant::convert::{f8_e4m3_to_f32, f16_to_f32};
 pub trait Lanes: Copy {
     /// Number of lanes.
     const N: usize;
+    /// Sums in double precision, one for each lane.
+    type Sums: Copy;
     /// Sets all lanes to `x`.
     unsafe fn splat(x: f32) -> Self;
     /// Reads `N` floats.
@@ -81,6 +83,29 @@ pub trait Lanes: Copy {
     unsafe fn power(self) -> Self;
     /// `self * 2^n` for a power of [`Lanes::split_power`]; zero for an `n` of -126, NaN for NaN.
     unsafe fn times_power(self, power: Self) -> Self;
+    /// The integer `n` nearest to `self * b`, and `2^n` as two factors for [`Lanes::times_powers`]. `n` is in `[-126,
+    /// 128]`, or in `[-151, 101]` where `sign` is negative.
+    unsafe fn split_powers(self, b: Self, sign: Self) -> (Self, [Self; 2]);
+    /// `self * 2^n` for the powers of [`Lanes::split_powers`], rounded once; NaN for NaN.
+    unsafe fn times_powers(self, powers: [Self; 2]) -> Self;
+    /// Whether a lane is less than `b`.
+    unsafe fn any_below(self, b: f32) -> bool;
+    /// `self`, which is not negative, with the sign of `x`.
+    unsafe fn with_sign_of(self, x: Self) -> Self;
+    /// Zeros.
+    unsafe fn no_sums() -> Self::Sums;
+    /// Adds the lanes to their sums.
+    unsafe fn add_to(self, sums: Self::Sums) -> Self::Sums;
+    /// Adds `N` floats to the sums of the lanes.
+    #[inline(always)]
+    unsafe fn add_floats(p: *const f32, sums: Self::Sums) -> Self::Sums {
+        // SAFETY: forwarded to the caller.
+        unsafe { Self::load(p).add_to(sums) }
+    }
+    /// Adds the products, which are exact in double precision, to the sums of the lanes.
+    unsafe fn add_product_to(self, b: Self, sums: Self::Sums) -> Self::Sums;
+    /// The sum of the sums.
+    unsafe fn total(sums: Self::Sums) -> f64;
     /// `then` where `self` is less than `b`, else `otherwise`.
     unsafe fn if_less(self, b: Self, then: Self, otherwise: Self) -> Self;
     /// The same numbers. They are computed here: the compiler does not move what they depend on to where they are used.
@@ -237,6 +262,9 @@ impl Dots for PlainDots {
     }
 }
 
+/// The smallest power in [`Lanes::times_powers`]: 2^-25.
+pub const DOWN: f32 = 1.0 / (1 << 25) as f32;
+
 /// Float lanes for every processor, as an array that LLVM vectorises.
 #[derive(Clone, Copy)]
 pub struct Plain([f32; 8]);
@@ -256,6 +284,7 @@ impl Plain {
 
 impl Lanes for Plain {
     const N: usize = 8;
+    type Sums = [f64; 8];
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
         Self([x; 8])
@@ -378,6 +407,44 @@ impl Lanes for Plain {
     unsafe fn times_power(self, power: Self) -> Self {
         // Twice a number by 2^(n - 1), because 2^n may overflow.
         self.with(power, |x, p| (x + x) * p)
+    }
+    #[inline(always)]
+    unsafe fn split_powers(self, b: Self, sign: Self) -> (Self, [Self; 2]) {
+        // SAFETY: without an instruction set there is no contract.
+        let n = unsafe { self.mul(b).round() };
+        // `2^n` is a normal number times 2, because it may overflow, or times 2^-25, because it may be subnormal.
+        let down = sign.0.map(f32::is_sign_negative);
+        let bias = |i: usize| if down[i] { 152 } else { 126 };
+        let power = std::array::from_fn(|i| f32::from_bits(((n.0[i] as i32).wrapping_add(bias(i)) as u32) << 23));
+        (n, [Self(power), Self(down.map(|down| if down { DOWN } else { 2.0 }))])
+    }
+    #[inline(always)]
+    unsafe fn times_powers(self, [power, factor]: [Self; 2]) -> Self {
+        self.with(power, |x, p| x * p).with(factor, |x, f| x * f)
+    }
+    #[inline(always)]
+    unsafe fn any_below(self, b: f32) -> bool {
+        self.0.into_iter().any(|x| x < b)
+    }
+    #[inline(always)]
+    unsafe fn with_sign_of(self, x: Self) -> Self {
+        self.with(x, f32::copysign)
+    }
+    #[inline(always)]
+    unsafe fn no_sums() -> [f64; 8] {
+        [0.0; 8]
+    }
+    #[inline(always)]
+    unsafe fn add_to(self, sums: [f64; 8]) -> [f64; 8] {
+        std::array::from_fn(|i| sums[i] + f64::from(self.0[i]))
+    }
+    #[inline(always)]
+    unsafe fn add_product_to(self, b: Self, sums: [f64; 8]) -> [f64; 8] {
+        std::array::from_fn(|i| sums[i] + f64::from(self.0[i]) * f64::from(b.0[i]))
+    }
+    #[inline(always)]
+    unsafe fn total([a, b, c, d, e, f, g, h]: [f64; 8]) -> f64 {
+        ((a + e) + (c + g)) + ((b + f) + (d + h))
     }
     #[inline(always)]
     unsafe fn if_less(self, b: Self, then: Self, otherwise: Self) -> Self {

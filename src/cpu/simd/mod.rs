@@ -41,6 +41,8 @@ mod avx2;
 mod avx512;
 
 #[cfg(test)]
+mod digit_tests;
+#[cfg(test)]
 pub(in crate::cpu) mod tests;
 
 use crate::abi::ggml::ggml_type;
@@ -166,9 +168,9 @@ pub struct Kernels {
     pub scale: unsafe fn(n: usize, dst: *mut f32, x: *const f32, v: f32, bias: f32),
     /// `dst = x * v`.
     pub times: unsafe fn(n: usize, dst: *mut f32, x: *const f32, v: f32),
-    /// `x` between `least` and `most`; `most` for NaN.
+    /// `x` between `least` and `most`; NaN for NaN.
     pub clamp: unsafe fn(n: usize, dst: *mut f32, x: *const f32, least: f32, most: f32),
-    /// `x`, or zero if it is negative or NaN.
+    /// `x`, or zero if it is negative; NaN for NaN.
     pub relu: Map,
     /// `x * x`.
     pub sqr: Map,
@@ -182,7 +184,7 @@ pub struct Kernels {
     pub turn_halves: unsafe fn(n: usize, dst: *mut f32, x: *const f32, cos: *const f32, sin: *const f32),
     /// Sines and cosines of numbers of magnitude below [`float::MAX_ANGLE`].
     pub sin_cos: unsafe fn(n: usize, sin: *mut f32, cos: *mut f32, x: *const f32),
-    /// `e^x`: zero below -86.99, at most 2 units in the last place elsewhere.
+    /// `e^x`: at most 2 units in the last place, subnormal numbers included.
     pub vexp: Map,
     /// `1 / (1 + e^-x)`.
     pub sigmoid: Map,
@@ -200,14 +202,16 @@ pub struct Kernels {
     pub swiglu: Map2,
     /// `gelu(a) * b`.
     pub geglu: Map2,
-    /// `dst = e^(x - top)`; returns the sum of `dst`.
+    /// `dst = e^(x - top)`, subnormal numbers included; returns the sum of `dst`. `x - top` is at most 70, or NaN.
     pub exp_sum: unsafe fn(n: usize, dst: *mut f32, x: *const f32, top: f32) -> f64,
     /// `dst = e^x 2^-e` for an integer `e`, at most 2 units in the last place; zero below `2^-126`. Every `e` gives the same digits.
     pub exp_scaled: unsafe fn(n: usize, dst: *mut f32, x: *const f32, e: f32),
     /// Adds floats to aligned doubles.
     pub add_to_doubles: unsafe fn(n: usize, dst: *mut f64, x: *const f32),
-    /// Sum.
+    /// Sum, in double precision.
     pub sum: unsafe fn(n: usize, x: *const f32) -> f64,
+    /// Sum of products, in double precision.
+    pub dot_wide: unsafe fn(n: usize, x: *const f32, y: *const f32) -> f64,
     /// Sum of squares.
     pub sum_sq: unsafe fn(n: usize, x: *const f32) -> f64,
     /// `dst = x - mean`; returns the sum of squares of `dst`.
@@ -321,7 +325,7 @@ fn has_avx512() -> bool {
 /// The kernels for this processor, or for the level in `GGML_RS_CPU_LEVEL`.
 pub fn kernels() -> &'static Kernels {
     static TABLE: OnceLock<Kernels> = OnceLock::new();
-    TABLE.get_or_init(|| {
+    crate::sys::sync::once(&TABLE, || {
         let best = Level::ALL[Level::ALL.len() - 1];
         let name = crate::environment::CPU_LEVEL.filled();
         let Some(name) = name else { return Kernels::for_level(best) };
@@ -338,7 +342,7 @@ pub fn kernels() -> &'static Kernels {
 /// `ggml_backend_cpu_set_use_ref` to compare results.
 pub fn reference() -> &'static Kernels {
     static TABLE: OnceLock<Kernels> = OnceLock::new();
-    TABLE.get_or_init(|| Kernels { dots_only: true, ..Kernels::for_level(Level::Scalar) })
+    crate::sys::sync::once(&TABLE, || Kernels { dots_only: true, ..Kernels::for_level(Level::Scalar) })
 }
 
 macro_rules! dot_types {

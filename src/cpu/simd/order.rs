@@ -25,11 +25,19 @@ pub trait Ranks: Copy {
     unsafe fn discount_less(self, a: Self, b: Self) -> Self;
 }
 
-/// Number with the order of the float in [`f32::total_cmp`].
+/// Number with the order of the floats, in which zeros of both signs are equal. NaN has that of its bits.
 #[inline(always)]
-pub fn rank(x: f32) -> i32 {
+fn rank(x: f32) -> i32 {
     let bits = x.to_bits() as i32;
+    let bits = if bits == i32::MIN { 0 } else { bits };
     bits ^ ((bits >> 31) as u32 >> 1) as i32
+}
+
+/// Number by which elements are sorted, ascending or `falling`. NaN comes last in both orders.
+#[inline(always)]
+pub fn key(x: f32, falling: bool) -> i32 {
+    let flip = if falling { -1 } else { 0 };
+    if x.is_nan() { i32::MAX } else { rank(x) ^ flip }
 }
 
 /// Elements whose places are counted together.
@@ -43,10 +51,9 @@ const TOGETHER: usize = 32;
 pub unsafe fn sort_few<V: Ranks>(x: &[f32], falling: bool, order: &mut [i32]) -> bool {
     let n = x.len();
     assert!(n <= FEW && n == order.len());
-    let flip = if falling { -1 } else { 0 };
     let mut keys = [i32::MAX; FEW];
     for i in 0..n {
-        keys[i] = rank(x[i]) ^ flip;
+        keys[i] = key(x[i], falling);
     }
     let mut sum = 0;
     for start in (0..n).step_by(TOGETHER) {
@@ -90,7 +97,7 @@ pub fn top_few(x: &[f32], keys: &mut [i64], order: &mut [i32]) {
     assert!(x.len() == keys.len() && x.len() <= i32::MAX as usize);
     // Of equal elements the first has the greatest key.
     for i in 0..x.len() {
-        keys[i] = i64::from(rank(x[i])) << 32 | i64::from(!(i as u32));
+        keys[i] = i64::from(!key(x[i], true)) << 32 | i64::from(!(i as u32));
     }
     for to in order {
         let mut top = i64::MIN;
@@ -149,6 +156,14 @@ mod tests {
         x
     }
 
+    /// The order in which indices are sorted, but for equal elements.
+    fn before(a: f32, b: f32, falling: bool) -> std::cmp::Ordering {
+        a.is_nan().cmp(&b.is_nan()).then_with(|| {
+            let order = a.partial_cmp(&b).unwrap_or(std::cmp::Ordering::Equal);
+            if falling { order.reverse() } else { order }
+        })
+    }
+
     #[test]
     fn comparisons_sort_or_give_up() {
         for k in levels() {
@@ -157,10 +172,7 @@ mod tests {
                 for (kind, falling) in (0..4).flat_map(|kind| [(kind, false), (kind, true)]) {
                     let x = row(n, kind);
                     let mut want: Vec<i32> = (0..n as i32).collect();
-                    want.sort_by(|&a, &b| {
-                        let order = x[a as usize].total_cmp(&x[b as usize]);
-                        if falling { order.reverse() } else { order }
-                    });
+                    want.sort_by(|&a, &b| before(x[a as usize], x[b as usize], falling));
                     let mut got = vec![-1; n];
                     // SAFETY: the contract of `SortFew`: `levels` gives tables for this processor.
                     let sorted = unsafe { sort_few(&x, falling, &mut got) };
@@ -183,7 +195,7 @@ mod tests {
                 for kind in 0..4 {
                     let x = row(n, kind);
                     let mut want: Vec<i32> = (0..n as i32).collect();
-                    want.sort_by(|&a, &b| x[b as usize].total_cmp(&x[a as usize]));
+                    want.sort_by(|&a, &b| before(x[a as usize], x[b as usize], true));
                     let mut got = vec![-1; n.min(MOST)];
                     // SAFETY: the contract of `TopFew`: `levels` gives tables for this processor.
                     unsafe { top_few(&x, &mut vec![0; n], &mut got) };

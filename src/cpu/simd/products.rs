@@ -42,8 +42,10 @@ pub type Product = unsafe fn(
     add: bool,
 );
 
-/// Adds the `n` rows, each times its weight, to as many results as the kernel has columns: `dst[c][i] += weights[c][j] * rows[j][i]`. What is `ahead`
-/// bytes after the rows will be needed next, unless that is 0: the kernel begins to load it into the cache.
+/// Adds the `n` rows, each times its weight, to as many results as the kernel has columns:
+/// `dst[c][i] += weights[c][j] * rows[j][i]`. If `apart`, the rows are added up first, and their sum then to the results: a chain of additions of
+/// its own. What is `ahead` bytes after the rows will be needed next, unless that is 0: the kernel begins to load it
+/// into the cache.
 ///
 /// # Safety
 /// `rows` has `n` pointers, each readable for `k` numbers of the format of the kernel. `weights` and `dst` have as many pointers as the kernel has
@@ -55,6 +57,7 @@ pub type WeightedSum = unsafe fn(
     ahead: usize,
     weights: *const *const f32,
     dst: *const *mut f32,
+    apart: bool,
 );
 
 /// Kernels with their number of columns, in descending order, down to one column.
@@ -362,6 +365,7 @@ pub unsafe fn weighted_sum<V: Lanes, W: Number, const C: usize>(
     ahead: usize,
     weights: *const *const f32,
     dst: *const *mut f32,
+    apart: bool,
 ) {
     // SAFETY: the contracts of `WeightedSum`, `Number` and `Lanes`; vectors end before `k`, except for the last, which is a part.
     unsafe {
@@ -374,7 +378,7 @@ pub unsafe fn weighted_sum<V: Lanes, W: Number, const C: usize>(
                 for c in 0..C {
                     for u in 0..$vectors {
                         let $from = dst[c].add(i + u * V::N);
-                        acc[c][u] = $load;
+                        acc[c][u] = if apart { V::splat(0.0) } else { $load };
                     }
                 }
                 for j in 0..n {
@@ -396,7 +400,8 @@ pub unsafe fn weighted_sum<V: Lanes, W: Number, const C: usize>(
                 }
                 for c in 0..C {
                     for u in 0..$vectors {
-                        let ($v, $to) = (acc[c][u], dst[c].add(i + u * V::N));
+                        let $from = dst[c].add(i + u * V::N);
+                        let ($v, $to) = (if apart { acc[c][u].add($load) } else { acc[c][u] }, $from);
                         $store;
                     }
                 }
@@ -432,10 +437,10 @@ macro_rules! instantiate {
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn weighted_sum<W: Number, const C: usize>(
-                k: usize, n: usize, rows: *const *const u8, ahead: usize, weights: *const *const f32, dst: *const *mut f32,
+                k: usize, n: usize, rows: *const *const u8, ahead: usize, weights: *const *const f32, dst: *const *mut f32, apart: bool,
             ) {
                 // SAFETY: this function enables the features, and the contract of `WeightedSum` covers the rest.
-                unsafe { products::weighted_sum::<$lanes, W, C>(k, n, rows, ahead, weights, dst) }
+                unsafe { products::weighted_sum::<$lanes, W, C>(k, n, rows, ahead, weights, dst, apart) }
             }
             pub static PRODUCTS: Products = Products {
                 together: ByFormat {

@@ -257,11 +257,13 @@ fn small_and_large_arguments() {
         assert!(y[11].is_nan());
         // SAFETY: the contracts of `Kernels`: both have 12 floats, and do not overlap.
         unsafe { (k.clamp)(12, y.as_mut_ptr(), x.as_ptr(), -0.5, 0.75) };
-        let want = [0.0, -0.0, 1e-30, -1e-4, 0.624_999_9, 0.625, -0.5, 0.75, 0.75, -0.5, 0.75, 0.75];
-        assert_eq!(y, want, "{:?}", k.level);
+        let want = [0.0, -0.0, 1e-30, -1e-4, 0.624_999_9, 0.625, -0.5, 0.75, 0.75, -0.5, 0.75];
+        assert_eq!(y[..11], want, "{:?}", k.level);
+        assert!(y[11].is_nan());
         // SAFETY: as above.
         unsafe { (k.relu)(12, y.as_mut_ptr(), x.as_ptr()) };
-        assert_eq!([y[3], y[5], y[9], y[10], y[11]], [0.0, 0.625, 0.0, f32::INFINITY, 0.0], "{:?}", k.level);
+        assert_eq!([y[3], y[5], y[9], y[10]], [0.0, 0.625, 0.0, f32::INFINITY], "{:?}", k.level);
+        assert!(y[1].to_bits() == 0 && y[11].is_nan(), "{:?}", k.level);
     }
 }
 
@@ -326,7 +328,7 @@ fn rotations_agree_with_doubles() {
 #[test]
 fn exp_at_the_ends() {
     for k in levels() {
-        let x = [f32::NEG_INFINITY, -1e9, -87.5, 0.0, -0.0, 88.5, 89.5, f32::INFINITY, f32::NAN, -86.0, 1e-9];
+        let x = [f32::NEG_INFINITY, -1e9, -104.1, 0.0, -0.0, 88.5, 89.5, f32::INFINITY, f32::NAN, -86.0, 1e-9];
         let mut y = [0.0; 11];
         // SAFETY: the contract of `Map`: both have 11 floats, and do not overlap.
         unsafe { (k.vexp)(11, y.as_mut_ptr(), x.as_ptr()) };
@@ -654,12 +656,7 @@ fn matrix_times_column_adds_in_the_order_of_a_tile() {
                 }
             }
         }
-        let least = match k.level {
-            Level::Scalar => 25,
-            Level::Avx2 | Level::AvxVnni | Level::Avx512 => 24,
-            Level::Avx512Vnni | Level::Avx512Bf16 | Level::Amx => 25,
-        };
-        assert!(n_formats >= least, "{n_formats} formats at {:?}", k.level);
+        assert!(n_formats >= 25, "{n_formats} formats at {:?}", k.level);
     }
 }
 

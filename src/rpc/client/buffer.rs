@@ -12,7 +12,7 @@ use crate::backend::{BufferRef, damage};
 use crate::error::{Error, Result};
 use crate::log_error;
 use crate::rpc::protocol::{self, Request, WireTensor};
-use crate::sys::sync::lock;
+use crate::sys::sync::brief;
 use crate::tensor::TensorRef;
 use crate::tensor::handle::OP_PARAM_WORDS;
 use std::collections::HashMap;
@@ -60,7 +60,7 @@ impl RpcBufferType {
             return known;
         }
         match self.ask(request) {
-            Ok(n) if is_fine(n) => *cell.get_or_init(|| usize::try_from(n).unwrap_or(usize::MAX)),
+            Ok(n) if is_fine(n) => *crate::sys::sync::once(cell, || usize::try_from(n).unwrap_or(usize::MAX)),
             Ok(n) => {
                 log_error!("RPC: {} says {n} to {:?}", self.server.endpoint(), request.command());
                 other
@@ -125,13 +125,13 @@ impl BufferType for RpcBufferType {
             return bytes;
         }
         let shape = (tensor.dtype_raw(), tensor.op_raw(), tensor.op_params(), tensor.ne(), tensor.nb());
-        if let Some(&known) = lock(&self.sizes).get(&shape) {
+        if let Some(&known) = brief(&self.sizes).get(&shape) {
             return known;
         }
         match self.ask_size(tensor) {
             Ok(size) => {
                 let size = size.max(bytes);
-                lock(&self.sizes).insert(shape, size);
+                brief(&self.sizes).insert(shape, size);
                 size
             }
             Err(e) => {
@@ -214,6 +214,8 @@ impl RpcBuffer {
 }
 
 impl Buffer for RpcBuffer {
+    // The connection is the parent's.
+    const IN_CHILDREN: bool = false;
     const INITS_TENSORS: bool = true;
     const PIECES: bool = true;
     const COPIES: bool = true;

@@ -19,6 +19,7 @@ use crate::mutant;
 use crate::rpc::protocol::{CAPS, NO_CACHE, Reader, Request, VERSION};
 use crate::rpc::transport::key::{self, PROOF, Role};
 use crate::rpc::transport::{Channel, Endpoint, Key, Limits};
+use crate::sys::fork;
 use crate::sys::sync::lock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -80,6 +81,8 @@ pub struct Connection {
     expected: Mutex<VecDeque<Expected>>,
     receiver: Mutex<Receiver>,
     failure: OnceLock<String>,
+    /// The process that uses it: one that is forked from it makes its own.
+    process: u32,
     /// Graphs that the server has.
     graphs: Mutex<Graphs>,
     /// Which weights are offered by their hash.
@@ -126,6 +129,7 @@ impl Connection {
             expected: Mutex::default(),
             receiver: Mutex::new(receiver),
             failure: OnceLock::new(),
+            process: fork::generation(),
             graphs: Mutex::default(),
             offers: Mutex::new(Offers::new(!has_no_cache)),
         }))
@@ -133,7 +137,7 @@ impl Connection {
 
     /// Whether the connection has failed.
     pub fn is_lost(&self) -> bool {
-        self.failure.get().is_some()
+        self.failure.get().is_some() || self.process != fork::generation()
     }
 
     /// An error if the connection has failed.

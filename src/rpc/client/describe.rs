@@ -3,14 +3,16 @@
 
 use super::buffer::RpcBuffer;
 use super::connection::Connection;
+use super::lookup::Check;
 use crate::abi::ggml::{GGML_MAX_DIMS, GGML_MAX_SRC};
 use crate::backend::author::buffer_author;
-use crate::error::{Error, Result};
+use crate::backend::node_is_empty;
+use crate::error::{Error, Result, invalid};
 use crate::graph::GraphRef;
 use crate::mutant;
 use crate::rpc::protocol::tensor::NAME;
-use crate::rpc::protocol::{Graph, WireTensor};
-use crate::tensor::TensorRef;
+use crate::rpc::protocol::{Graph, WireTensor, is_of_the_host};
+use crate::tensor::{TensorRef, known};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -69,17 +71,52 @@ pub fn in_buffer(t: TensorRef, number: u64) -> Result<WireTensor> {
 /// # Errors
 /// As [`in_buffer`].
 pub fn tensor(t: TensorRef, connection: &Arc<Connection>) -> Result<WireTensor> {
-    let number = t.buffer().and_then(|b| buffer_author::<RpcBuffer>(&b).and_then(|b| b.number_on(connection)));
-    in_buffer(t, number.unwrap_or(0))
+    in_buffer(t, number(t, connection).unwrap_or(0))
+}
+
+/// The number of the server's buffer that a tensor is in.
+fn number(t: TensorRef, connection: &Arc<Connection>) -> Option<u64> {
+    t.buffer().and_then(|b| buffer_author::<RpcBuffer>(&b).and_then(|b| b.number_on(connection)))
+}
+
+/// Checks that the server will not refuse a graph: a refusal is the end of the connection.
+///
+/// # Errors
+/// A node that is computed, or a source of one, is in no buffer of the server, or `check` does not accept a node.
+pub fn computable(graph: GraphRef, connection: &Arc<Connection>, check: Check) -> Result<()> {
+    for node in graph.nodes().filter(|&node| !node_is_empty(node) && !mutant::on("RPC foreign")) {
+        known::check(node)?;
+        for t in std::iter::once(node).chain(node.srcs().map(|(_, s)| s)) {
+            if !t.is_empty() && number(t, connection).is_none() {
+                let of = t.data_buffer().map_or_else(|| "no buffer".to_owned(), |b| b.name());
+                let (op, name) = (node.op(), node.name());
+                return Err(invalid!(
+                    "{op:?} '{name}' over RPC: '{}' is in {of}, not in a buffer of the server",
+                    t.name()
+                ));
+            }
+        }
+        if is_of_the_host(node.op()) {
+            return Err(Error::Unsupported(format!("{:?} '{}' over RPC", node.op(), node.name())));
+        }
+        check(node)?;
+    }
+    Ok(())
+}
+
+/// Whether a node is part of a message. Views of memory elsewhere are not: a part of a graph can have them between its own nodes.
+pub fn is_sent(node: TensorRef, connection: &Arc<Connection>) -> bool {
+    !node_is_empty(node) || number(node, connection).is_some() || mutant::on("RPC views")
 }
 
 /// A graph with everything that its nodes refer to.
 ///
 /// # Errors
-/// As [`in_buffer`].
+/// As [`in_buffer`], or a node has a source or a parameter that this version does not know: nor may the server.
 pub fn graph(graph: GraphRef, device: u32, connection: &Arc<Connection>) -> Result<Graph> {
     let mut all = All { ids: HashMap::new(), tensors: Vec::new(), graph, connection };
-    let nodes = graph.nodes().map(|node| all.add(node)).collect::<Result<_>>()?;
+    let sent = graph.nodes().filter(|&node| is_sent(node, connection));
+    let nodes = sent.map(|node| known::check(node).and_then(|()| all.add(node))).collect::<Result<_>>()?;
     Ok(Graph { device, uid: graph.uid(), nodes, tensors: all.tensors })
 }
 

@@ -3,15 +3,15 @@
 
 use super::buffer::RpcBufferType;
 use super::describe::fits;
-use super::lookup::Server;
+use super::lookup::{Check, Server};
 use super::stream::{RpcEvent, RpcStream};
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
 use crate::backend::author::{BufferType, Device, buffer_type_author, leak_buffer_type};
-use crate::backend::{BufferTypeRef, DeviceRef};
+use crate::backend::{BufferTypeRef, DeviceRef, op_is_empty};
 use crate::error::Result;
 use crate::log_error;
 use crate::rpc::protocol::is_of_the_host;
-use crate::tensor::TensorRef;
+use crate::tensor::{TensorRef, known};
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
@@ -23,14 +23,15 @@ pub struct RpcDevice {
     name: CString,
     description: CString,
     buffer_type: OnceLock<BufferTypeRef>,
+    check: Check,
 }
 
 impl RpcDevice {
-    /// Device `index` of a server, and device `number` of this kind in this process.
-    pub fn new(server: &'static Server, index: u32, number: u32) -> Self {
+    /// Device `index` of a server, and device `number` of this kind in this process. It computes nodes that `check` accepts.
+    pub fn new(server: &'static Server, index: u32, number: u32, check: Check) -> Self {
         let name = CString::new(format!("RPC{number}")).unwrap_or_default();
         let description = CString::new(server.endpoint()).unwrap_or_default();
-        Self { server, index, name, description, buffer_type: OnceLock::new() }
+        Self { server, index, name, description, buffer_type: OnceLock::new(), check }
     }
 }
 
@@ -73,17 +74,18 @@ impl Device for RpcDevice {
         // Asked once, so that nobody waits for it in the middle of work.
         self.buffer_type(this).alignment();
         let name = RpcBufferType::new(self.server, self.index).name().to_owned();
-        Ok(RpcStream::new(connection, self.index, name))
+        Ok(RpcStream::new(connection, self.index, name, self.check))
     }
 
     fn buffer_type(&self, this: DeviceRef) -> BufferTypeRef {
         let make = || leak_buffer_type(Some(this), RpcBufferType::new(self.server, self.index));
-        *self.buffer_type.get_or_init(make)
+        *crate::sys::sync::once(&self.buffer_type, make)
     }
 
-    /// The protocol does not say what the server's device computes. So this is what a message can describe; a server refuses the rest.
+    /// The protocol does not say what the server's device computes. So this is what a message can describe, and what every server checks.
     fn supports_op(&self, op: TensorRef) -> bool {
-        !is_of_the_host(op.op()) && fits(op) && op.srcs().all(|(_, s)| fits(s))
+        let is_described = known::check(op).is_ok() && fits(op) && op.srcs().all(|(_, s)| fits(s));
+        is_described && (op_is_empty(op.op()) || !is_of_the_host(op.op()) && (self.check)(op).is_ok())
     }
 
     fn supports_buft(&self, _this: DeviceRef, buft: BufferTypeRef) -> bool {

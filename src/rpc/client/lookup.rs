@@ -11,7 +11,9 @@ use crate::error::{Error, Result, invalid};
 use crate::rpc::protocol::{Reader, Request};
 use crate::rpc::transport::Key;
 use crate::sys::file;
-use crate::sys::sync::lock;
+use crate::sys::fork::Lasting;
+use crate::sys::sync::brief;
+use crate::tensor::TensorRef;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};
 use std::path::Path;
@@ -25,10 +27,13 @@ const MOST_DEVICES: u32 = 64;
 /// Finds functions by their names.
 type Procs = fn(&CStr) -> *const c_void;
 
+/// The check of nodes that servers make, too. It comes from above.
+pub type Check = fn(TensorRef) -> Result<()>;
+
 /// A server.
 pub struct Server {
     endpoint: String,
-    connection: Mutex<Weak<Connection>>,
+    connection: Lasting<Weak<Connection>>,
 }
 
 impl Settings {
@@ -69,7 +74,7 @@ impl Server {
     /// # Errors
     /// The server cannot be reached.
     pub fn connection(&self) -> Result<Arc<Connection>> {
-        let mut known = lock(&self.connection);
+        let mut known = self.connection.lock();
         if let Some(connection) = known.upgrade().filter(|c| !c.is_lost()) {
             return Ok(connection);
         }
@@ -94,9 +99,9 @@ impl Server {
 /// The server at an endpoint.
 pub fn server(endpoint: &str) -> &'static Server {
     static SERVERS: Mutex<Option<HashMap<String, &'static Server>>> = Mutex::new(None);
-    let mut servers = lock(&SERVERS);
+    let mut servers = brief(&SERVERS);
     let make = || -> &'static Server {
-        Box::leak(Box::new(Server { endpoint: endpoint.to_owned(), connection: Mutex::default() }))
+        Box::leak(Box::new(Server { endpoint: endpoint.to_owned(), connection: Lasting::new() }))
     };
     servers.get_or_insert_default().entry(endpoint.to_owned()).or_insert_with(make)
 }
@@ -116,7 +121,7 @@ impl Reg for RpcReg {
     }
 
     fn devices(&self) -> Vec<RpcDevice> {
-        std::mem::take(&mut lock(&self.devices))
+        std::mem::take(&mut brief(&self.devices))
     }
 
     fn owner(&self) -> Option<RegRef> {
@@ -132,18 +137,19 @@ impl Reg for RpcReg {
 pub fn reg(procs: Procs) -> RegRef {
     static REG: OnceLock<RegRef> = OnceLock::new();
     let make = || publish(RpcReg { name: c"RPC".to_owned(), devices: Mutex::default(), owner: None, procs });
-    *REG.get_or_init(make)
+    *crate::sys::sync::once(&REG, make)
 }
 
-/// The registration of a server with its devices, which the host registers. A server that cannot be reached has none yet.
+/// The registration of a server with its devices, which the host registers. A server that cannot be reached has none yet. The devices compute only
+/// nodes that `check` accepts: a server refuses others.
 ///
 /// # Errors
 /// It cannot be reached.
-pub fn add_server(endpoint: &str, procs: Procs) -> Result<RegRef> {
-    static ADDED: Mutex<Option<HashMap<String, RegRef>>> = Mutex::new(None);
+pub fn add_server(endpoint: &str, procs: Procs, check: Check) -> Result<RegRef> {
+    static ADDED: Lasting<Option<HashMap<String, RegRef>>> = Lasting::new();
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let owner = reg(procs);
-    let mut added = lock(&ADDED);
+    let mut added = ADDED.lock();
     let added = added.get_or_insert_default();
     if let Some(&known) = added.get(endpoint) {
         return Ok(known);
@@ -153,7 +159,7 @@ pub fn add_server(endpoint: &str, procs: Procs) -> Result<RegRef> {
     if count == 0 || count > MOST_DEVICES {
         return Err(invalid!("the RPC server {endpoint} says that it has {count} devices"));
     }
-    let device = |index| RpcDevice::new(server, index, NUMBER.fetch_add(1, Ordering::Relaxed));
+    let device = |index| RpcDevice::new(server, index, NUMBER.fetch_add(1, Ordering::Relaxed), check);
     let devices = Mutex::new((0..count).map(device).collect());
     let name = CString::new(format!("RPC[{endpoint}]")).unwrap_or_default();
     let reg = publish(RpcReg { name, devices, owner: Some(owner), procs });

@@ -4,6 +4,7 @@
 use super::buffer::RpcBuffer;
 use super::connection::{Connection, Mark};
 use super::describe;
+use super::lookup::Check;
 use crate::abi::ggml::ggml_guid;
 use crate::backend::author::{Event, HostSource, HostTarget, NoPlan, Stream, buffer_author};
 use crate::backend::damage;
@@ -20,6 +21,7 @@ pub struct RpcStream {
     connection: Arc<Connection>,
     device: u32,
     name: CString,
+    check: Check,
 }
 
 /// A mark among the requests.
@@ -27,6 +29,8 @@ pub struct RpcStream {
 pub struct RpcEvent(Mutex<Option<Mark>>);
 
 impl Event for RpcEvent {
+    // The connection is the parent's.
+    const IN_CHILDREN: bool = false;
     fn synchronize(&self) {
         let mark = lock(&self.0).clone();
         if let Some(mark) = mark {
@@ -36,9 +40,9 @@ impl Event for RpcEvent {
 }
 
 impl RpcStream {
-    /// On device `device` of the connection's server.
-    pub fn new(connection: Arc<Connection>, device: u32, name: CString) -> Self {
-        Self { connection, device, name }
+    /// On device `device` of the connection's server. It computes nodes that `check` accepts.
+    pub fn new(connection: Arc<Connection>, device: u32, name: CString, check: Check) -> Self {
+        Self { connection, device, name, check }
     }
 
     /// Does something with the buffer of a tensor. Logs an error and returns false if that fails.
@@ -52,6 +56,8 @@ impl RpcStream {
 }
 
 impl Stream for RpcStream {
+    // The connection is the parent's.
+    const IN_CHILDREN: bool = false;
     type Event = RpcEvent;
     type Plan = NoPlan;
     const GUID: &'static ggml_guid =
@@ -66,10 +72,13 @@ impl Stream for RpcStream {
 
     fn compute(&self, graph: GraphRef) -> Result<()> {
         self.connection.alive()?;
-        if graph.n_nodes() == 0 {
+        if !graph.nodes().any(|node| describe::is_sent(node, &self.connection)) {
             return Ok(());
         }
-        let described = || describe::graph(graph, self.device, &self.connection).map(Request::GraphCompute);
+        let described = || {
+            describe::computable(graph, &self.connection, self.check)?;
+            describe::graph(graph, self.device, &self.connection).map(Request::GraphCompute)
+        };
         self.connection.post_graph(self.device, graph.uid(), described)
     }
 

@@ -47,6 +47,11 @@ pub struct Graph {
 }
 
 impl Graph {
+    /// Bytes of the message of a graph with so many tensors, all of them nodes.
+    pub fn size(tensors: usize) -> usize {
+        tensors.saturating_mul(8 + WireTensor::BYTES).saturating_add(4 + 8 + 4 + 4)
+    }
+
     /// Reads one.
     ///
     /// # Errors

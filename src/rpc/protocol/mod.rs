@@ -139,7 +139,15 @@ pub fn is_of_the_host(op: ggml_op) -> bool {
 
 /// FNV-1a with 64 bits, as both sides compute it for weights. It finds equal data again; it proves nothing about who made it.
 pub fn hash(data: &[u8]) -> u64 {
-    data.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+    hash_on(HASH_OF_NOTHING, data)
+}
+
+/// The hash of no bytes.
+pub const HASH_OF_NOTHING: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// The hash of bytes that have the hash `h`, followed by `data`.
+pub fn hash_on(h: u64, data: &[u8]) -> u64 {
+    data.iter().fold(h, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]
@@ -156,6 +164,7 @@ mod tests {
         assert!((23..=255).all(|raw| Command::from_byte(raw).is_err()));
         assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(hash_on(hash(b"wei"), b"ghts"), hash(b"weights"));
     }
 
     #[test]

@@ -5,11 +5,13 @@
 
 use crate::error::{Error, Result};
 use crate::mutant;
-use crate::rpc::protocol::hash;
-use crate::sys::file::{Durability, free_space, read_private, replace_private};
+use crate::rpc::protocol::{HASH_OF_NOTHING, hash_on};
+use crate::sys::file::{Durability, fill_private, free_space, open_private};
 use crate::sys::sync::lock;
 use crate::{log_debug, log_warn};
 use std::collections::HashSet;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -17,9 +19,28 @@ use std::sync::Mutex;
 const FILES: usize = 1 << 16;
 /// What a file takes on disk is a multiple of this.
 const BLOCK: u64 = 4096;
+/// Bytes of a file in memory.
+const STEP: usize = 1 << 20;
 
 fn on_disk(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
+}
+
+/// Reads a file to its end, in pieces of at most [`STEP`] bytes. `take` gets each with its offset.
+fn in_pieces(file: &mut File, mut take: impl FnMut(&[u8], usize) -> Result<()>) -> Result<usize> {
+    let mut piece = vec![0; STEP];
+    let mut done = 0;
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return Ok(done),
+            Ok(n) => {
+                take(&piece[..n], done)?;
+                done += n;
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(Error::Io { what: "a file of the cache".into(), source }),
+        }
+    }
 }
 
 /// A folder of weights.
@@ -68,23 +89,63 @@ impl Cache {
         self.folder.join(format!("{number:016x}"))
     }
 
-    /// The bytes with a hash, if they are here, at most `most` of them. A file that holds something else is removed.
-    pub fn get(&self, number: u64, most: u64) -> Option<Vec<u8>> {
+    /// Finds the bytes with a hash, at most `most` of them; `take` gets them in pieces, each with its offset, after all
+    /// of them were looked at. Returns whether they are here. A file that holds something else is removed. `go_on` is
+    /// called for each piece that is looked at.
+    ///
+    /// # Errors
+    /// Those of `go_on`.
+    pub fn find(
+        &self,
+        number: u64,
+        most: u64,
+        mut go_on: impl FnMut() -> Result<()>,
+        mut take: impl FnMut(&[u8], usize),
+    ) -> Result<bool> {
         let path = self.path(number);
-        match read_private(&path, most) {
-            Ok(data) if hash(&data) == number || mutant::on("RPC cache") => Some(data),
-            Ok(data) => {
-                log_warn!("RPC server: {} does not have the content of its name and is removed", path.display());
-                if std::fs::remove_file(path).is_ok() {
-                    self.forget(number, data.len() as u64);
-                }
-                None
+        let unused = |e: &dyn std::fmt::Display| {
+            log_warn!("RPC server: {} is not used: {e}", path.display());
+            Ok(false)
+        };
+        let mut file = match open_private(&path, most) {
+            Ok((file, _)) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => return unused(&e),
+        };
+        let (mut found, mut left) = (HASH_OF_NOTHING, None);
+        let looked_at = in_pieces(&mut file, |piece, _| {
+            found = hash_on(found, piece);
+            go_on().map_err(|e| {
+                let text = Error::Backend(e.to_string());
+                left = Some(e);
+                text
+            })
+        });
+        if let Some(e) = left {
+            return Err(e);
+        }
+        let size = match looked_at {
+            Ok(size) => size,
+            Err(e) => return unused(&e),
+        };
+        if found != number && !mutant::on("RPC cache") {
+            log_warn!("RPC server: {} does not have the content of its name and is removed", path.display());
+            if std::fs::remove_file(&path).is_ok() {
+                self.forget(number, size as u64);
             }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
-            Err(e) => {
-                log_warn!("RPC server: {} is not used: {e}", path.display());
-                None
-            }
+            return Ok(false);
+        }
+        // The file is open: it is the same one, even if another has its name by now. It may have grown.
+        let again =
+            file.rewind().map_err(|source| Error::Io { what: "a file of the cache".into(), source }).and_then(|()| {
+                in_pieces(&mut file, |piece, at| {
+                    take(&piece[..piece.len().min(size.saturating_sub(at))], at);
+                    Ok(())
+                })
+            });
+        match again {
+            Ok(_) => Ok(true),
+            Err(e) => unused(&e),
         }
     }
 
@@ -119,20 +180,30 @@ impl Cache {
         }
     }
 
-    /// Keeps bytes, if there is room for them.
-    // `fetch_update` is called `try_update` since a version of Rust that is newer than our oldest.
-    #[allow(deprecated)]
-    pub fn put(&self, data: &[u8]) {
-        let (number, size) = (hash(data), data.len() as u64);
-        if !self.enter(number, size) {
+    /// Keeps `size` bytes with a hash, if they are not here and there is room for them. `read` gives them in pieces,
+    /// from an offset on.
+    pub fn put(&self, number: u64, size: usize, read: impl Fn(&mut [u8], usize)) {
+        let bytes = size as u64;
+        if !self.enter(number, bytes) {
             return;
         }
         let path = self.path(number);
+        let fill = |out: &mut File| {
+            let mut piece = vec![0; STEP.min(size)];
+            let mut done = 0;
+            while done < size {
+                let n = piece.len().min(size - done);
+                read(&mut piece[..n], done);
+                out.write_all(&piece[..n])?;
+                done += n;
+            }
+            Ok(())
+        };
         // What a loss of power leaves is not what its name says, and is removed when it is read.
-        match replace_private(&path, &[data], Durability::None) {
+        match fill_private(&path, Durability::None, fill) {
             Ok(()) => log_debug!("RPC server: {size} bytes are kept in {}", path.display()),
             Err(e) => {
-                self.forget(number, size);
+                self.forget(number, bytes);
                 log_warn!("RPC server: {} cannot be written: {e}", path.display());
             }
         }
@@ -142,9 +213,39 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rpc::protocol::hash;
+
+    fn get(cache: &Cache, number: u64, most: u64) -> Option<Vec<u8>> {
+        let mut all = Vec::new();
+        let take = |piece: &[u8], at: usize| {
+            assert_eq!(at, all.len());
+            all.extend(piece);
+        };
+        cache.find(number, most, || Ok(()), take).unwrap().then_some(all)
+    }
 
     fn has(cache: &Cache, data: &[u8]) -> bool {
-        cache.get(hash(data), 1 << 20).is_some_and(|found| found == data)
+        get(cache, hash(data), 1 << 22).is_some_and(|found| found == data)
+    }
+
+    fn put(cache: &Cache, data: &[u8]) {
+        cache.put(hash(data), data.len(), |piece, at| piece.copy_from_slice(&data[at..at + piece.len()]));
+    }
+
+    #[test]
+    fn large_files_come_in_pieces_and_stop_when_they_should() {
+        let temporary = tempfile::tempdir().unwrap();
+        let cache = Cache::open(temporary.path(), None).unwrap();
+        let data: Vec<u8> = (0..2 * STEP + 77).map(|i| (i * 7 % 251) as u8).collect();
+        put(&cache, &data);
+        assert!(has(&cache, &data));
+        let mut looks = 0;
+        let go_on = || {
+            looks += 1;
+            if looks < 3 { Ok(()) } else { Err(Error::Backend("left".into())) }
+        };
+        assert!(cache.find(hash(&data), 1 << 22, go_on, |_, _| panic!("not whole")).is_err());
+        assert!(looks == 3 && has(&cache, &data));
     }
 
     #[test]
@@ -153,18 +254,18 @@ mod tests {
         let folder = temporary.path().join("cache");
         let cache = Cache::open(&folder, Some(100 * BLOCK)).unwrap();
         assert!(!has(&cache, b"weights"));
-        cache.put(b"weights");
+        put(&cache, b"weights");
         assert!(has(&cache, b"weights"));
-        assert_eq!(cache.get(hash(b"weights"), 6), None);
+        assert_eq!(get(&cache, hash(b"weights"), 6), None);
         std::fs::write(cache.path(hash(b"weights")), "wrights").unwrap();
         assert!(!has(&cache, b"weights"));
         assert!(!cache.path(hash(b"weights")).exists());
-        cache.put(b"weights");
+        put(&cache, b"weights");
         assert!(has(&cache, b"weights"));
         // A file that somebody has removed is kept again.
         std::fs::remove_file(cache.path(hash(b"weights"))).unwrap();
         assert!(!has(&cache, b"weights"));
-        cache.put(b"weights");
+        put(&cache, b"weights");
         assert!(has(&cache, b"weights"));
     }
 
@@ -173,18 +274,18 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let folder = temporary.path();
         let cache = Cache::open(folder, Some(5 * BLOCK)).unwrap();
-        cache.put(&[1; 2 * BLOCK as usize + 1]);
-        cache.put(&[2; 3 * BLOCK as usize]);
+        put(&cache, &[1; 2 * BLOCK as usize + 1]);
+        put(&cache, &[2; 3 * BLOCK as usize]);
         assert!(has(&cache, &[1; 2 * BLOCK as usize + 1]) && !has(&cache, &[2; 3 * BLOCK as usize]));
         // A small file takes a block.
-        [b"a", b"b", b"b", b"c"].iter().for_each(|data| cache.put(*data));
+        [b"a", b"b", b"b", b"c"].iter().for_each(|data| put(&cache, *data));
         assert!(has(&cache, b"a") && has(&cache, b"b") && !has(&cache, b"c"));
         let again = Cache::open(folder, Some(5 * BLOCK)).unwrap();
-        again.put(b"c");
+        put(&again, b"c");
         assert!(has(&again, b"a") && !has(&again, b"c") && lock(&again.content).bytes == 5 * BLOCK);
         let mut few = Cache::open(folder, None).unwrap();
         few.files = 4;
-        [b"c", b"d"].iter().for_each(|data| few.put(*data));
+        [b"c", b"d"].iter().for_each(|data| put(&few, *data));
         assert!(has(&few, b"c") && !has(&few, b"d"));
         assert_eq!(std::fs::read_dir(folder).unwrap().count(), 4);
     }

@@ -1,12 +1,12 @@
-//! The bytes of tensors, on their way in and out. A range is checked before the first byte comes; then they go into the tensor in pieces, so that
-//! a message needs no more memory than the tensor it is for.
+//! The bytes of tensors, on their way in and out. A range is checked before the first byte comes; then they go into the
+//! tensor in pieces of at most [`STEP`] bytes, so that a message of any size takes no more memory than that.
 #![forbid(unsafe_code)]
 
 use super::cache::Cache;
 use crate::backend::tensor_io;
 use crate::error::{Result, invalid};
 use crate::mutant;
-use crate::rpc::protocol::Pieces;
+use crate::rpc::protocol::{HASH_OF_NOTHING, Pieces, hash_on};
 use crate::rpc::transport::Channel;
 use crate::tensor::TensorRef;
 
@@ -35,24 +35,41 @@ fn pieces(t: TensorRef, p: Pieces) -> Result<tensor_io::Pieces> {
     })
 }
 
-/// Reads `size` bytes from the client into a tensor; `keep`: and into the cache.
+/// Reads `size` bytes from the client into a tensor; `keep`: and from there into the cache.
 ///
 /// # Errors
 /// The range is not inside the tensor, or the client is gone.
 pub fn set(channel: &mut Channel, t: TensorRef, offset: u64, size: u64, keep: Option<&Cache>) -> Result<()> {
     let (offset, bytes) = range(t, offset, size)?;
-    if let Some(cache) = keep {
-        let data = channel.read_vec(bytes)?;
-        tensor_io::set_bytes(t, &data, offset);
-        cache.put(&data);
-        return Ok(());
-    }
     let mut piece = vec![0; STEP.min(bytes)];
-    let mut done = 0;
+    let (mut done, mut number) = (0, HASH_OF_NOTHING);
     while done < bytes {
         let n = piece.len().min(bytes - done);
         channel.read(&mut piece[..n], n as u64)?;
         tensor_io::set_bytes(t, &piece[..n], offset + done);
+        if keep.is_some() {
+            number = hash_on(number, &piece[..n]);
+        }
+        done += n;
+    }
+    if let Some(cache) = keep {
+        cache.put(number, bytes, |piece, at| tensor_io::get_bytes(t, piece, offset + at));
+    }
+    Ok(())
+}
+
+/// Sets bytes of a tensor to a value, in steps. `go_on` is called before each.
+///
+/// # Errors
+/// The range is not inside the tensor, and those of `go_on`.
+pub fn fill(t: TensorRef, offset: u64, size: u64, value: u8, mut go_on: impl FnMut() -> Result<()>) -> Result<()> {
+    const AT_ONCE: usize = 64 << 20;
+    let (offset, bytes) = range(t, offset, size)?;
+    let mut done = 0;
+    while done < bytes {
+        go_on()?;
+        let n = AT_ONCE.min(bytes - done);
+        tensor_io::memset(t, value, offset + done, n);
         done += n;
     }
     Ok(())
@@ -88,9 +105,20 @@ pub fn set_2d(channel: &mut Channel, t: TensorRef, p: Pieces, size: u64) -> Resu
     if p.total() != Some(size) && !mutant::on("RPC pieces") {
         return Err(invalid!("{size} bytes for {} pieces of {}", p.count, p.size));
     }
-    let data = channel.read_vec(size as usize)?;
-    for (i, piece) in data.chunks_exact(q.size).enumerate() {
-        tensor_io::set_bytes(t, piece, q.offset + i * q.stride_tensor);
+    let mut all = vec![0; STEP.min(q.size * q.count)];
+    // Several pieces at once, or a part of one.
+    let at_once = (all.len() / q.size).max(1);
+    for first in (0..q.count).step_by(at_once) {
+        let n = at_once.min(q.count - first);
+        let mut done = 0;
+        while done < n * q.size {
+            let part = all.len().min(n * q.size - done);
+            channel.read(&mut all[..part], part as u64)?;
+            for (i, piece) in all[..part].chunks(q.size).enumerate() {
+                tensor_io::set_bytes(t, piece, q.offset + (first + i) * q.stride_tensor + done);
+            }
+            done += part;
+        }
     }
     Ok(())
 }

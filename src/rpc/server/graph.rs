@@ -2,15 +2,16 @@
 #![forbid(unsafe_code)]
 
 use super::Host;
-use super::memory::{Buffers, Lease};
+use super::memory::{Budget, Buffers, Lease};
 use super::tensors::{Arena, PER_TENSOR};
 use crate::backend::{DeviceRef, op_is_empty};
 use crate::error::{Error, Result, invalid};
 use crate::graph::{GraphRef, build};
 use crate::mutant;
 use crate::rpc::protocol::{Graph, WireTensor};
-use crate::tensor::TensorRef;
+use crate::tensor::{TensorRef, known};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// A graph with all its tensors.
 pub struct Stored {
@@ -22,18 +23,25 @@ pub struct Stored {
     _lease: Lease,
 }
 
-/// Makes the graph of a message for a device.
+/// Bytes that a tensor takes at most in the tables with which a graph is made: its number, its handle, and a list of
+/// what it needs.
+const TABLES: usize = 192;
+/// Bytes of a number in a set.
+const NUMBER: usize = 24;
+
+/// Makes the graph of a message for a device. `work`: the memory for it.
 ///
 /// # Errors
-/// Something in it cannot be, or the device does not compute it.
-pub fn make(message: &Graph, buffers: &Buffers, host: &Host, device: DeviceRef) -> Result<Stored> {
+/// Something in it cannot be, there is no memory, or the device does not compute it.
+pub fn make(message: &Graph, buffers: &Buffers, host: &Host, device: DeviceRef, work: &Arc<Budget>) -> Result<Stored> {
     let (n_nodes, n_tensors) = (message.nodes.len(), message.tensors.len());
     let most = host.options.tensors;
     if n_nodes == 0 || n_nodes > n_tensors || n_tensors > most && !mutant::on("RPC tensors") {
         return Err(invalid!("a graph of {n_nodes} nodes and {n_tensors} tensors (it may have {most})"));
     }
     let bytes = (n_tensors + 1) * PER_TENSOR + build::overhead(n_nodes, false);
-    let lease = host.budget.take(bytes as u64)?;
+    let mut lease = work.take(bytes as u64)?;
+    let _tables = work.take((n_tensors * TABLES) as u64)?;
     let mut arena = Arena::new(bytes)?;
 
     let mut places = HashMap::with_capacity(n_tensors);
@@ -65,12 +73,14 @@ pub fn make(message: &Graph, buffers: &Buffers, host: &Host, device: DeviceRef) 
             return Err(invalid!("a graph has more than {n_nodes} nodes"));
         }
     }
-    let buffers = message.tensors.iter().map(|t| t.buffer).filter(|&b| b != 0).collect();
+    let buffers: HashSet<u64> = message.tensors.iter().map(|t| t.buffer).filter(|&b| b != 0).collect();
+    lease.grow((buffers.capacity() * NUMBER) as u64)?;
     Ok(Stored { graph, buffers, _arena: arena, _lease: lease })
 }
 
 /// Checks that the device computes a node, with the sources that it has.
 fn runs(node: TensorRef, host: &Host, device: DeviceRef) -> Result<()> {
+    known::check(node)?;
     if op_is_empty(node.op()) {
         return Ok(());
     }
@@ -79,7 +89,7 @@ fn runs(node: TensorRef, host: &Host, device: DeviceRef) -> Result<()> {
             return Err(invalid!("'{}' is computed, but '{}' is in no buffer of this client", node.name(), t.name()));
         }
     }
-    (host.check)(node)?;
+    (host.checks.node)(node)?;
     if device.supports_op(node) {
         return Ok(());
     }

@@ -1,4 +1,5 @@
-//! Buffers of a session, under numbers and addresses that mean nothing outside of it, and the memory of all sessions.
+//! Buffers of a session, under numbers and addresses that mean nothing outside of it, and the limits of memory: of all
+//! sessions, of each of them, and of what each has besides its buffers.
 #![forbid(unsafe_code)]
 
 use crate::backend::{BufferBox, BufferTypeRef};
@@ -9,21 +10,36 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much memory all sessions may have.
+/// How much memory something may have: all sessions, or a part of another budget.
 pub struct Budget {
     limit: u64,
     used: AtomicU64,
+    /// Whose limit this is, and the option that changes it.
+    whose: &'static str,
+    /// What is taken from here is taken from there, too.
+    whole: Option<Arc<Budget>>,
 }
 
 impl Budget {
-    /// `limit` bytes.
+    /// `limit` bytes for all sessions.
     pub fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Self { limit, used: AtomicU64::new(0) })
+        Arc::new(Self { limit, used: AtomicU64::new(0), whose: "all clients (--memory)", whole: None })
+    }
+
+    /// A part of a budget with a limit of its own. Parts may have more in all than the whole: who comes first gets it.
+    pub fn part(self: &Arc<Self>, limit: u64, whose: &'static str) -> Arc<Self> {
+        Arc::new(Self { limit, used: AtomicU64::new(0), whose, whole: Some(self.clone()) })
     }
 
     /// Bytes that are left.
     pub fn free(&self) -> u64 {
-        self.limit.saturating_sub(self.used.load(Ordering::SeqCst))
+        let own = self.limit.saturating_sub(self.used.load(Ordering::SeqCst));
+        self.whole.as_ref().map_or(own, |whole| own.min(whole.free()))
+    }
+
+    /// The most that can ever be taken.
+    pub fn limit(&self) -> u64 {
+        self.whole.as_ref().map_or(self.limit, |whole| self.limit.min(whole.limit()))
     }
 
     /// Bytes that are taken.
@@ -36,16 +52,35 @@ impl Budget {
     ///
     /// # Errors
     /// There are not so many left.
+    pub fn take(self: &Arc<Self>, bytes: u64) -> Result<Lease> {
+        self.count(bytes)?;
+        Ok(Lease { budget: self.clone(), bytes })
+    }
+
     // `fetch_update` is called `try_update` since a version of Rust that is newer than our oldest.
     #[allow(deprecated)]
-    pub fn take(self: &Arc<Self>, bytes: u64) -> Result<Lease> {
-        let more = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.limit || mutant::on("RPC budget"));
-        match self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more) {
-            Ok(_) => Ok(Lease { budget: self.clone(), bytes }),
-            Err(used) => Err(Error::Backend(format!(
-                "{bytes} bytes are more than the server's limit of {} allows, of which {used} are taken",
-                self.limit
-            ))),
+    fn count(&self, bytes: u64) -> Result<()> {
+        let is_free = self.whole.is_some() && mutant::on("RPC share");
+        let more = |used: u64| {
+            let sum = used.checked_add(bytes)?;
+            (sum <= self.limit || is_free || mutant::on("RPC budget")).then_some(sum)
+        };
+        if let Err(used) = self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more) {
+            return Err(Error::Backend(format!(
+                "{bytes} bytes are more than the limit of {} allows: {} bytes, of which {used} are taken",
+                self.whose, self.limit
+            )));
+        }
+        let whole = self.whole.as_ref().map_or(Ok(()), |whole| whole.count(bytes));
+        whole.inspect_err(|_| {
+            self.used.fetch_sub(bytes, Ordering::SeqCst);
+        })
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::SeqCst);
+        if let Some(whole) = &self.whole {
+            whole.give_back(bytes);
         }
     }
 }
@@ -56,9 +91,32 @@ pub struct Lease {
     bytes: u64,
 }
 
+impl Lease {
+    /// Takes more bytes.
+    ///
+    /// # Errors
+    /// There are not so many left.
+    pub fn grow(&mut self, more: u64) -> Result<()> {
+        self.budget.count(more)?;
+        self.bytes += more;
+        Ok(())
+    }
+
+    /// Gives all but `bytes` back.
+    pub fn shrink(&mut self, bytes: u64) {
+        self.budget.give_back(self.bytes.saturating_sub(bytes));
+        self.bytes = self.bytes.min(bytes);
+    }
+
+    /// Bytes of it.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.bytes, Ordering::SeqCst);
+        self.budget.give_back(self.bytes);
     }
 }
 
@@ -141,6 +199,11 @@ impl Buffers {
         Ok(Some((number, has.min(size))))
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
     /// Frees a buffer.
     ///
     /// # Errors
@@ -176,5 +239,24 @@ mod tests {
         let bases = numbers.map(|n| a.get(n).unwrap().base);
         assert!(bases[0] >= FIRST + (600 << 10) + GAP && bases[1] >= bases[0] + GAP && bases[1].is_multiple_of(4096));
         assert!(a.make(host::buffer_type(), 64, &budget).is_err());
+    }
+
+    #[test]
+    fn a_part_has_a_limit_of_its_own_and_counts_for_the_whole() {
+        let all = Budget::new(1000);
+        let (a, b) = (all.part(700, "a"), all.part(700, "b"));
+        let work = a.part(100, "a's work");
+        let mut first = work.take(60).unwrap();
+        assert!(work.take(50).is_err() && first.grow(41).is_err());
+        first.grow(40).unwrap();
+        assert_eq!([&work, &a, &b, &all].map(|x| (x.used(), x.free())), [(100, 0), (100, 600), (0, 700), (100, 900)]);
+        // What the whole refuses is not taken from the part.
+        let second = b.take(650).unwrap();
+        assert!(a.take(300).is_err_and(|e| e.to_string().contains("--memory")));
+        assert_eq!((a.used(), all.used(), a.limit(), all.part(2000, "c").limit()), (100, 750, 700, 1000));
+        first.shrink(30);
+        assert_eq!((work.used(), a.used(), all.used(), first.bytes()), (30, 30, 680, 30));
+        drop((first, second));
+        assert_eq!([&work, &a, &b, &all].map(|x| x.used()), [0; 4]);
     }
 }

@@ -1,6 +1,7 @@
 //! Serving devices of this machine. `serve` accepts connections, and each has a thread with a `session` of its own: its buffers (`memory`), its
 //! graphs (`graph`), its streams. Sessions share the budget of memory and the `cache` of weights, and nothing else.
 //!
+//! - `places`: who is connected, and who gives way when there are too many
 //! - `tensors`: descriptions become tensors of this process, if all about them is right
 //! - `stream`: the streams of devices, with a limit of time for each graph
 //! - `data`: what is written into tensors and read from them, in pieces as it comes
@@ -9,6 +10,7 @@ mod cache;
 mod data;
 mod graph;
 mod memory;
+mod places;
 mod session;
 mod start;
 mod stream;
@@ -16,20 +18,21 @@ mod tensors;
 
 pub use cache::Cache;
 pub use memory::Budget;
+pub use places::Patience;
 pub use start::start;
 pub use stream::Deadline;
 
 use super::transport::{Channel, Key, Limits, is_local};
 use crate::backend::{BackendBox, DeviceRef};
 use crate::error::{Error, Result};
+use crate::graph::GraphRef;
 use crate::guard::contained;
-use crate::mutant;
 use crate::sys::sync::lock;
 use crate::sys::thread;
 use crate::tensor::TensorRef;
-use crate::{log_error, log_info, log_warn};
+use crate::{log_debug, log_error, log_info, log_warn};
+use places::{Place, Places};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stream::Timed;
@@ -37,10 +40,18 @@ use stream::Timed;
 /// What a server allows.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes of buffers and graphs of all clients together.
+    /// Bytes of all clients together: of buffers, and of what `client_work` counts.
     pub memory: u64,
+    /// Bytes of it that one client may have.
+    pub client_memory: u64,
+    /// Bytes of these for messages, graphs and the work memory of graphs.
+    pub client_work: u64,
     /// Clients at once.
     pub connections: usize,
+    /// Clients at once from one address; `None`: three quarters of all.
+    pub per_address: Option<usize>,
+    /// When clients give way to new ones.
+    pub patience: Patience,
     /// Tensors of a graph.
     pub tensors: usize,
     /// Buffers of a client.
@@ -51,7 +62,7 @@ pub struct Options {
     pub handshake: Duration,
     /// Time between messages.
     pub idle: Duration,
-    /// Time for a graph.
+    /// Time for a graph, or for all that is sent ahead.
     pub graph: Duration,
     /// Secret that clients must have.
     pub key: Option<Key>,
@@ -62,7 +73,11 @@ impl Options {
     pub fn new(memory: u64) -> Self {
         Self {
             memory,
+            client_memory: memory,
+            client_work: (memory / 8).max(512 << 20),
             connections: 16,
+            per_address: None,
+            patience: Patience { empty: Duration::from_secs(10), unused: Duration::from_secs(600) },
             tensors: 1 << 18,
             buffers: 1 << 14,
             message: Duration::from_secs(30),
@@ -72,22 +87,36 @@ impl Options {
             key: None,
         }
     }
+
+    fn of_one_address(&self) -> usize {
+        self.per_address.unwrap_or(self.connections - self.connections / 4)
+    }
 }
 
 /// Opens a stream on a device, with the threads that the server was started with. The device's abort callback asks the deadline, which lives longer
 /// than the stream.
 pub type Open = Box<dyn Fn(DeviceRef, &Arc<Deadline>) -> Option<BackendBox> + Send + Sync>;
 
+/// What the server needs to know about graphs from the backends.
+pub struct Checks {
+    /// Checks a node as the CPU backend does, without its memory.
+    pub node: fn(TensorRef) -> Result<()>,
+    /// Bytes that a stream of the device takes for its work on a graph.
+    pub scratch: Box<dyn Fn(DeviceRef, GraphRef) -> u64 + Send + Sync>,
+}
+
+/// Bytes of work memory with which a stream is kept for the next session.
+const LEFT: u64 = 64 << 20;
+
 /// What all sessions share.
 pub struct Host {
     devices: Vec<DeviceRef>,
     open: Open,
-    /// Checks a node as the CPU backend does, without its memory.
-    check: fn(TensorRef) -> Result<()>,
+    checks: Checks,
     options: Options,
     budget: Arc<Budget>,
     cache: Option<Cache>,
-    sessions: AtomicUsize,
+    places: Arc<Places>,
     /// Streams that sessions have left, by device: the next one takes them over.
     left: Mutex<Vec<(usize, Timed)>>,
 }
@@ -97,13 +126,13 @@ impl Host {
     pub fn new(
         devices: Vec<DeviceRef>,
         open: Open,
-        check: fn(TensorRef) -> Result<()>,
+        checks: Checks,
         options: Options,
         cache: Option<Cache>,
     ) -> Arc<Self> {
         let budget = Budget::new(options.memory);
-        let (sessions, left) = (AtomicUsize::new(0), Mutex::default());
-        Arc::new(Self { devices, open, check, options, budget, cache, sessions, left })
+        let places = Places::new(options.connections, options.of_one_address(), options.patience);
+        Arc::new(Self { devices, open, checks, options, budget, cache, places, left: Mutex::default() })
     }
 
     /// Bytes that clients have at present.
@@ -112,10 +141,10 @@ impl Host {
         self.budget.used()
     }
 
-    /// Clients at present.
+    /// Connections at present.
     #[cfg(test)]
     pub fn sessions(&self) -> usize {
-        self.sessions.load(Ordering::SeqCst)
+        self.places.taken()
     }
 
     fn stream(&self, device: usize) -> Result<Timed> {
@@ -128,29 +157,13 @@ impl Host {
         opened.ok_or_else(|| Error::Backend(format!("the device {} cannot be opened", self.devices[device].name())))
     }
 
-    /// Keeps a stream for the next session, one for each device.
-    fn leave(&self, device: usize, stream: Timed) {
+    /// Keeps a stream for the next session, one for each device, unless it has much memory for its work.
+    fn leave(&self, device: usize, stream: Timed, scratch: u64) {
+        stream.leave();
         let mut left = lock(&self.left);
-        if left.iter().all(|(d, _)| *d != device) {
+        if scratch <= LEFT && left.iter().all(|(d, _)| *d != device) {
             left.push((device, stream));
         }
-    }
-}
-
-/// Counts a session while it lives.
-struct Place(Arc<Host>);
-
-impl Place {
-    fn take(host: &Arc<Host>) -> Option<Self> {
-        let taken = host.sessions.fetch_add(1, Ordering::SeqCst) < host.options.connections;
-        let place = Self(host.clone());
-        (taken || mutant::on("RPC places")).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.sessions.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -178,13 +191,19 @@ pub fn serve(listener: &TcpListener, host: &Arc<Host>) -> Result<()> {
 }
 
 fn admit(stream: TcpStream, peer: SocketAddr, host: &Arc<Host>) {
-    let Some(place) = Place::take(host) else {
-        log_warn!("RPC server: {peer} is turned away: {} clients are connected", host.options.connections);
-        return;
+    let place = match host.places.enter(&stream, peer) {
+        Ok(place) => Arc::new(place),
+        Err(e) => {
+            log_error!("RPC server: {peer} is turned away: {e}");
+            return;
+        }
     };
+    let host = host.clone();
     let spawned = thread::builder().name("ggml-rpc".into()).spawn(move || {
-        let ended = contained(|| attend(stream, peer, &place.0)).unwrap_or_else(|text| Err(Error::Backend(text)));
-        match ended {
+        let attended = contained(|| attend(stream, peer, &place, &host));
+        match attended.unwrap_or_else(|text| Err(Error::Backend(text))) {
+            // Who has not greeted gives way without a line for each.
+            _ if place.gave_way() => log_debug!("RPC server: {peer} has given way"),
             Ok(()) => log_info!("RPC server: {peer} has left"),
             Err(e) => log_error!("RPC server: {peer}: {e}; the connection is closed"),
         }
@@ -194,15 +213,21 @@ fn admit(stream: TcpStream, peer: SocketAddr, host: &Arc<Host>) {
     }
 }
 
-fn attend(stream: TcpStream, peer: SocketAddr, host: &Arc<Host>) -> Result<()> {
+fn attend(stream: TcpStream, peer: SocketAddr, place: &Arc<Place>, host: &Arc<Host>) -> Result<()> {
     // Of other machines, only the address of each is known: who stays silent makes no line for every attempt.
     let limits = Limits { message: host.options.handshake, idle: host.options.handshake };
     let mut channel = Channel::new(stream, limits)?;
-    session::greet(&mut channel, host.options.key.as_ref(), host.cache.is_some())?;
+    session::greet(&mut channel, host.options.key.as_ref(), host.cache.is_some(), || place.greeted())?;
     channel.set_limits(Limits { message: host.options.message, idle: host.options.idle });
     log_info!("RPC server: {peer} is connected{}", if is_local(&peer) { "" } else { " from another machine" });
-    let mut session = session::Session::new(host.clone(), channel);
-    let ended = session.run();
+    let mut session = session::Session::new(host.clone(), channel, place.clone());
+    let mut ended = session.run();
+    if let Err(e) = &ended
+        && place.watch().is_gone()
+    {
+        log_info!("RPC server: {peer}: {e}");
+        ended = Ok(());
+    }
     session.channel.close();
     ended
 }

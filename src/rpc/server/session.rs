@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::graph::{self, Stored};
-use super::memory::Buffers;
+use super::memory::{Budget, Buffers, Lease};
+use super::places::{Place, Stage};
 use super::stream::Timed;
 use super::tensors::Arena;
 use super::{Host, data};
@@ -10,18 +11,27 @@ use crate::abi::ggml::{GGML_MAX_SRC, ggml_status};
 use crate::backend::{DeviceRef, tensor_io};
 use crate::error::{Error, Result, invalid};
 use crate::mutant;
-use crate::rpc::protocol::{CAPS, Command, GRAPHS_KEPT, Graph, NO_CACHE, Request, VERSION, WireTensor};
+use crate::rpc::protocol::{Body, CAPS, Command, GRAPHS_KEPT, Graph, NO_CACHE, Request, VERSION, WireTensor};
 use crate::rpc::transport::key::{self, PROOF, Role};
 use crate::rpc::transport::{Channel, Key};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The first message of a connection: who is there, and, with a key, whether it has that.
+/// Time between two looks at whether the client is still there, if requests wait in line.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// The first message of a connection: who is there, and, with a key, whether it has that. `admit` finds a place for it;
+/// before, it has none.
 ///
 /// # Errors
-/// The client speaks something else, or has another key or none.
-pub fn greet(channel: &mut Channel, key: Option<&Key>, has_cache: bool) -> Result<()> {
+/// The client speaks something else, or has another key or none, and those of `admit`.
+pub fn greet(
+    channel: &mut Channel,
+    key: Option<&Key>,
+    has_cache: bool,
+    admit: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     let first = channel.first()?.ok_or_else(|| invalid!("it has left without a word"))?;
     if first != Command::Hello as u8 {
         return Err(invalid!("it begins with {first}, not with a greeting of this protocol"));
@@ -35,7 +45,10 @@ pub fn greet(channel: &mut Channel, key: Option<&Key>, has_cache: bool) -> Resul
     let mut reply = [0; 4 + CAPS];
     reply[..VERSION.len()].copy_from_slice(&VERSION);
     reply[VERSION.len()] = if has_cache { 0 } else { NO_CACHE };
-    let Some(key) = key else { return channel.reply(&reply) };
+    let Some(key) = key else {
+        admit()?;
+        return channel.reply(&reply);
+    };
     let ours = key::caps()?;
     reply[4..].copy_from_slice(&ours);
     channel.reply(&reply)?;
@@ -47,6 +60,7 @@ pub fn greet(channel: &mut Channel, key: Option<&Key>, has_cache: bool) -> Resul
     if !key.is_proven(Role::Client, &caps, &ours, &proof) && !mutant::on("RPC key") {
         return Err(invalid!("it has another key"));
     }
+    admit()?;
     channel.write(&key.proof(Role::Server, &caps, &ours)?)
 }
 
@@ -55,6 +69,16 @@ pub struct Session {
     graphs: Vec<HashMap<u64, Option<Stored>>>,
     buffers: Buffers,
     streams: Vec<Option<Timed>>,
+    /// Memory that the streams have for the work of graphs.
+    scratch: Vec<Option<Lease>>,
+    /// What the client may have, and what of it besides buffers.
+    all: Arc<Budget>,
+    work: Arc<Budget>,
+    /// Time that was worked for requests since all that had come was read.
+    worked: Duration,
+    has_computed: bool,
+    looked: Instant,
+    place: Arc<Place>,
     host: Arc<Host>,
     /// The connection.
     pub channel: Channel,
@@ -65,8 +89,9 @@ impl Drop for Session {
         self.finish();
         self.graphs.clear();
         for (device, stream) in self.streams.iter_mut().enumerate() {
+            let scratch = self.scratch[device].as_ref().map_or(0, Lease::bytes);
             if let Some(stream) = stream.take() {
-                self.host.leave(device, stream);
+                self.host.leave(device, stream, scratch);
             }
         }
     }
@@ -74,11 +99,26 @@ impl Drop for Session {
 
 impl Session {
     /// A client that has been greeted.
-    pub fn new(host: Arc<Host>, channel: Channel) -> Self {
+    pub fn new(host: Arc<Host>, channel: Channel, place: Arc<Place>) -> Self {
         let n = host.devices.len();
         let buffers = Buffers::new(host.options.buffers);
         let (graphs, streams) = ((0..n).map(|_| HashMap::new()).collect(), (0..n).map(|_| None).collect());
-        Self { graphs, buffers, streams, host, channel }
+        let all = host.budget.part(host.options.client_memory, "one client (--client-memory)");
+        let work = all.part(host.options.client_work, "messages and graphs of one client (--client-work)");
+        Self {
+            graphs,
+            buffers,
+            streams,
+            scratch: (0..n).map(|_| None).collect(),
+            all,
+            work,
+            worked: Duration::ZERO,
+            has_computed: false,
+            looked: Instant::now(),
+            place,
+            host,
+            channel,
+        }
     }
 
     /// Does what the client requests, until it leaves.
@@ -89,11 +129,54 @@ impl Session {
         while let Some(raw) = self.channel.first()? {
             let command = Command::from_byte(raw)?;
             let size = self.channel.size()?;
-            let head = self.channel.read_vec(command.head_size(size)?)?;
+            let n = command.head_size(size)?;
+            let most = Graph::size(self.host.options.tensors);
+            let is_graph = command.body() == Body::Graph;
+            if is_graph && n > most && !mutant::on("RPC tensors") {
+                return Err(invalid!("a graph of {size} bytes: it may have {most}"));
+            }
+            // A graph is there as it comes, and again as tensors. Other requests are small, and come also if all memory is
+            // taken.
+            let mut lease = self.work.take(0)?;
+            let count = |more: usize| if is_graph { lease.grow(2 * more as u64) } else { Ok(()) };
+            let head = self.channel.read_counted(n, count)?;
             let request = Request::read(command, &head)?;
-            self.answer(request, size - head.len() as u64)?;
+            drop(head);
+            lease.shrink(n as u64);
+            self.look()?;
+            if self.channel.caught_up() || mutant::on("RPC ahead") {
+                self.worked = Duration::ZERO;
+            }
+            self.place.begin()?;
+            let (start, waited) = (Instant::now(), self.channel.waited());
+            let answered = self.answer(request, size - n as u64);
+            self.worked += start.elapsed().saturating_sub(self.channel.waited() - waited);
+            self.place.end(match (self.buffers.is_empty(), self.has_computed) {
+                (true, _) => Stage::Empty,
+                (false, false) => Stage::Unused,
+                (false, true) => Stage::Working,
+            });
+            answered?;
         }
         Ok(())
+    }
+
+    /// Notices that the client has left before all of its requests were answered, if the last look is not just over.
+    fn look(&mut self) -> Result<()> {
+        if self.looked.elapsed() < LOOK {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        still_there(&self.place)
+    }
+
+    /// The time that is left for graphs, of which those that wait in line have the time of one.
+    fn time(&self) -> Result<Duration> {
+        let limit = self.host.options.graph;
+        match limit.checked_sub(self.worked) {
+            Some(left) if !left.is_zero() => Ok(left),
+            _ => Err(Error::Backend(format!("what it has sent ahead takes longer than {limit:?} (--graph-time)"))),
+        }
     }
 
     fn device(&self, index: u32) -> Result<(usize, DeviceRef)> {
@@ -124,6 +207,7 @@ impl Session {
         if !matches!(request, Request::GraphCompute(_) | Request::GraphRecompute { .. }) {
             self.finish();
         }
+        self.time()?;
         match request {
             Request::Hello { .. } => Err(invalid!("it greets again")),
             Request::DeviceCount => self.channel.reply(&(self.host.devices.len() as u32).to_le_bytes()),
@@ -185,17 +269,16 @@ impl Session {
                 let t = self.one(&tensor)?;
                 data::range(t.tensor, offset, 0)?;
                 let room = t.tensor.nbytes() as u64 - offset;
-                let found = self.host.cache.as_ref().and_then(|cache| cache.get(hash, room));
-                if let Some(data) = &found {
-                    tensor_io::set_bytes(t.tensor, data, offset as usize);
-                }
-                self.channel.reply(&[u8::from(found.is_some())])
+                let set = |piece: &[u8], at| tensor_io::set_bytes(t.tensor, piece, offset as usize + at);
+                let found = match &self.host.cache {
+                    Some(cache) => cache.find(hash, room, || still_there(&self.place), set)?,
+                    None => false,
+                };
+                self.channel.reply(&[u8::from(found)])
             }
             Request::MemsetTensor { tensor, offset, size, value } => {
                 let t = self.one(&tensor)?;
-                let (offset, size) = data::range(t.tensor, offset, size)?;
-                tensor_io::memset(t.tensor, value, offset, size);
-                Ok(())
+                data::fill(t.tensor, offset, size, value, || still_there(&self.place))
             }
             Request::CopyTensor { src, dst } => {
                 let (from, to) = (self.one(&src)?, self.one(&dst)?);
@@ -215,8 +298,9 @@ impl Session {
             Request::GraphCompute(graph) => self.compute(&graph),
             Request::GraphRecompute { device, uid } => {
                 let (at, _) = self.device(device)?;
+                let time = self.time()?;
                 match self.graphs[at].get(&uid) {
-                    Some(Some(kept)) => run(&mut self.streams[at], kept, self.host.options.graph),
+                    Some(Some(kept)) => run(&mut self.streams[at], kept, time, &self.place),
                     _ => Err(invalid!("graph {uid} of device {device} is not known, or one of its buffers was freed")),
                 }
             }
@@ -229,18 +313,15 @@ impl Session {
 
     fn alloc(&mut self, device: u32, size: u64) -> Result<()> {
         let buft = buffer_type(self.device(device)?.1)?;
-        let made = if size == 0 || size > buft.max_size() as u64 {
-            None
-        } else {
-            self.buffers.make(buft, size, &self.host.budget)?
-        };
+        let made =
+            if size == 0 || size > buft.max_size() as u64 { None } else { self.buffers.make(buft, size, &self.all)? };
         let (number, size) = made.unwrap_or((0, 0));
         self.channel.reply(&[number.to_le_bytes(), size.to_le_bytes()].concat())
     }
 
     fn memory(&mut self, device: u32) -> Result<()> {
         let (free, total) = self.device(device)?.1.memory();
-        let (left, all) = (self.host.budget.free(), self.host.options.memory);
+        let (left, all) = (self.all.free(), self.all.limit());
         let reply = [(free as u64).min(left).to_le_bytes(), (total as u64).min(all).to_le_bytes()];
         self.channel.reply(&reply.concat())
     }
@@ -266,8 +347,15 @@ impl Session {
         if message.uid != 0 && self.graphs[at].len() >= GRAPHS_KEPT {
             self.graphs[at].clear();
         }
-        let made = graph::make(message, &self.buffers, &self.host, device)?;
-        run(&mut self.streams[at], &made, self.host.options.graph)?;
+        let made = graph::make(message, &self.buffers, &self.host, device, &self.work)?;
+        let needs = (self.host.checks.scratch)(device, made.graph);
+        match &mut self.scratch[at] {
+            Some(lease) => lease.grow(needs.saturating_sub(lease.bytes()))?,
+            none => *none = Some(self.work.take(needs)?),
+        }
+        let time = self.time()?;
+        self.has_computed = true;
+        run(&mut self.streams[at], &made, time, &self.place)?;
         if message.uid != 0 {
             self.graphs[at].insert(message.uid, Some(made));
         } else {
@@ -284,9 +372,17 @@ struct Alone {
 }
 
 /// Computes a graph, or queues it. A stream that fails is not used again, by nobody.
-fn run(stream: &mut Option<Timed>, stored: &Stored, limit: Duration) -> Result<()> {
+fn run(stream: &mut Option<Timed>, stored: &Stored, limit: Duration, place: &Place) -> Result<()> {
     let Some(open) = stream else { return Err(invalid!("a graph is computed again that never was")) };
-    open.compute(stored.graph, limit).inspect_err(|_| *stream = None)
+    open.compute(stored.graph, limit, place.watch()).inspect_err(|_| *stream = None)
+}
+
+/// An error if the client has left: what it has sent before is dropped.
+fn still_there(place: &Place) -> Result<()> {
+    if place.watch().is_gone() {
+        return Err(Error::Backend("it has left before its requests were answered".into()));
+    }
+    Ok(())
 }
 
 fn buffer_type(device: DeviceRef) -> Result<crate::backend::BufferTypeRef> {

@@ -1,7 +1,7 @@
 //! Starting a server as hosts do: with an endpoint, devices, and what environment variables say.
 #![forbid(unsafe_code)]
 
-use super::{Cache, Host, Open, Options, serve};
+use super::{Cache, Checks, Host, Open, Options, serve};
 use crate::abi::backend::ggml_backend_dev_type;
 use crate::backend::DeviceRef;
 use crate::environment::{self, Variable};
@@ -10,7 +10,6 @@ use crate::rpc::client::key_from_environment;
 use crate::rpc::protocol::VERSION;
 use crate::rpc::transport::{Endpoint, is_local};
 use crate::sys::memory::physical;
-use crate::tensor::TensorRef;
 use crate::{log_info, log_warn};
 use std::net::TcpListener;
 use std::path::Path;
@@ -41,8 +40,17 @@ fn options(devices: &[DeviceRef]) -> Result<Options> {
         None => default_memory(devices),
     };
     let mut options = Options::new(memory);
+    if let Some(mib) = number(&environment::RPC_SERVER_CLIENT_MEMORY)? {
+        options.client_memory = mib.saturating_mul(MIB);
+    }
+    if let Some(mib) = number(&environment::RPC_SERVER_CLIENT_WORK)? {
+        options.client_work = mib.saturating_mul(MIB);
+    }
     if let Some(n) = number(&environment::RPC_SERVER_CLIENTS)? {
         options.connections = usize::try_from(n).unwrap_or(usize::MAX);
+    }
+    if let Some(n) = number(&environment::RPC_SERVER_PER_ADDRESS)? {
+        options.per_address = Some(usize::try_from(n).unwrap_or(usize::MAX));
     }
     if let Some(seconds) = number(&environment::RPC_SERVER_IDLE)? {
         options.idle = Duration::from_secs(seconds);
@@ -58,13 +66,7 @@ fn options(devices: &[DeviceRef]) -> Result<Options> {
 ///
 /// # Errors
 /// The endpoint, a variable, the cache or the listener.
-pub fn start(
-    endpoint: &str,
-    cache: Option<&Path>,
-    devices: Vec<DeviceRef>,
-    open: Open,
-    check: fn(TensorRef) -> Result<()>,
-) -> Result<()> {
+pub fn start(endpoint: &str, cache: Option<&Path>, devices: Vec<DeviceRef>, open: Open, checks: Checks) -> Result<()> {
     if devices.is_empty() {
         return Err(invalid!("there is no device to serve"));
     }
@@ -85,8 +87,9 @@ pub fn start(
     let keyed = if options.key.is_some() { "with the key of GGML_RPC_KEY_FILE" } else { "without a key" };
     let folder = cache.as_ref().map_or("none".into(), |(_, folder)| folder.display().to_string());
     log_info!(
-        "  clients: {} at once, {keyed}, {} MiB together; cache: {folder}",
+        "  clients: {} at once, {} from one address, {keyed}, {} MiB together; cache: {folder}",
         options.connections,
+        options.of_one_address().min(options.connections),
         options.memory >> 20
     );
     if options.key.is_none() && !is_local(&local) {
@@ -94,5 +97,5 @@ pub fn start(
             "{local} can be reached from other machines, and this server has no key: whoever connects may compute"
         );
     }
-    serve(&listener, &Host::new(devices, open, check, options, cache.map(|(c, _)| c)))
+    serve(&listener, &Host::new(devices, open, checks, options, cache.map(|(c, _)| c)))
 }

@@ -232,7 +232,7 @@ fn on_ranges() -> Vec<(String, Attack)> {
 
 /// Attacks with graphs.
 fn on_graphs() -> Vec<(String, Attack)> {
-    let forgeries: [(&str, ForgeGraph); 24] = [
+    let forgeries: [(&str, ForgeGraph); 27] = [
         ("another device", |_, g| g.device = 1),
         ("no nodes", |_, g| g.nodes.clear()),
         ("more nodes than tensors", |_, g| g.nodes = vec![3; 9]),
@@ -268,6 +268,12 @@ fn on_graphs() -> Vec<(String, Attack)> {
             // The first byte of the buffer is not 0, so that the index is large.
             g.tensors[1].dtype = ggml_type::GGML_TYPE_I32 as u32;
             (g.tensors[1].ne, g.tensors[2].op) = ([1, 1, 1, 1], GGML_OP_GET_ROWS as u32);
+        }),
+        ("a source that this version does not know", |_, g| g.tensors[2].src[9] = 1),
+        ("a parameter that this version does not know", |_, g| g.tensors[2].op_params[15] = 1),
+        ("a view with a parameter that this version does not know", |_, g| {
+            (g.tensors[2].op, g.tensors[2].src) = (GGML_OP_RESHAPE as u32, [1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+            g.tensors[2].op_params[0] = 1;
         }),
         ("a product of all memory", |_, g| {
             (g.tensors[2].op, g.tensors[2].ne) = (GGML_OP_MUL_MAT as u32, [u32::MAX, u32::MAX, 1, 1]);
@@ -455,17 +461,21 @@ fn what_is_allowed_stays_allowed() {
 fn slow_clients_and_floods_end() {
     let limits = |o: &mut crate::rpc::server::Options| {
         (o.message, o.handshake, o.connections) = (Duration::from_millis(600), Duration::from_millis(600), 4);
+        o.per_address = Some(4);
     };
     let s = served(limits, None);
     let backend = s.backend();
     let work = Work::new(&backend);
     // Greetings that never come, and one that is not of this protocol.
     let mut silent: Vec<_> = (0..3).map(|_| Raw::silent(&s.address)).collect();
-    until("the places are taken", || s.host.sessions() == 4);
+    until("they are there", || s.host.sessions() == 4);
+    // They take no client's place; as many clients as there may be do.
+    let clients: Vec<_> = (0..3).map(|_| Raw::new(&s.address)).collect();
     let mut late = Raw::silent(&s.address);
     late.send(&Request::Hello { caps: [0; CAPS] });
     assert!(late.is_closed());
     assert!(silent.iter_mut().all(Raw::is_closed));
+    drop(clients);
     let mut http = Raw::silent(&s.address);
     http.bytes(b"GET / HTTP/1.1\r\n\r\n");
     assert!(http.is_closed());

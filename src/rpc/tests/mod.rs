@@ -1,6 +1,7 @@
-//! Servers and clients of this process on the loopback: `hostile` and `intruders` have clients that mean harm, `faults` servers that do; `uploads` counts
-//! what travels.
+//! Servers and clients of this process on the loopback: `hostile` and `intruders` have clients that mean harm, `absent`
+//! those that are silent, gone or greedy, `faults` servers that do harm; `uploads` counts what travels.
 
+mod absent;
 mod faults;
 mod hostile;
 mod intruders;
@@ -34,7 +35,7 @@ fn served(change: impl FnOnce(&mut Options), cache: Option<Cache>) -> Served {
     let host = Host::new(
         vec![cpu::device::device()],
         Box::new(|d, deadline| crate::capi::rpc::open(d, 2, deadline)),
-        cpu::check::accepts,
+        crate::capi::rpc::checks(2),
         options,
         cache,
     );
@@ -45,7 +46,7 @@ fn served(change: impl FnOnce(&mut Options), cache: Option<Cache>) -> Served {
 
 impl Served {
     fn reg(&self) -> RegRef {
-        client::add_server(&self.address, |_| std::ptr::null()).unwrap()
+        client::add_server(&self.address, |_| std::ptr::null(), crate::cpu::check::accepts).unwrap()
     }
 
     fn device(&self) -> DeviceRef {
@@ -121,6 +122,68 @@ impl Work {
 fn expected(seed: u32) -> Vec<u8> {
     let backend = cpu::device::device().init(None).unwrap();
     Work::new(&backend).run(&backend, seed)
+}
+
+/// Memory of this process, operations of the host and what no CPU computes: the scheduler hears of it before, and a graph that comes all the same is
+/// an error here. Nothing of it is sent, so the connection stays.
+#[test]
+fn what_a_server_would_refuse_fails_and_harms_nothing() {
+    use crate::abi::ggml::ggml_op;
+    let s = served(|_| {}, None);
+    let (backend, device) = (s.backend(), s.device());
+    let work = Work::new(&backend);
+    let before = work.run(&backend, 1);
+    let (dtype, buffer, data) = (work.w.dtype(), work.w.buffer_raw(), work.w.data());
+    let host = cpu::device::device().buffer_type().unwrap().alloc_buffer(4096).unwrap();
+    type Spoil<'a> = &'a dyn Fn();
+    let spoil: [(&str, bool, Spoil); 4] = [
+        ("a source in host memory", true, &|| {
+            work.w.set_buffer_raw(host.as_ptr());
+            work.w.set_data(host.base());
+        }),
+        ("a source without memory", true, &|| work.w.set_buffer_raw(std::ptr::null_mut())),
+        ("an operation of the host", false, &|| work.sum.set_op(ggml_op::GGML_OP_MAP_CUSTOM1)),
+        ("a type that is not multiplied", false, &|| work.w.set_dtype(GGML_TYPE_I32)),
+    ];
+    for (what, is_supported, spoil) in spoil {
+        spoil();
+        let all = work.graph.nodes().all(|node| device.supports_op(node));
+        assert_eq!(all, is_supported, "{what}");
+        work.graph.set_uid(crate::graph::next_uid());
+        assert_ne!(backend.graph_compute(work.graph), GGML_STATUS_SUCCESS, "{what}");
+        work.w.set_dtype(dtype);
+        work.w.set_buffer_raw(buffer);
+        work.w.set_data(data);
+        work.sum.set_op(ggml_op::GGML_OP_ADD);
+        work.graph.set_uid(crate::graph::next_uid());
+        assert!(work.run(&backend, 1) == before, "{what}");
+    }
+}
+
+/// A scheduler cuts a graph where its backend changes, so the server's part can begin and end with views of what the CPU has.
+#[test]
+fn views_of_memory_elsewhere_are_not_sent() {
+    use crate::abi::ggml::ggml_op;
+    let s = served(|_| {}, None);
+    let backend = s.backend();
+    let work = Work::new(&backend);
+    let before = work.run(&backend, 1);
+    let mut ctx = Context::with_size(1 << 16, true).unwrap();
+    let custom = ctx.new_tensor(GGML_TYPE_F32, &[64]).unwrap();
+    custom.set_op(ggml_op::GGML_OP_MAP_CUSTOM1);
+    let part = view::view(&mut ctx, custom, &[32], &[], 0).unwrap();
+    let mut list = vec![custom.as_ptr(), part.as_ptr()];
+    let _buffer = cpu::device::device().buffer_type().unwrap().alloc_buffer_n(&mut list).unwrap().unwrap();
+    let whole = build::new(&mut ctx, 16, false).unwrap();
+    for nodes in [vec![part], std::iter::once(part).chain(work.graph.nodes()).chain([part]).collect()] {
+        whole.clear();
+        nodes.iter().for_each(|&node| assert!(whole.push_node(node)));
+        whole.set_uid(crate::graph::next_uid());
+        (0..2).for_each(|_| assert_eq!(backend.graph_compute(whole), GGML_STATUS_SUCCESS));
+    }
+    let mut out = vec![0; 96];
+    tensor_io::get_bytes(work.sum, &mut out, 0);
+    assert!(out == before && work.run(&backend, 1) == before);
 }
 
 #[test]
@@ -216,6 +279,29 @@ fn a_graph_that_a_message_cannot_describe_fails_and_harms_nothing() {
     work.graph.set_uid(0);
     assert_eq!(backend.graph_compute(work.graph), GGML_STATUS_FAILED);
     work.x.set_nb(nb);
+    assert_eq!(work.run(&backend, 4), expected(4));
+}
+
+/// The server might be another implementation, which would compute something else.
+#[test]
+fn what_this_version_does_not_know_is_not_sent() {
+    let s = served(|_| {}, None);
+    let backend = s.backend();
+    let work = Work::new(&backend);
+    assert_eq!(work.run(&backend, 4), expected(4));
+    let (product, flat) = (work.sum.src(0).unwrap(), work.sum.src(1).unwrap());
+    for (node, source) in [(product, 2), (work.sum, 9), (flat, 1)] {
+        node.set_src(source, Some(work.x));
+        work.graph.set_uid(0);
+        assert!(!backend.device().supports_op(node));
+        assert_eq!(backend.graph_compute(work.graph), GGML_STATUS_FAILED);
+        node.set_src(source, None);
+        node.set_op_param_i32(12, 1);
+        assert!(!backend.device().supports_op(node));
+        assert_eq!(backend.graph_compute(work.graph), GGML_STATUS_FAILED);
+        node.set_op_param_i32(12, 0);
+        assert!(backend.device().supports_op(node));
+    }
     assert_eq!(work.run(&backend, 4), expected(4));
 }
 

@@ -5,6 +5,6 @@ mod channel;
 mod endpoint;
 pub mod key;
 
-pub use channel::{Channel, Limits};
+pub use channel::{Channel, Limits, Watch};
 pub use endpoint::{Endpoint, is_local};
 pub use key::Key;

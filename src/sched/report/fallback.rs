@@ -40,6 +40,11 @@ fn held_by(node: TensorRef, cause: Cause) -> Option<String> {
     }
     match cause {
         Cause::BUFFER => Some(format!("it has memory already, in {}", place(node))),
+        Cause::WRITES => {
+            let root = node.root();
+            Some(format!("it writes into the memory of '{}', which is there", root.name()))
+        }
+        Cause::WRITTEN => Some("a node that is computed there writes into its memory".to_owned()),
         Cause::BASE_BUFFER => Some(format!("what it is a view of has memory already, in {}", place(node))),
         _ => None,
     }

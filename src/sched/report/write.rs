@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::log_warn;
 use crate::sys::file;
-use crate::sys::sync::lock;
+use crate::sys::sync::brief;
 use crate::tensor::TensorRef;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -50,11 +50,13 @@ impl View<'_> {
     pub(in crate::sched) fn report_if_asked(&self, graph: GraphRef) {
         let Some(path) = self.settings.report_path.as_deref() else { return };
         let work = graph.nodes().map(TensorRef::work).fold(0, u64::saturating_add);
-        let mut reported = lock(&REPORTED);
-        match reported.iter_mut().find(|(p, _)| p == path) {
-            Some((_, most)) if work <= *most => return,
-            Some((_, most)) => *most = work,
-            None => reported.push((path.to_owned(), work)),
+        {
+            let mut reported = brief(&REPORTED);
+            match reported.iter_mut().find(|(p, _)| p == path) {
+                Some((_, most)) if work <= *most => return,
+                Some((_, most)) => *most = work,
+                None => reported.push((path.to_owned(), work)),
+            }
         }
         let format = if path.extension().is_some_and(|e| e == "json") { Format::Json } else { Format::Html };
         if let Err(e) = self.write_report(format, path) {

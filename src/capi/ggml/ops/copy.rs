@@ -210,7 +210,8 @@ pub unsafe extern "C" fn ggml_cpy(
     out(copy::cpy(ctx, a, b))
 }
 
-/// Contiguous copy of `a`, converted to `type`.
+/// Contiguous copy of `a`, converted to `type`. F32 to I32 drops fractions; NaN and what I32 does not represent become
+/// -2147483648.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cast(

@@ -37,7 +37,8 @@ pub unsafe extern "C" fn ggml_glu_split(
     out(glu::glu(ctx, op, a, b, false))
 }
 
-/// `ggml_glu` with max(x, 0). The gate is the first half of each row.
+/// `ggml_glu` with max(x, 0). The gate is the first half of each row. Where it is not above 0, the result is 0, even if
+/// the other factor is infinite.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_reglu(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {

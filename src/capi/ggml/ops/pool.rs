@@ -8,7 +8,7 @@ use crate::tensor::ops::pool::{self, Planes};
 use std::ffi::c_int;
 
 /// Maximum or average of each window of `k0` elements of a row, with a stride of `s0` and a padding of `p0` elements
-/// at both ends, as F32.
+/// at both ends, as F32. The maximum of a window with a NaN is NaN, and otherwise at least -FLT_MAX.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pool_1d(
@@ -25,7 +25,8 @@ pub unsafe extern "C" fn ggml_pool_1d(
 }
 
 /// Maximum or average of each window [k0, k1] of a plane, with strides [s0, s1], as F32. The size of the result is
-/// computed with the exact paddings `p0` and `p1`; the windows are placed with their integer parts.
+/// computed with the exact paddings `p0` and `p1`; the windows are placed with their integer parts. Maxima are those of
+/// `ggml_pool_1d`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pool_2d(
@@ -44,7 +45,8 @@ pub unsafe extern "C" fn ggml_pool_2d(
     out(pool::pool_2d(ctx, a, op, &Planes { kernel: [k0, k1], stride: [s0, s1], pad: [p0, p1] }))
 }
 
-/// Gradient of `ggml_pool_2d`: `a` is the gradient of its result, `af` its source.
+/// Gradient of `ggml_pool_2d`: `a` is the gradient of its result, `af` its source. The gradient of a maximum goes to the
+/// first of equal elements, or to the first NaN.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pool_2d_back(

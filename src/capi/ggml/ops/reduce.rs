@@ -37,7 +37,8 @@ pub unsafe extern "C" fn ggml_mean(ctx: *mut ggml_context, a: *mut ggml_tensor) 
     out(reduce::mean(ctx, a))
 }
 
-/// Index of the largest element of each row: a matrix [n, m] gives m I32 numbers.
+/// Index of the largest element of each row, the last one if several are equal: a matrix [n, m] gives m I32 numbers.
+/// NaN is smaller than all numbers; a row of nothing else gives 0.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_argmax(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {

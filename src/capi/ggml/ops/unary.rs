@@ -130,7 +130,7 @@ pub unsafe extern "C" fn ggml_abs_inplace(ctx: *mut ggml_context, a: *mut ggml_t
     out(unary::unary(ctx, GGML_UNARY_OP_ABS, a, Place::Inplace))
 }
 
-/// Sign of each element of `a`: -1, 0 or 1. The rows of `a` must be contiguous.
+/// Sign of each element of `a`: -1, 0 or 1; NaN for NaN. The rows of `a` must be contiguous.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_sgn(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn ggml_neg_inplace(ctx: *mut ggml_context, a: *mut ggml_t
     out(unary::unary(ctx, GGML_UNARY_OP_NEG, a, Place::Inplace))
 }
 
-/// 1 for each positive element of `a`, otherwise 0. The rows of `a` must be contiguous.
+/// 1 for each positive element of `a`, NaN for NaN, otherwise 0. The rows of `a` must be contiguous.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_step(ctx: *mut ggml_context, a: *mut ggml_tensor) -> *mut ggml_tensor {

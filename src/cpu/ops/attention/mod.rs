@@ -204,7 +204,7 @@ impl Buffers {
         batch::add_weighted(&values[..n], weights, &self.live, out);
     }
 
-    /// Converts the products of the live queries to scores. Removes queries whose scores are all negative infinity from `live`.
+    /// Converts the products of the live queries to scores. Removes queries whose scores are all negative infinity from `live`, but not those with NaN.
     fn finish_scores(&mut self, a: &Attention<'_>, n: usize) {
         let (queries, scores, masks) = (&mut self.queries, &mut self.scores, &self.masks);
         self.live.retain(|&i| {
@@ -223,7 +223,7 @@ impl Buffers {
                 vec::scale(s, scale);
                 vec::max(s)
             };
-            query.top != f32::NEG_INFINITY
+            query.top != f32::NEG_INFINITY || has_nan(s)
         });
     }
 
@@ -457,6 +457,11 @@ fn share_keys(w: &Worker<'_>, a: &Attention<'_>, b: &mut Buffers, out: &mut Writ
     }
 }
 
+/// Whether a score is NaN. Maxima ignore NaN, so they do not say it.
+fn has_nan(scores: &[f32]) -> bool {
+    scores.iter().any(|x| x.is_nan())
+}
+
 /// Queries whose weights are added up at a time: their sums do not wait for each other.
 const TOGETHER: usize = 8;
 
@@ -473,10 +478,11 @@ fn weigh_all(work: &Work, some: Range<usize>, scores: &Apart<'_>, weights: &mut 
     for span in 0..work.spans {
         let n = work.keys(span).len();
         for ((row, softmax), number) in rows.iter_mut().zip(&softmax).zip(some.clone()) {
-            if softmax.exponent == f32::NEG_INFINITY {
+            let scores = &scores.row::<f32>(work.row(number, span))[..n];
+            if softmax.exponent == f32::NEG_INFINITY && !has_nan(scores) {
                 row.fill(0.0);
             } else {
-                row[..n].copy_from_slice(&scores.row::<f32>(work.row(number, span))[..n]);
+                row[..n].copy_from_slice(scores);
                 vec::exp_scaled(&mut row[..n], softmax.exponent);
             }
             weights.row_mut::<f32>(work.row(number, span))[..n].copy_from_slice(&row[..n]);

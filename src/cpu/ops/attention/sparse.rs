@@ -10,6 +10,11 @@ use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
+/// Zero for negative numbers; NaN for NaN, which `f32::max` hides.
+fn relu(x: f32) -> f32 {
+    if x < 0.0 { 0.0 } else { x }
+}
+
 /// The sources of a node other than the mask.
 struct Picks<'g> {
     top_k: Source<'g>,
@@ -111,12 +116,12 @@ pub fn lightning_indexer(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>)
             let k = k.row([0, key, stream]);
             for token in 0..tokens {
                 let score: f32 = (0..heads)
-                    .map(|h| {
-                        vec::dot(q.row([h, token, stream]), k).max(0.0) * weights.get::<f32>(h, [token, 0, stream])
-                    })
+                    .map(|h| relu(vec::dot(q.row([h, token, stream]), k)) * weights.get::<f32>(h, [token, 0, stream]))
                     .sum();
                 let mask = convert::f16(mask.get(key, [token, 0, stream % mask.ne[3]]));
-                d.set(key, [token, 0, stream], score + mask);
+                // A masked key is not chosen, whatever its score is.
+                let masked = mask == f32::NEG_INFINITY;
+                d.set(key, [token, 0, stream], if masked { mask } else { score + mask });
             }
         }
     }

@@ -1,14 +1,15 @@
 //! Direct convolutions, as products of matrices. The elements of the image that are under one element of the kernel, for many places of the kernel,
 //! are a row of a matrix of patches. Each channel of the result is a sum of such rows with weights.
 //!
-//! A result is one chain of additions in the order of the kernel's elements, so its bits do not depend on the partition of the work.
+//! A result is added up in the order of the kernel's elements, in chains that begin at the same elements
+//! ([`batch::add_product`]), so its bits do not depend on the partition of the work.
 #![forbid(unsafe_code)]
 
 use super::super::super::access::{Dest, Reader, RowIndex, Source, Writer, rows};
 use super::super::super::check::{CheckedNode, ensure, src};
 use super::{Axis, axes, check_kernel, load_rows, sensible};
 use crate::cpu::Worker;
-use crate::cpu::batch::{self, MAX_ROWS, Matrix, Results};
+use crate::cpu::batch::{self, MAX_CHAIN, MAX_ROWS, Matrix, Results};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use std::ops::Range;
@@ -111,7 +112,7 @@ impl Convolution {
                 let (patches, weights) =
                     (Matrix { data: &patches, stride: PLACES }, Matrix { data: &weights, stride: taps });
                 let out = Results { data: &mut sums, stride: PLACES };
-                batch::add_product(patches, [taps, n], weights, &which[..channels.len()], out);
+                batch::add_product(patches, [taps, n], weights, &which[..channels.len()], out, MAX_CHAIN);
             }
             for (channel, sums) in channels.zip(sums.chunks_exact(PLACES)) {
                 for s in &segments {

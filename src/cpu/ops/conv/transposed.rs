@@ -1,8 +1,8 @@
 //! Transposed convolutions, as products of matrices. What an element of the image adds to the result is a product with the kernel, for all
 //! elements of the kernel at once; it is added to the result where the kernel lies.
 //!
-//! Each product is one chain of additions over the channels, and they are added in the order of the image, so the bits of a result do not depend
-//! on the partition of the work.
+//! Each product is added up over the channels in chains, and they are added in the order of the image, so the bits of a
+//! result do not depend on the partition of the work.
 #![forbid(unsafe_code)]
 
 use super::super::super::access::{Dest, Reader, RowIndex, Source, Writer};
@@ -128,13 +128,16 @@ impl Transposed {
     }
 }
 
+/// Channels in a chain of additions: there are few, and their products are added to others.
+const CHAIN: usize = 16;
+
 /// `products[i] = sum over c of elements[i][c] * kernel[c]`, for rows of `taps` results.
 fn multiply(kernel: &[f32], elements: &[f32], channels: usize, taps: usize, products: &mut [f32]) {
     let which: [usize; PLACES] = std::array::from_fn(|i| i);
     let which = &which[..products.len() / taps];
     products.fill(0.0);
     let (kernel, elements) = (Matrix { data: kernel, stride: taps }, Matrix { data: elements, stride: channels });
-    batch::add_product(kernel, [channels, taps], elements, which, Results { data: products, stride: taps });
+    batch::add_product(kernel, [channels, taps], elements, which, Results { data: products, stride: taps }, CHAIN);
 }
 
 /// 1D transposed convolution. Sources: kernel `[w, results, channels]`, lines `[n, channels]`. Parameter 0: stride.

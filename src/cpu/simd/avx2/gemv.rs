@@ -526,7 +526,6 @@ kernel!(fine, Super, super_rows, 16);
 /// The processor has AVX2, FMA and F16C.
 pub(super) unsafe fn fill(k: &mut Kernels) {
     use super::block_kernels::rows as unpacked;
-    // NVFP4 is interleaved faster than it is unpacked.
     k.gemv = [None; TYPES];
     for (t, rows) in [
         (GGML_TYPE_Q4_0, small::<Q4_0> as Rows),
@@ -555,5 +554,10 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
         (GGML_TYPE_Q2_0, unpacked::<quant::q2_0::BlockQ2_0>),
     ] {
         gemv::set(k, t, rows);
+    }
+    // NVFP4 is interleaved faster than it is unpacked, except for a few rows.
+    gemv::set(k, GGML_TYPE_NVFP4, unpacked::<quant::nvfp4::BlockNvfp4>);
+    if let Some(gemv) = &mut k.gemv[GGML_TYPE_NVFP4 as usize] {
+        gemv.few_rows = true;
     }
 }

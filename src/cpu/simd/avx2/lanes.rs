@@ -2,7 +2,7 @@
 
 use crate::cpu::simd::act::MAGIC;
 use crate::cpu::simd::convert::{self, Coder};
-use crate::cpu::simd::lanes::{AnyDots, Dots, Lanes};
+use crate::cpu::simd::lanes::{AnyDots, DOWN, Dots, Lanes};
 use crate::cpu::simd::order::Ranks;
 use crate::cpu::simd::words::Words;
 use std::arch::asm;
@@ -75,6 +75,13 @@ unsafe fn top(v: __m256) -> f32 {
     }
 }
 
+/// The two halves of a vector in double precision.
+#[inline(always)]
+unsafe fn doubles(x: __m256) -> [__m256d; 2] {
+    // SAFETY: the caller promises AVX2.
+    unsafe { [_mm256_cvtps_pd(_mm256_castps256_ps128(x)), _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(x))] }
+}
+
 /// The floats, rounded to bfloat16s.
 #[inline(always)]
 unsafe fn round_bf16(x: __m256) -> __m256i {
@@ -103,6 +110,7 @@ pub(super) use methods;
 
 impl Lanes for Avx2 {
     const N: usize = 8;
+    type Sums = [__m256d; 2];
     methods! {
         splat(|x: f32) -> Self = Self(_mm256_set1_ps(x));
         load(|p: *const f32) -> Self = Self(_mm256_loadu_ps(p));
@@ -158,6 +166,40 @@ impl Lanes for Avx2 {
         };
         // Twice a number by 2^(n - 1), because 2^n may overflow.
         times_power(self |power: Self) -> Self = Self(_mm256_mul_ps(_mm256_add_ps(self.0, self.0), power.0));
+        split_powers(self |b: Self |sign: Self) -> (Self, [Self; 2]) = {
+            // As above; the power is 2^(n - 1), or 2^(n + 25) where the sign is negative.
+            let (up, down) = (_mm256_set1_ps(WITH_POWER), _mm256_set1_ps(WITH_POWER + 26.0));
+            let start = _mm256_blendv_ps(up, down, sign.0);
+            let sum = _mm256_fmadd_ps(self.0, b.0, start);
+            let power = _mm256_castsi256_ps(_mm256_slli_epi32::<23>(_mm256_castps_si256(sum)));
+            let factor = _mm256_blendv_ps(_mm256_set1_ps(2.0), _mm256_set1_ps(DOWN), sign.0);
+            (Self(_mm256_sub_ps(sum, start)), [Self(power), Self(factor)])
+        };
+        times_powers(self |powers: [Self; 2]) -> Self =
+            Self(_mm256_mul_ps(_mm256_mul_ps(self.0, powers[0].0), powers[1].0));
+        any_below(self |b: f32) -> bool =
+            _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(self.0, _mm256_set1_ps(b))) != 0;
+        with_sign_of(self |x: Self) -> Self =
+            Self(_mm256_or_ps(self.0, _mm256_and_ps(x.0, _mm256_set1_ps(-0.0))));
+        no_sums() -> [__m256d; 2] = [_mm256_setzero_pd(); 2];
+        add_to(self |sums: [__m256d; 2]) -> [__m256d; 2] = {
+            let [low, high] = doubles(self.0);
+            [_mm256_add_pd(sums[0], low), _mm256_add_pd(sums[1], high)]
+        };
+        // Conversions that read memory need no other instruction for the upper half.
+        add_floats(|p: *const f32 |sums: [__m256d; 2]) -> [__m256d; 2] = {
+            let (low, high) = (_mm256_cvtps_pd(_mm_loadu_ps(p)), _mm256_cvtps_pd(_mm_loadu_ps(p.add(4))));
+            [_mm256_add_pd(sums[0], low), _mm256_add_pd(sums[1], high)]
+        };
+        add_product_to(self |b: Self |sums: [__m256d; 2]) -> [__m256d; 2] = {
+            let ([low, high], [b_low, b_high]) = (doubles(self.0), doubles(b.0));
+            [_mm256_fmadd_pd(low, b_low, sums[0]), _mm256_fmadd_pd(high, b_high, sums[1])]
+        };
+        total(|sums: [__m256d; 2]) -> f64 = {
+            let all = _mm256_add_pd(sums[0], sums[1]);
+            let two = _mm_add_pd(_mm256_castpd256_pd128(all), _mm256_extractf128_pd::<1>(all));
+            _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)))
+        };
         if_less(self |b: Self |then: Self |otherwise: Self) -> Self =
             Self(_mm256_blendv_ps(otherwise.0, then.0, _mm256_cmp_ps::<_CMP_LT_OQ>(self.0, b.0)));
         computed(self) -> Self = Self(computed(self.0));

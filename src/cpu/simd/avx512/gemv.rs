@@ -470,6 +470,6 @@ pub unsafe fn fill(k: &mut Kernels) {
     .into_iter()
     .chain(super::gemv_codes::KERNELS)
     {
-        k.gemv[t as usize] = Some(Gemv { layout: Layout::Wide, act, rows });
+        k.gemv[t as usize] = Some(Gemv { layout: Layout::Wide, act, rows, few_rows: false });
     }
 }

@@ -62,8 +62,16 @@ fn computed(mut v: __m512) -> __m512 {
     v
 }
 
+/// The two halves of a vector in double precision.
+#[inline(always)]
+unsafe fn doubles(x: __m512) -> [__m512d; 2] {
+    // SAFETY: the caller promises AVX-512 F, BW, DQ and VL.
+    unsafe { [_mm512_cvtps_pd(_mm512_castps512_ps256(x)), _mm512_cvtps_pd(_mm512_extractf32x8_ps::<1>(x))] }
+}
+
 impl Lanes for Avx512 {
     const N: usize = 16;
+    type Sums = [__m512d; 2];
     #[inline(always)]
     unsafe fn power(self) -> Self {
         self
@@ -120,6 +128,24 @@ impl Lanes for Avx512 {
         };
         times_power(self |n: Self) -> Self =
             Self(_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask::<_CMP_NLE_UQ>(n.0, _mm512_set1_ps(-126.0)), self.0, n.0));
+        // The instruction makes subnormal numbers, too.
+        split_powers(self |b: Self |_sign: Self) -> (Self, [Self; 2]) = {
+            let n = self.mul(b).round();
+            (n, [n, n])
+        };
+        times_powers(self |powers: [Self; 2]) -> Self = Self(_mm512_scalef_ps(self.0, powers[0].0));
+        any_below(self |b: f32) -> bool = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, _mm512_set1_ps(b)) != 0;
+        with_sign_of(self |x: Self) -> Self = Self(_mm512_or_ps(self.0, _mm512_and_ps(x.0, _mm512_set1_ps(-0.0))));
+        no_sums() -> [__m512d; 2] = [_mm512_setzero_pd(); 2];
+        add_to(self |sums: [__m512d; 2]) -> [__m512d; 2] = {
+            let [low, high] = doubles(self.0);
+            [_mm512_add_pd(sums[0], low), _mm512_add_pd(sums[1], high)]
+        };
+        add_product_to(self |b: Self |sums: [__m512d; 2]) -> [__m512d; 2] = {
+            let ([low, high], [b_low, b_high]) = (doubles(self.0), doubles(b.0));
+            [_mm512_fmadd_pd(low, b_low, sums[0]), _mm512_fmadd_pd(high, b_high, sums[1])]
+        };
+        total(|sums: [__m512d; 2]) -> f64 = _mm512_reduce_add_pd(_mm512_add_pd(sums[0], sums[1]));
         if_less(self |b: Self |then: Self |otherwise: Self) -> Self =
             Self(_mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_LT_OQ>(self.0, b.0), otherwise.0, then.0));
         computed(self) -> Self = Self(computed(self.0));

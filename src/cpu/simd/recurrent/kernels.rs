@@ -145,6 +145,38 @@ macro_rules! columns {
     };
 }
 
+/// [`columns!`] in up to four parts. `$sums` of each part are chains of additions of their own: they are in `$sums` at
+/// the end, added up.
+macro_rules! columns_in_chains {
+    ($n:expr, $rows:expr, $sums:ident, $step:ident) => {
+        let whole = $n - $n % V::N;
+        let part = (whole / V::N).div_ceil(4).max(4) * V::N;
+        let mut totals = [V::splat(0.0); R];
+        let mut i = 0;
+        loop {
+            let end = whole.min(i + part);
+            while i < end {
+                $step!(i, load, store);
+                i += V::N;
+            }
+            if i == whole {
+                break;
+            }
+            for r in $rows {
+                (totals[r], $sums[r]) = (totals[r].add($sums[r]), V::splat(0.0));
+            }
+        }
+        if i < $n {
+            $step!(i, load_part, store_part, $n - i);
+        }
+        if whole > part {
+            for r in $rows {
+                $sums[r] = totals[r].add($sums[r]);
+            }
+        }
+    };
+}
+
 /// The part of a state from row `first`.
 #[inline(always)]
 unsafe fn from_row(s: Matrix, first: usize) -> Matrix {
@@ -277,7 +309,7 @@ unsafe fn update_rows<V: Lanes, const KNOWN: bool, const EACH: bool, const IN_TU
                     }
                 };
             }
-            columns!(n, project);
+            columns_in_chains!(n, 0..R, known, project);
         }
         let known = if KNOWN { sums(known) } else { [0.0; ROWS] };
         for r in 0..R {
@@ -303,7 +335,7 @@ unsafe fn update_rows<V: Lanes, const KNOWN: bool, const EACH: bool, const IN_TU
                         update!(r..r + 1, $i, $load, $store $(, $part)?);
                     };
                 }
-                columns!(n, update_row);
+                columns_in_chains!(n, r..r + 1, out, update_row);
             }
         } else {
             macro_rules! update_rows {
@@ -311,7 +343,7 @@ unsafe fn update_rows<V: Lanes, const KNOWN: bool, const EACH: bool, const IN_TU
                     update!(0..R, $i, $load, $store $(, $part)?);
                 };
             }
-            columns!(n, update_rows);
+            columns_in_chains!(n, 0..R, out, update_rows);
         }
         let out = sums(out);
         for r in 0..R {
@@ -357,7 +389,7 @@ unsafe fn scan_rows<V: Lanes, const R: usize>(s: Matrix, y: *mut f32, [x, step, 
             ($i:expr, $load:ident, $store:ident $(, $part:expr)?) => {
                 let (b, c) = (V::$load(b.add($i) $(, $part)?), V::$load(c.add($i) $(, $part)?));
                 for r in 0..R {
-                    let decay = float::exp(V::$load(a.add(r * n + $i) $(, $part)?).mul(steps[r]));
+                    let decay = float::exp_normal(V::$load(a.add(r * n + $i) $(, $part)?).mul(steps[r]));
                     let s = V::$load(from.add(r * n + $i) $(, $part)?).mul(decay);
                     let s = values[r].mul_add(b, s);
                     s.$store(to.add(r * n + $i) $(, $part)?);

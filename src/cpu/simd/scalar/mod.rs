@@ -48,6 +48,7 @@ pub(super) fn table() -> Kernels {
         exp_scaled,
         add_to_doubles,
         sum,
+        dot_wide,
         sum_sq,
         center,
         max,

@@ -1,0 +1,224 @@
+//! Nodes that write into the memory of another tensor: operations in place, `set_rows`, `cpy`, `set`, `acc`, and all of these through views.
+//! They run where that memory is.
+//!
+//! The *root* of a node is what its memory belongs to: the end of the chain of bases. Passes 1 to 3 place a writer like any other node. If
+//! its backend cannot use the memory of the root, the root and all its writers are placed again, together.
+#![forbid(unsafe_code)]
+
+use super::assign::Assigner;
+use super::cause::Cause;
+use super::flat::{Flat, is_view_op};
+use super::order::{self, Mask};
+use crate::alloc::{NONE, Traits};
+use crate::error::{Error, Result};
+use crate::mutant;
+use crate::tensor::names;
+
+/// A node that writes into the memory of its root.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Writer {
+    root: u32,
+    /// Place of the node in the graph.
+    place: u32,
+}
+
+/// The writers of a graph. They are the same for all graphs of one structure.
+#[derive(Default)]
+pub struct Writers {
+    /// By root.
+    list: Vec<Writer>,
+}
+
+/// What a tensor's memory belongs to: itself, unless it has a base.
+fn root_of(flat: &Flat, id: u32) -> u32 {
+    let bases = std::iter::successors(Some(id), |&id| Some(flat.base(id)).filter(|&base| base != NONE));
+    bases.last().unwrap_or(id)
+}
+
+impl Writers {
+    /// Finds those of a graph.
+    pub fn find(&mut self, flat: &Flat) {
+        self.list.clear();
+        for &place in flat.computed() {
+            let id = flat.nodes()[place as usize];
+            let fact = flat.problem.fact(id);
+            if fact.base() != NONE && !fact.traits.has(Traits::NO_OP) {
+                self.list.push(Writer { root: root_of(flat, id), place });
+            }
+        }
+        self.list.sort_unstable();
+    }
+
+    /// The writers into the memory of a tensor.
+    fn of(&self, flat: &Flat, id: u32) -> &[Writer] {
+        if self.list.is_empty() {
+            return &[];
+        }
+        let root = root_of(flat, id);
+        let start = self.list.partition_point(|w| w.root < root);
+        let end = self.list.partition_point(|w| w.root <= root);
+        &self.list[start..end]
+    }
+
+    /// Whether a node of the graph writes into the memory of a tensor.
+    pub fn write(&self, flat: &Flat, id: u32) -> bool {
+        !self.of(flat, id).is_empty()
+    }
+
+    /// Whether a node between two places of the graph writes into the memory of a tensor.
+    pub fn write_between(&self, flat: &Flat, id: u32, after: u32, before: u32) -> bool {
+        self.of(flat, id).iter().any(|w| after < w.place && w.place < before)
+    }
+}
+
+/// Where the memory of a root is.
+#[derive(Clone, Copy)]
+enum Home {
+    /// In a buffer that these backends can use.
+    Buffer(Mask),
+    /// Where this backend computes. `fixed`: the host decided it.
+    Backend { at: usize, fixed: bool },
+}
+
+impl Assigner<'_, '_> {
+    /// The first part of pass 4: writers, and the roots that have no memory yet, where both can be.
+    pub(super) fn pass_4_writers(&mut self) -> Result<()> {
+        let writers = self.writers;
+        if mutant::on("S23") {
+            return Ok(());
+        }
+        writers.list.chunk_by(|a, b| a.root == b.root).try_for_each(|group| self.unite(group))
+    }
+
+    fn writer(&self, w: Writer) -> u32 {
+        self.flat.nodes()[w.place as usize]
+    }
+
+    fn backend(&self, id: u32) -> Option<usize> {
+        usize::try_from(self.placed[id as usize].backend).ok()
+    }
+
+    /// Where the memory of a root with these writers is or, if that is open, where its first writer is.
+    fn home(&mut self, root: u32, first: u32) -> Option<Home> {
+        let fact = self.flat.problem.fact(root);
+        if let Some(buffer) = fact.buffer() {
+            return Some(Home::Buffer(self.rules.readers(buffer)));
+        }
+        if fact.traits.has(Traits::EXTERNAL) {
+            // Memory of the host without a buffer.
+            return Some(Home::Backend { at: self.last(), fixed: true });
+        }
+        let fixed = self.placed[root as usize].cause == Cause::USER;
+        let is_leaf = fact.traits.has(Traits::NO_OP) || is_view_op(fact.op.into());
+        let at = match self.backend(root) {
+            None if is_leaf => self.backend(first),
+            at => at,
+        };
+        at.map(|at| Home::Backend { at, fixed })
+    }
+
+    fn users(&mut self, home: Home) -> Mask {
+        match home {
+            Home::Buffer(users) => users,
+            Home::Backend { at, .. } => self.rules.readers_of(at),
+        }
+    }
+
+    /// Places a root and its writers so that all of them can use its memory, unless they can already.
+    fn unite(&mut self, group: &[Writer]) -> Result<()> {
+        let root = group[0].root;
+        // A node that no backend computes is an error of its own.
+        if group.iter().any(|&w| !self.is_set(self.writer(w))) {
+            return Ok(());
+        }
+        let Some(home) = self.home(root, self.writer(group[0])) else { return Ok(()) };
+        let users = self.users(home);
+        let can_use = |this: &Self, w: Writer| this.backend(this.writer(w)).is_some_and(|b| users >> b & 1 != 0);
+        let Some(stray) = group.iter().copied().find(|&w| !can_use(self, w)) else {
+            if let Home::Backend { at, .. } = home
+                && !self.is_set(root)
+            {
+                self.place(root, at, Cause::READER);
+            }
+            return Ok(());
+        };
+        let mut seats = Vec::with_capacity(group.len());
+        match home {
+            Home::Buffer(users) => {
+                if self.seats(group, None, users, &mut seats) {
+                    self.take(&seats);
+                    return Ok(());
+                }
+            }
+            Home::Backend { at, fixed } => {
+                let others = (0..self.rules.backends.len()).filter(|&b| b != at && !fixed);
+                for b in std::iter::once(at).chain(others) {
+                    let users = self.rules.readers_of(b);
+                    let holds_root = b == at || self.rules.computes(b, root);
+                    if holds_root && self.seats(group, Some(b), users, &mut seats) {
+                        self.take(&seats);
+                        if self.backend(root) != Some(b) {
+                            self.place(root, b, Cause::WRITTEN);
+                        }
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Err(self.nowhere(root, home, self.writer(stray)))
+    }
+
+    /// Finds a backend for each writer, among those who can use the memory. One that can use it already stays where it is; `at`, if it
+    /// computes the node, comes before others. False if a writer finds none.
+    fn seats(&mut self, group: &[Writer], at: Option<usize>, users: Mask, seats: &mut Vec<(u32, usize)>) -> bool {
+        seats.clear();
+        for &w in group {
+            let id = self.writer(w);
+            if self.backend(id).is_some_and(|b| users >> b & 1 != 0) {
+                continue;
+            }
+            if self.placed[id as usize].cause == Cause::USER {
+                return false;
+            }
+            let mut candidates = at.into_iter().filter(|&b| users >> b & 1 != 0).chain(order::members(users));
+            match candidates.find(|&b| self.rules.computes(b, id)) {
+                Some(b) => seats.push((id, b)),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn take(&mut self, seats: &[(u32, usize)]) {
+        seats.iter().for_each(|&(id, b)| self.place(id, b, Cause::WRITES));
+    }
+
+    /// Whether the host has placed a view where its base cannot be read, and nodes write into its memory: a copy could be one from before they do.
+    pub(super) fn is_misplaced_view(&mut self, id: u32) -> bool {
+        let (placed, base) = (self.placed[id as usize], self.flat.base(id));
+        matches!(placed.cause, Cause::USER | Cause::INPUT)
+            && is_view_op(self.flat.problem.fact(id).op.into())
+            && self.is_set(base)
+            && self.writers.write(self.flat, id)
+            && !self.reads(placed.backend as usize, base)
+    }
+
+    fn nowhere(&self, root: u32, home: Home, writer: u32) -> Error {
+        let (t, base) = (self.ids.tensor(writer), self.ids.tensor(root));
+        let name = |b: usize| self.rules.backends[b].name();
+        let at = match home {
+            Home::Buffer(_) => {
+                base.buffer().map_or_else(String::new, |b| format!("a buffer of type {}", b.buft().name()))
+            }
+            Home::Backend { at, .. } => name(at),
+        };
+        Error::Unsupported(format!(
+            "'{}' ({}) is on {} and writes into the memory of '{}' ({}), which is on {at}; no backend of the scheduler can have both",
+            t.name(),
+            names::op(t.op()),
+            self.backend(writer).map_or_else(String::new, name),
+            base.name(),
+            names::op(base.op()),
+        ))
+    }
+}

@@ -1,0 +1,316 @@
+//! What a fork does to a library with threads: the child has one thread, and a copy of all memory as it was at that
+//! moment. A lock that another thread held is held for ever in the child, and threads that the memory mentions do not
+//! exist.
+//!
+//! - [`Section`]: a short piece of work that no fork divides. A fork waits until all threads have left theirs, and they
+//!   enter none until it is done. The locks of `sync::brief` and first uses (`sync::once`) are sections, so in a child
+//!   these locks are free, and what they guard is whole. Sections have no order among each other: all end before a
+//!   fork, and a thread that is in one may enter another.
+//! - [`Lasting`]: a lock that may be held for long, such as during a computation. A fork does not wait for it. In the
+//!   child it is free, with a default value if another thread held it.
+//! - [`generation`] says which process a thread or a connection belongs to.
+//!
+//! Needs no such care: locks of objects that do not work in a child (`Stream::IN_CHILDREN`: Vulkan, RPC), and of a
+//! computation that the child does not have or that fails there (`cpu/exec`); the sinks of `trace`, of which each
+//! process has one; `sys::tiles` and `mutant`, whose first use only asks the processor or the environment; the checker of
+//! `sched::race`, which is for debug builds; the server of RPC, whose threads a child does not have.
+//!
+//! Both sides of the gate wait a limited time: the host's own handlers and locks cannot make a fork, or a thread, wait
+//! for ever.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// Longest time that a fork waits for sections, and a section for a fork. Both are far beyond what either takes.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Number of counters of threads in sections: threads share them, but seldom at the same time.
+const SLOTS: usize = 32;
+
+/// Threads that are in a section. A cache line of its own, and the one that processors load with it.
+#[repr(align(128))]
+struct Slot(AtomicU32);
+
+static SLOT: [Slot; SLOTS] = [const { Slot(AtomicU32::new(0)) }; SLOTS];
+/// Number of forks that are being made.
+static FORKING: AtomicU32 = AtomicU32::new(0);
+/// Number of forks between the process that loaded the library and this one.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+/// Number of forks that did not wait for all sections.
+static HURRIED: AtomicU32 = AtomicU32::new(0);
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// Sections that the thread is in.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// The thread's counter.
+    static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// Which process this is: another number in each child than in its parent.
+#[inline]
+pub fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+fn slot() -> &'static AtomicU32 {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let mut mine = MINE.get();
+    if mine == usize::MAX {
+        mine = NEXT.fetch_add(1, Ordering::Relaxed) % SLOTS;
+        MINE.set(mine);
+    }
+    &SLOT[mine].0
+}
+
+/// From [`Section::enter`] to the end of the scope no fork happens. Not for work that waits for other threads, or runs
+/// code of the host.
+pub struct Section(PhantomData<*const ()>);
+
+impl Section {
+    /// Waits for a fork that is being made.
+    #[inline]
+    pub fn enter() -> Self {
+        let depth = DEPTH.get();
+        DEPTH.set(depth + 1);
+        if depth == 0 {
+            let slot = slot();
+            // Pairs with the `SeqCst` accesses in `prepare`: either it sees this thread, or this load sees the fork.
+            slot.fetch_add(1, Ordering::SeqCst);
+            if FORKING.load(Ordering::SeqCst) != 0 || !INSTALLED.load(Ordering::Relaxed) {
+                Self::wait(slot);
+            }
+        }
+        Self(PhantomData)
+    }
+
+    #[cold]
+    fn wait(slot: &AtomicU32) {
+        install();
+        let begun = Instant::now();
+        while FORKING.load(Ordering::SeqCst) != 0 && begun.elapsed() < LONGEST {
+            slot.fetch_sub(1, Ordering::SeqCst);
+            while FORKING.load(Ordering::SeqCst) != 0 && begun.elapsed() < LONGEST {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            slot.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for Section {
+    #[inline]
+    fn drop(&mut self) {
+        let depth = DEPTH.get() - 1;
+        DEPTH.set(depth);
+        if depth == 0 {
+            slot().fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Whether another thread than this one may be in a section.
+fn others() -> bool {
+    let own = u32::from(DEPTH.get() > 0);
+    SLOT.iter().map(|s| s.0.load(Ordering::SeqCst)).sum::<u32>() > own
+}
+
+/// Before a fork, on the thread that makes it.
+extern "C" fn prepare() {
+    FORKING.fetch_add(1, Ordering::SeqCst);
+    let begun = Instant::now();
+    let mut rounds = 0u32;
+    while others() {
+        if begun.elapsed() > LONGEST {
+            HURRIED.fetch_add(1, Ordering::Relaxed);
+            break;
+        }
+        rounds += 1;
+        if rounds < 100 { std::hint::spin_loop() } else { std::thread::sleep(Duration::from_micros(20)) }
+    }
+    // Handlers of the host, which follow, may use the library on this thread.
+    let depth = DEPTH.get();
+    if depth == 0 {
+        slot().fetch_add(1, Ordering::SeqCst);
+    }
+    DEPTH.set(depth + 1);
+}
+
+/// After it, in the parent.
+extern "C" fn parent() {
+    let depth = DEPTH.get() - 1;
+    DEPTH.set(depth);
+    if depth == 0 {
+        slot().fetch_sub(1, Ordering::SeqCst);
+    }
+    FORKING.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// After it, in the child, which has no other thread.
+extern "C" fn child() {
+    let depth = DEPTH.get() - 1;
+    DEPTH.set(depth);
+    SLOT.iter().for_each(|s| s.0.store(0, Ordering::Relaxed));
+    slot().store(u32::from(depth > 0), Ordering::Relaxed);
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    FORKING.store(0, Ordering::SeqCst);
+}
+
+/// Registers the handlers. They go with the file that contains this library if the host closes it (`__dso_handle`); our
+/// own shared library stays.
+fn install() {
+    if !INSTALLED.swap(true, Ordering::SeqCst) {
+        #[cfg(unix)]
+        {
+            unsafe extern "C" {
+                fn pthread_atfork(
+                    prepare: extern "C" fn(),
+                    parent: extern "C" fn(),
+                    child: extern "C" fn(),
+                ) -> std::ffi::c_int;
+            }
+            // SAFETY: the handlers have the type that the function requires, do not unwind, and are mapped as long as
+            // they are registered.
+            unsafe { pthread_atfork(prepare, parent, child) };
+        }
+        #[cfg(not(unix))]
+        let _ = (prepare as extern "C" fn(), parent as extern "C" fn(), child as extern "C" fn());
+    }
+}
+
+/// The handlers are registered when the library is loaded, so before those of the program: handlers run in the reverse
+/// order before a fork, so that those of the program may still use the library, and wait for threads that do.
+#[cfg(target_os = "linux")]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = {
+    extern "C" fn at_start() {
+        install();
+    }
+    at_start
+};
+
+/// A lock that may be held for long. A child that a fork made finds it free, with the value that it had, or with a
+/// default value if another thread held it.
+pub struct Lasting<T> {
+    /// What this process uses, or an ancestor of it; NULL before the first use.
+    current: AtomicPtr<OfProcess<T>>,
+}
+
+struct OfProcess<T> {
+    generation: u32,
+    lock: Mutex<T>,
+    /// That of an ancestor. The thread that made the fork may be inside of it.
+    older: *mut Self,
+}
+
+// SAFETY: the pointers are to boxes that belong to this object, and give access to a `Mutex<T>` only.
+unsafe impl<T: Send> Send for Lasting<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Lasting<T> {}
+
+impl<T: Default> Default for Lasting<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Default> Lasting<T> {
+    /// A lock over a default value.
+    pub const fn new() -> Self {
+        Self { current: AtomicPtr::new(null_mut()) }
+    }
+
+    /// Locks it. In this process, another thread that holds it is waited for.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        super::sync::lock(self.of_process())
+    }
+
+    fn of_process(&self) -> &Mutex<T> {
+        let mut current = self.current.load(Ordering::Acquire);
+        // SAFETY: not NULL, so to a box that lives as long as `self`.
+        if current.is_null() || unsafe { (*current).generation } != generation() {
+            current = self.renew();
+        }
+        // SAFETY: as above; `renew` returns such a pointer.
+        unsafe { &(*current).lock }
+    }
+
+    /// Like [`Self::lock`], but `None` if it is held.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.of_process().try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    #[cold]
+    fn renew(&self) -> *mut OfProcess<T> {
+        static ONE: Mutex<()> = Mutex::new(());
+        let _one = super::sync::brief(&ONE);
+        let older = self.current.load(Ordering::Acquire);
+        // SAFETY: NULL, or to a box that lives as long as `self`.
+        if let Some(older) = unsafe { older.as_ref() }
+            && older.generation == generation()
+        {
+            return std::ptr::from_ref(older).cast_mut();
+        }
+        // SAFETY: as above.
+        let value = match unsafe { older.as_ref() }.map(|o| o.lock.try_lock()) {
+            Some(Ok(mut value)) => std::mem::take(&mut *value),
+            Some(Err(TryLockError::Poisoned(e))) => std::mem::take(&mut *e.into_inner()),
+            Some(Err(TryLockError::WouldBlock)) | None => T::default(),
+        };
+        let made = Box::into_raw(Box::new(OfProcess { generation: generation(), lock: Mutex::new(value), older }));
+        self.current.store(made, Ordering::Release);
+        made
+    }
+}
+
+impl<T> Drop for Lasting<T> {
+    fn drop(&mut self) {
+        let mut next = *self.current.get_mut();
+        while !next.is_null() {
+            // SAFETY: a box of this object, which is visited once.
+            let of = unsafe { Box::from_raw(next) };
+            next = of.older;
+            if of.generation != generation() && of.lock.try_lock().is_err_and(|e| matches!(e, TryLockError::WouldBlock))
+            {
+                // A thread that this process does not have was changing the value.
+                std::mem::forget(of);
+            } else {
+                drop(of.lock.into_inner().unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_nest() {
+        let outer = Section::enter();
+        assert!(DEPTH.get() == 1);
+        drop((Section::enter(), Section::enter()));
+        assert!(DEPTH.get() == 1);
+        drop(outer);
+        assert!(DEPTH.get() == 0);
+    }
+
+    #[test]
+    fn a_lasting_lock_is_a_lock() {
+        let count = Lasting::<usize>::new();
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| (0..1000).for_each(|_| *count.lock() += 1));
+            }
+        });
+        assert_eq!(*count.lock(), 4000);
+    }
+}
