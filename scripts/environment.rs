@@ -65,6 +65,11 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "the program that looks at pages and takes pictures of them (default: chromium)",
     ),
     (
+        "OLD_DRIVER",
+        "tests",
+        "Vulkan is tested with a software driver that is too old for it ([TESTS.md](TESTS.md#what-once-broke-in-vulkan-backends))",
+    ),
+    (
         "DEBIAN_MIRROR, DEBIAN_SUITES, DEBIAN_PACKAGES",
         "scripts/fetch_mesa.py",
         "where drivers are fetched from, and which",

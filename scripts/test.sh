@@ -82,6 +82,31 @@ once() { # NAME COMMAND ...
     fi
 }
 
+# Mesa's software driver before version 25 ends long loops early (src/vulkan/workarounds.rs), and Debian 12's compiles some pipelines for minutes, so that the suite
+# `unit` alone would take more than 20. Tests then get the driver of the distribution's backports, which is fetched into the cache; if that cannot be, they have
+# no driver. OLD_DRIVER=1: tests with the driver that is there.
+no_driver="no Vulkan driver (install mesa-vulkan-drivers)"
+driver() {
+    local old codename fetched log=$logs/driver.log
+    [ -z "${OLD_DRIVER:-}" ] || return 0
+    old=$(python3 scripts/vulkan_driver.py old) && [ -n "$old" ] || return 0
+    # shellcheck source=/dev/null
+    codename=$(. /etc/os-release 2> /dev/null && echo "${VERSION_CODENAME:-}")
+    fetched=$cache/mesa-${codename:-none}-backports
+    echo "note: the Vulkan driver here is Mesa $old, too old for tests: fetching a newer one ..."
+    if [ -n "$codename" ] && DEBIAN_SUITES="$codename $codename-backports" DEBIAN_PACKAGES=mesa-vulkan-drivers timeout 900 python3 scripts/fetch_mesa.py "$fetched" > "$log" 2>&1 &&
+        VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json python3 scripts/vulkan_driver.py > "$log" 2>&1 && grep -q '^cpu' "$log" &&
+        [ -z "$(VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json python3 scripts/vulkan_driver.py old)" ]; then
+        export VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json
+        echo "note: tests use Mesa $(cat "$fetched/version") in $fetched"
+        return 0
+    fi
+    no_driver="Mesa $old is too old, and no newer driver could be fetched: $(tail -n 1 "$log" 2> /dev/null)"
+    echo "note: Vulkan is left out of all suites: $no_driver (OLD_DRIVER=1 tests with Mesa $old)"
+    # As if there were none, for all programs.
+    export VK_DRIVER_FILES=$logs/no-driver.json VK_ICD_FILENAMES=$logs/no-driver.json
+}
+
 built=
 library() { # builds and installs the library once
     [ -z "$built" ] || return 0
@@ -194,7 +219,7 @@ suite_vulkan() {
     echo "vulkan unit: $p passed, $f failed, $skipped skipped for want of a driver"
     [ "$status" = 0 ] || return 1
     if [ "$skipped" -gt 0 ]; then
-        echo "vulkan: skipped: no Vulkan driver (install mesa-vulkan-drivers)"
+        echo "vulkan: skipped: $no_driver"
         return 0
     fi
     library && scripts/test_vulkan.sh "${VULKAN_EXTENT:-quick}"
@@ -280,6 +305,13 @@ ended() { # what runs in the background ends with this script
 trap ended EXIT
 trap 'echo "test: interrupted${suite:+ in the suite $suite}; the next run starts anew"; exit 130' INT
 trap 'exit 143' TERM
+# Suites that start programs which may use Vulkan.
+for suite in "${suites[@]}"; do
+    case $suite in unit | install | info | c | hosts | rpc | invariance | vulkan | peers | placement | fuzz | tsan | asan | valgrind | docs | book | debian)
+        driver
+        break ;;
+    esac
+done
 for suite in "${suites[@]}"; do
     n=$((n + 1))
     declare -F "suite_$suite" > /dev/null || { echo "test: no suite $suite; there are: ${known[*]}"; exit 2; }

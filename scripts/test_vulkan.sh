@@ -70,11 +70,12 @@ counted test_nets env GGML_VK_VALIDATE=$validate "$out/test_nets"
 counted "test_nets card" env GGML_VK_VALIDATE=$validate GGML_VK_TUNE=card "$out/test_nets"
 
 # Two devices, which copy to each other: a software driver that is loaded twice, under two names.
-two=$out/two driver=/usr/share/vulkan/icd.d/lvp_icd.json
+two=$out/two driver=${VK_DRIVER_FILES:-/usr/share/vulkan/icd.d/lvp_icd.json}
 [ -f "$driver" ] || driver=${driver%.json}.$(uname -m).json
-library=$(sed -n 's/.*"library_path": *"\([^"]*\)".*/\1/p' "$driver" 2> /dev/null)
+library=$(sed -n 's/.*"library_path": *"\([^"]*lvp[^"]*\)".*/\1/p' "$driver" 2> /dev/null)
 case $library in
-    */*) ;;
+    /*) ;;
+    */*) library=$(dirname "$driver")/$library ;;
     *) library=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2> /dev/null | sed -n "s,.*libvulkan_lvp\.so.* => ,,p" | head -n 1) ;;
 esac
 if [ -f "${library:-}" ]; then

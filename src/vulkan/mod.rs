@@ -69,6 +69,8 @@ mod kept;
 mod lab;
 pub mod ladder;
 #[cfg(test)]
+mod loop_tests;
+#[cfg(test)]
 mod mask_tests;
 pub mod memory;
 mod nodes;

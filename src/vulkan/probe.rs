@@ -317,6 +317,7 @@ fn limits(features: &Features, reported: &Reported, timestamps: bool) -> Limits 
         storage_alignment: l.min_storage_buffer_offset_alignment.max(1),
         import_alignment: reported.external_host.min_imported_host_pointer_alignment.max(1),
         timestamp_period: if timestamps { l.timestamp_period } else { 0.0 },
+        iterations: None,
     }
 }
 

@@ -49,7 +49,7 @@ pub fn reduction<C: Constants>(
 
 /// Invocations of the groups of [`reduction`].
 pub fn reduction_threads(columns: u32, info: &Info) -> u32 {
-    // Mesa's software driver before version 23 ends the loops of a shader after 65,535 iterations in all, so long rows get large groups.
+    // Long rows get large groups: old software drivers end long loops early (`Limits::iterations`).
     if one_subgroup(info) && columns <= 1 << 16 {
         info.limits.subgroup_size
     } else {

@@ -41,6 +41,16 @@ const TABLE: &[Workaround] = &[
         change: |i| i.features.queues = false,
     },
     Workaround {
+        // Seen with 22.3.6 of Debian 12, not with 25.0.7 nor 26.2.6 (docs/SHADERS.md). Versions between them were not
+        // tested; sources of 23.2 have the same limit.
+        why: "Mesa's software driver before version 25 ends the loops of a shader after 65,535 iterations in all",
+        applies: |i| {
+            i.identity.driver == vk::DriverId::MESA_LLVMPIPE && mesa(&i.driver_text).is_none_or(|major| major < 25)
+        },
+        // The driver also counts the end of a loop, and one iteration may be lost.
+        change: |i| i.limits.iterations = Some(65_534),
+    },
+    Workaround {
         why: "GGML_VK_TUNE: work is divided as for a card",
         applies: |_| matches!(tune().as_deref(), Some("card" | "plain")),
         change: |i| i.software = false,
@@ -51,6 +61,12 @@ const TABLE: &[Workaround] = &[
         change: |i| i.features.subgroup &= vk::SubgroupFeatureFlags::BASIC,
     },
 ];
+
+/// The major version in a driver's text, such as "llvmpipe Mesa 22.3.6 (LLVM 15.0.6)".
+fn mesa(text: &str) -> Option<u32> {
+    let version = text.split_once("Mesa ")?.1;
+    version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
 
 /// GGML_VK_TUNE, with which tests run the shaders of cards on software drivers.
 fn tune() -> Option<String> {
@@ -108,5 +124,22 @@ mod tests {
         assert_eq!(after(card(AMD, vk::DriverId::MOLTENVK, "R", 32, true)), (1, false, true, 1));
         assert_eq!(after(card(INTEL, vk::DriverId::INTEL_OPEN_SOURCE_MESA, "B580", 16, true)), (1, true, true, 0));
         assert_eq!(after(card(INTEL, vk::DriverId::INTEL_OPEN_SOURCE_MESA, "Xe (DG1)", 8, true)), (1, true, false, 1));
+    }
+
+    #[test]
+    fn old_software_drivers_end_long_loops() {
+        let limit = |driver, text: &str| {
+            let mut i = card(0x10005, driver, "llvmpipe (LLVM 15.0.6, 256 bits)", 8, false);
+            i.driver_text = text.into();
+            apply(&mut i);
+            i.limits.iterations
+        };
+        let lavapipe = vk::DriverId::MESA_LLVMPIPE;
+        assert_eq!(limit(lavapipe, "llvmpipe Mesa 22.3.6 (LLVM 15.0.6)"), Some(65_534));
+        assert_eq!(limit(lavapipe, "llvmpipe Mesa 24.3.0-devel (LLVM 17.0.6)"), Some(65_534));
+        assert_eq!(limit(lavapipe, "llvmpipe Mesa 25.0.7-2~bpo12+1 (LLVM 15.0.6)"), None);
+        assert_eq!(limit(lavapipe, "llvmpipe Mesa 26.2.6-1 (LLVM 21.1.2)"), None);
+        assert_eq!(limit(lavapipe, "llvmpipe"), Some(65_534), "of an unknown version");
+        assert_eq!(limit(vk::DriverId::MESA_RADV, "radv Mesa 22.3.6"), None);
     }
 }

@@ -9,6 +9,7 @@ pub mod generate;
 pub mod glu;
 pub mod hyper;
 pub mod image;
+pub mod loops;
 pub mod loss;
 pub mod matmul;
 pub mod matrix;
@@ -156,7 +157,8 @@ pub fn supports(node: TensorRef, info: &Info, shapes: Shapes) -> Result<()> {
             return Err(Error::Unsupported(format!("'{}' is larger than a buffer can be", t.name())));
         }
     }
-    (found.check)(node, info)
+    (found.check)(node, info)?;
+    loops::check(node, info)
 }
 
 /// Fails, with a reason, unless the condition holds.
