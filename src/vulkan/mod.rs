@@ -13,7 +13,7 @@
 //! - `shaders`: the SPIR-V modules, made by `make shaders`; `relative`: how they are stored; `interface`: their push blocks and constants as structs;
 //!   `pipeline`: pipelines and their cache on disk
 //! - `plan`: the dispatches of an op, as data; `ops`: the operations, one file per family; `tune`: how work is divided for a device;
-//!   `architecture`: a table of what depends on the architecture; `ladder`: the methods to compute a matrix product; `coopmat2`: an extension that `ash` does not know
+//!   `architecture`: a table of what depends on the architecture; `loops`: how often loops of shaders run; `ladder`: the methods to compute a matrix product; `coopmat2`: an extension that `ash` does not know
 //! - `graph`: nodes become dispatches; `fusion`: chains of nodes that one dispatch computes; `converted`: columns that several products read as integers
 //! - `abort`: the host's callback that cancels computations
 //! - `kept`: the commands of graphs that come again
@@ -70,6 +70,7 @@ mod lab;
 pub mod ladder;
 #[cfg(test)]
 mod loop_tests;
+mod loops;
 #[cfg(test)]
 mod mask_tests;
 pub mod memory;

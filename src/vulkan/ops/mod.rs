@@ -9,7 +9,6 @@ pub mod generate;
 pub mod glu;
 pub mod hyper;
 pub mod image;
-pub mod loops;
 pub mod loss;
 pub mod matmul;
 pub mod matrix;
@@ -158,7 +157,7 @@ pub fn supports(node: TensorRef, info: &Info, shapes: Shapes) -> Result<()> {
         }
     }
     (found.check)(node, info)?;
-    loops::check(node, info)
+    super::loops::check(node, info)
 }
 
 /// Fails, with a reason, unless the condition holds.

@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, src};
+use super::ops::{ensure, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
