@@ -90,8 +90,7 @@ driver() {
     local old codename fetched log=$logs/driver.log
     [ -z "${OLD_DRIVER:-}" ] || return 0
     old=$(python3 scripts/vulkan_driver.py old) && [ -n "$old" ] || return 0
-    # shellcheck source=/dev/null
-    codename=$(. /etc/os-release 2> /dev/null && echo "${VERSION_CODENAME:-}")
+    codename=$(sed -n 's/^VERSION_CODENAME="*\([a-z]*\)"*$/\1/p' /etc/os-release 2> /dev/null)
     fetched=$cache/mesa-${codename:-none}-backports
     echo "note: the Vulkan driver here is Mesa $old, too old for tests: fetching a newer one ..."
     if [ -n "$codename" ] && DEBIAN_SUITES="$codename $codename-backports" DEBIAN_PACKAGES=mesa-vulkan-drivers timeout 900 python3 scripts/fetch_mesa.py "$fetched" > "$log" 2>&1 &&
