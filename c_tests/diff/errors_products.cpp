@@ -69,7 +69,7 @@ static void products() {
 }
 
 // As many heads of queries over two of keys and values, all of 64 numbers.
-const size_t HEADS = 16;
+const size_t HEADS = 64;
 
 // Attention of `queries` queries over `keys` keys.
 static void attention(ggml_type type, const char * format, int64_t queries, int64_t keys, const std::vector<Class> & classes) {

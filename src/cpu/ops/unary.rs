@@ -151,8 +151,10 @@ pub fn silu_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
         let (dy, x) = (grad.part(row, part.clone()), x.part(row, part.clone()));
         out.part(row, part, |y| {
             for ((y, &dy), &x) in y.iter_mut().zip(dy).zip(x) {
-                let s = 1.0 / (1.0 + (-x).exp());
-                *y = dy * s * (1.0 + x * (1.0 - s));
+                // `s + x s (1 - s)` over one denominator, for which no power is too large.
+                let (t, x) = (f64::from((-x.abs()).exp()), f64::from(x));
+                let (a, b) = if x < 0.0 { (t, t + (1.0 + x)) } else { (1.0, 1.0 + t * (1.0 + x)) };
+                *y = (f64::from(dy) * (a * b / ((1.0 + t) * (1.0 + t)))) as f32;
             }
         });
     }
