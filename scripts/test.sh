@@ -34,8 +34,8 @@
 #   msrv      the oldest version of Rust is one number everywhere, and that version compiles everything
 #   cinstall  cargo cinstall, and what it lacks of make install
 #   debian    the Debian packages are built, installed, used and removed
-#   nmse      errors of products and attention in every format, and of all operations over several kinds of numbers, against double precision and
-#             the original's; NMSE=--write: docs/TESTS.md
+#   nmse      errors of products and attention in every format, and of all operations over several kinds of numbers,
+#             against double precision and the original's; NMSE=--write: docs/TESTS.md
 #
 # The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
 set -u
@@ -82,9 +82,10 @@ once() { # NAME COMMAND ...
     fi
 }
 
-# Mesa's software driver before version 25 ends long loops early (src/vulkan/workarounds.rs), and Debian 12's compiles some pipelines for minutes, so that the suite
-# `unit` alone would take more than 20. Tests then get the driver of the distribution's backports, which is fetched into the cache; if that cannot be, they have
-# no driver. OLD_DRIVER=1: tests with the driver that is there.
+# Mesa's software driver before version 25 ends long loops early (src/vulkan/workarounds.rs), and Debian 12's compiles
+# some pipelines for minutes, so that the suite `unit` alone would take more than 20. Tests then get the driver of the
+# distribution's backports, which is fetched into the cache; if that cannot be, they have no driver. OLD_DRIVER=1: tests
+# with the driver that is there.
 no_driver="no Vulkan driver (install mesa-vulkan-drivers)"
 driver() {
     local old codename fetched log=$logs/driver.log
@@ -302,7 +303,7 @@ ended() { # what runs in the background ends with this script
     rm -f "$logs/times.$$"
 }
 trap ended EXIT
-trap 'echo "test: interrupted${suite:+ in the suite $suite}; the next run starts anew"; exit 130' INT
+trap 'echo "test: interrupted${suite:+ in the suite $suite}; the next run starts from the beginning"; exit 130' INT
 trap 'exit 143' TERM
 # Suites that start programs which may use Vulkan.
 for suite in "${suites[@]}"; do

@@ -335,7 +335,7 @@ def ops(t):
 
 
 def strangers(t):
-    """Our tool under clients that are silent, gone, or want too much memory."""
+    """Our tool under clients that are silent, have gone, or request too much memory."""
     program = os.path.join(os.path.dirname(t.libs["ours"]), "bin/ggml-rpc-server")
 
     @contextlib.contextmanager

@@ -89,7 +89,9 @@ def describe(pair):
 def check(c, originals, runs, names):
     for name in names:
         pairs = judge(originals, runs, name)
-        missing = [level for level, run in runs.items() if name not in run.errors]
+        known = {which for build in originals.values() for which in build.errors.get(name, {})}
+        missing = [f"{level}, {which}" for level, run in runs.items() for which in sorted(known - run.errors.get(name, {}).keys())]
+        missing += [level for level, run in runs.items() if name not in run.errors]
         if not pairs:
             print(f"note {name}: the original does not compute it")
             continue

@@ -6,10 +6,12 @@
   what the host may be writing by then;
 - make a new plan where the reference uses a plan that was made for other edges.
 
-Seeds on which the reference ended the process are only checked for a second one that did not crash. Seeds on which it gives a backend memory that
-this cannot use, or a copy from before the memory was written (`impossible`), have no right placement to compare with. There the second library
-does neither, but for results that take the place of a source in memory which their own backend reads through another (both libraries do that). Nor have seeds on which the
-host has placed a view where its memory cannot be used, and a node reads it (`views elsewhere`): the reference copies it in the order of the wrong backend.
+Seeds on which the reference ended the process are only checked for a second one that did not crash. Seeds on which it
+gives a backend memory that this cannot use, or a copy from before the memory was written (`impossible`), have no right
+placement to compare with. There the second library does neither, but for results that take the place of a source in
+memory which their own backend reads through another: both libraries do that, on few seeds. Nor have seeds on which the
+host has placed a view where its memory cannot be used, and a node reads it (`views elsewhere`): the reference copies it
+in the order of the wrong backend. Such seeds are a part of all that has a limit.
 
     compare.py REFERENCE OTHER"""
 import os
@@ -79,7 +81,7 @@ def follow(want, got):
 
 
 def main():
-    same = waits = at_once = impossible = stricter = misplaced = 0
+    same = waits = at_once = impossible = stricter = misplaced = both = 0
     bad, names, other = [], [], dict(seeds(sys.argv[2]))
     for name, want in seeds(sys.argv[1]):
         names.append(name)
@@ -90,6 +92,7 @@ def main():
             bad.append((name, wrong(got)[0].strip()))
         elif wrong(want) or want != got and placed_views(want):
             misplaced += 1
+            both += bool(wrong(got))
         elif want and want[-1].startswith("####"):
             impossible += 1
         elif want == got:
@@ -106,8 +109,8 @@ def main():
             bad.append((name, f"line {at}:\n  want {''.join(want[at:at + 1]).strip()}\n  got  {''.join(got[at_got:at_got + 1]).strip()}"))
     total = same + waits + at_once
     text = (f"{total} equal (of these {waits} with more waits, {at_once} with inputs copied at once), {stricter} planned again where the "
-            f"reference was not, {impossible} impossible for the reference, {misplaced} misplaced by the reference, {len(bad)} different")
-    failed = bool(bad) or not same or same < total // 2 or 20 * at_once > total or 100 * stricter > total or set(names) != set(other)
+            f"reference was not, {impossible} impossible for the reference, {misplaced} misplaced by the reference ({both} by both), {len(bad)} different")
+    failed = bool(bad) or not same or same < total // 2 or 20 * at_once > total or 100 * stricter > total or 3 * both > misplaced or 3 * misplaced > len(names) or set(names) != set(other)
     c = Checks()
     c.check(not failed, "random graphs over random devices", text)
     for name, why in bad[:10]:

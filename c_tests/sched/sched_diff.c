@@ -353,8 +353,9 @@ static bool written(struct ggml_tensor ** nodes, const struct ggml_tensor * t, i
     return false;
 }
 
-// Says which nodes cannot have right results where the library puts them: a backend is given memory that it cannot use, or reads a copy from before
-// the memory was written. A scheduler of its own finds out, so that the one under test is not disturbed.
+// Says which nodes cannot have right results where the library puts them: a backend is given memory that it cannot use,
+// or reads a copy from before the memory was written. A scheduler of its own finds out, so that the one under test is
+// not disturbed.
 static void check_placement(model_t * m, ggml_backend_t * bs, ggml_backend_buffer_type_t * ts, bool parallel, bool offload, uint64_t shape, int n_ops,
     int T, const places_t * places) {
     const int buffers = fake_buffers, events = fake_events;

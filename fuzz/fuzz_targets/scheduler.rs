@@ -1,5 +1,6 @@
-//! Any sequence of calls of a scheduler over a device with memory of its own and two CPU backends, of which computations are cancelled: each call succeeds or
-//! fails, what is computed is right, and the device is never given memory of the CPU. Many nodes write into the memory of others.
+//! Any sequence of calls of a scheduler over a device with memory of its own and two CPU backends, of which
+//! computations are cancelled: each call succeeds or fails, what is computed is right, and the device is never given
+//! memory of the CPU. Many nodes write into the memory of others.
 #![no_main]
 
 use ggml::abi::backend::ggml_backend_sched_t;

@@ -1,5 +1,5 @@
-//! A device with memory of its own, which computes with the CPU's kernels the operations that an input selects. It is a bug if it is given memory
-//! of another.
+//! A device with memory of its own, which computes with the CPU's kernels the operations that an input selects. It is a
+//! bug if it is given memory of another.
 
 use ggml::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_backend_t};
 use ggml::abi::backend::{ggml_backend_dev_props, ggml_backend_dev_t, ggml_backend_dev_type};

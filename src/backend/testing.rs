@@ -272,7 +272,8 @@ impl Event for Mark {
     }
 }
 
-/// A stream: its name, its device's state, whether copies out of host memory are queued, and the buffer types that it can use.
+/// A stream: its name, its device's state, whether copies out of host memory are queued, and the buffer types that it
+/// can use.
 struct FakeStream<const ASYNC: bool>(&'static CStr, Arc<State>, bool, Vec<BufferTypeRef>);
 
 impl<const ASYNC: bool> FakeStream<ASYNC> {

@@ -96,7 +96,8 @@ pub fn to_f32(dtype: ggml_type, bytes: &[u8], out: &mut [f32]) {
     }
 }
 
-/// The integer part. The smallest integer for NaN and what 32 bits do not represent, as x86-64 converts, and so the original.
+/// The integer part. The smallest integer for NaN and what 32 bits do not represent, as x86-64 converts, and so the
+/// original.
 #[inline]
 fn integer(x: f32) -> i32 {
     const END: f32 = 2_147_483_648.0;

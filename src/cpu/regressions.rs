@@ -367,7 +367,8 @@ fn elements_that_lie_on_each_other_are_an_error() {
     }
 }
 
-/// Newer versions of ggml give unused sources and parameters a meaning. A node that has one is refused by name, never computed without it.
+/// Newer versions of ggml give unused sources and parameters a meaning. A node that has one is refused by name, never
+/// computed without it.
 #[test]
 fn what_this_version_does_not_know_is_refused_by_name() {
     for s in specimens::all() {

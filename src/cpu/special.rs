@@ -1,8 +1,8 @@
-//! NaN, infinities and zeros of both signs in the inputs of every operation. The tests here compare all levels of the processor; `vulkan::special_tests`
-//! compares a device with the CPU.
+//! NaN, infinities and zeros of both signs in the inputs of every operation. The tests here compare all levels of the
+//! processor; `vulkan::special_tests` compares a device with the CPU.
 //!
-//! The rule: NaN is never hidden. An element of the result that depends on an element of an input is NaN if that is NaN. [`rule`] lists what cannot
-//! follow it.
+//! The rule: NaN is never hidden. An element of the result that depends on an element of an input is NaN if that is
+//! NaN. [`rule`] lists what cannot follow it.
 
 use super::exec::Abort;
 use super::specimens::{self, Maker, Specimen};
@@ -64,7 +64,8 @@ impl Kind {
 }
 
 fn bytes(t: TensorRef) -> Vec<u8> {
-    // SAFETY: a **valid tensor** of a subject's context, with `nbytes` bytes of data in the context's memory, which only this thread uses.
+    // SAFETY: a **valid tensor** of a subject's context, with `nbytes` bytes of data in the context's memory, which
+    // only this thread uses.
     unsafe { std::slice::from_raw_parts(t.data(), t.nbytes()) }.to_vec()
 }
 
@@ -267,7 +268,8 @@ fn nan_is_never_hidden() {
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// A line for each specimen, place and value, with a digest of the kinds of the results. [`all_levels_agree`] compares these lines for all levels.
+/// A line for each specimen, place and value, with a digest of the kinds of the results. [`all_levels_agree`] compares
+/// these lines for all levels.
 #[test]
 fn outcomes_of_this_level() {
     for s in specimens::all() {

@@ -13,7 +13,8 @@ use std::ffi::c_char;
 /// The key that sets the alignment of tensor data.
 pub const KEY_ALIGNMENT: &[u8] = b"general.alignment";
 
-/// Alignment that a file of any size may have. A larger one is at most the size of the file, because its data section begins at a multiple of it.
+/// Alignment that a file of any size may have. A larger one is at most the size of the file, because its data section
+/// begins at a multiple of it.
 pub const MAX_ALIGNMENT_OF_ALL: u32 = 1 << 20;
 
 /// The number in a value of `general.alignment`. `None` if it is not one 32-bit number.
@@ -214,9 +215,9 @@ impl Gguf {
     }
 
     /// Adds a key at the end; one of the same name is replaced. The key must not be empty, and `general.alignment` must
-    /// be a 32-bit power of two: tensor data is laid out by it from then on. (The original keeps its old layout, and writes
-    /// a file that it cannot read.) Less than the default becomes the default, with a warning: hosts that write the data themselves pad it to the
-    /// default, whatever the key says.
+    /// be a 32-bit power of two: tensor data is laid out by it from then on. (The original keeps its old layout, and
+    /// writes a file that it cannot read.) Less than the default becomes the default, with a warning: hosts that write
+    /// the data themselves pad it to the default, whatever the key says.
     pub fn set(&mut self, mut kv: Kv) -> Result<()> {
         if kv.key.bytes().is_empty() {
             return Err(invalid!("a key must not be empty"));
@@ -240,8 +241,9 @@ impl Gguf {
         Ok(())
     }
 
-    /// As [`Self::set`], for a key of another file. `general.alignment` says how that file is laid out, not this one, which keeps the alignment
-    /// that it has: hosts that copy keys and then write the data themselves pad it to the default.
+    /// As [`Self::set`], for a key of another file. `general.alignment` says how that file is laid out, not this one,
+    /// which keeps the alignment that it has: hosts that copy keys and then write the data themselves pad it to the
+    /// default.
     pub fn set_copy(&mut self, kv: Kv) -> Result<()> {
         if kv.key.bytes() != KEY_ALIGNMENT || mutant::on("R9 pads") {
             return self.set(kv);

@@ -1,8 +1,8 @@
 //! One graph over several backends: which backend computes which node, what has to be copied between them, and the run.
 //!
 //! The files: `flat` (the graph as arrays of numbers), `rules` (what a backend can compute and read, remembered),
-//! `cause` (why a tensor is where it is), `assign` (passes 1 to 4: a backend for every tensor), `writers` (nodes that write into the memory of
-//! another tensor), `split` (pass 5: splits of
+//! `cause` (why a tensor is where it is), `assign` (passes 1 to 4: a backend for every tensor), `writers` (nodes that
+//! write into the memory of another tensor), `split` (pass 5: splits of
 //! one backend each and the copies they need), `arena` (the tensors of the copies), `assemble`
 //! (backends reorder their splits; the whole as a problem for the allocator), `split_graph` (one graph with all of this), `cache` (several
 //! such graphs), `compute`, `queues`, `order`, `experts` and `plans` (the

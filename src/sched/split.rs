@@ -2,7 +2,7 @@
 
 use super::arena::{CopyPool, Rewired};
 use super::cause::{Cause, Placement};
-use super::flat::Flat;
+use super::flat::{Flat, is_view_op};
 use super::order::{self, Mask};
 use super::rules::Rules;
 use super::writers::Writers;
@@ -266,7 +266,8 @@ impl Splitter<'_, '_> {
         on(self.flat.nodes()[node]) && self.flat.srcs(node).iter().all(|&src| on(src) && !self.is_placed_view(src))
     }
 
-    /// Whether a tensor is a view that is where the host has placed it, of memory that nodes write into. Its memory is with its base all the same.
+    /// Whether the host has placed a tensor that has a base, a view or a node in place, and nodes write into its
+    /// memory. That memory is with the base all the same.
     #[inline]
     fn is_placed_view(&self, id: u32) -> bool {
         matches!(self.placed[id as usize].cause, Cause::USER | Cause::INPUT)
@@ -310,7 +311,10 @@ impl Splitter<'_, '_> {
         for i in 0..self.flat.srcs(node).len() {
             let id = self.flat.srcs(node)[i];
             let placed_view = self.is_placed_view(id);
-            let base_is_read = !placed_view || self.reads(split.backend, self.flat.base(id));
+            // What a node writes in place is where its base is, whatever memory its own backend has.
+            let base = self.flat.base(id);
+            let in_base = placed_view || base != NONE && !is_view_op(self.flat.problem.fact(id).op.into());
+            let base_is_read = !in_base || self.reads(split.backend, base);
             if self.placed[id as usize].backend == split.backend as i8 && base_is_read {
                 continue;
             }

@@ -1,8 +1,9 @@
-//! Nodes that write into the memory of another tensor: operations in place, `set_rows`, `cpy`, `set`, `acc`, and all of these through views.
-//! They run where that memory is.
+//! Nodes that write into the memory of another tensor: operations in place, `set_rows`, `cpy`, `set`, `acc`, and all of
+//! these through views. They run where that memory is.
 //!
-//! The *root* of a node is what its memory belongs to: the end of the chain of bases. Passes 1 to 3 place a writer like any other node. If
-//! its backend cannot use the memory of the root, the root and all its writers are placed again, together.
+//! The *root* of a node is what its memory belongs to: the end of the chain of bases. Passes 1 to 3 place a writer like
+//! any other node. If its backend cannot use the memory of the root, the root and all its writers are placed again,
+//! together.
 #![forbid(unsafe_code)]
 
 use super::assign::Assigner;
@@ -67,7 +68,9 @@ impl Writers {
 
     /// Whether a node between two places of the graph writes into the memory of a tensor.
     pub fn write_between(&self, flat: &Flat, id: u32, after: u32, before: u32) -> bool {
-        self.of(flat, id).iter().any(|w| after < w.place && w.place < before)
+        let all = self.of(flat, id);
+        let next = all.partition_point(|w| w.place <= after);
+        all.get(next).is_some_and(|w| w.place < before)
     }
 }
 
@@ -168,8 +171,8 @@ impl Assigner<'_, '_> {
         Err(self.nowhere(root, home, self.writer(stray)))
     }
 
-    /// Finds a backend for each writer, among those who can use the memory. One that can use it already stays where it is; `at`, if it
-    /// computes the node, comes before others. False if a writer finds none.
+    /// Finds a backend for each writer, among those who can use the memory. One that can use it already stays where it
+    /// is; `at`, if it computes the node, comes before others. False if a writer finds none.
     fn seats(&mut self, group: &[Writer], at: Option<usize>, users: Mask, seats: &mut Vec<(u32, usize)>) -> bool {
         seats.clear();
         for &w in group {
@@ -193,7 +196,8 @@ impl Assigner<'_, '_> {
         seats.iter().for_each(|&(id, b)| self.place(id, b, Cause::WRITES));
     }
 
-    /// Whether the host has placed a view where its base cannot be read, and nodes write into its memory: a copy could be one from before they do.
+    /// Whether the host has placed a view where its base cannot be read, and nodes write into its memory. A copy of it
+    /// could be older than what they write.
     pub(super) fn is_misplaced_view(&mut self, id: u32) -> bool {
         let (placed, base) = (self.placed[id as usize], self.flat.base(id));
         matches!(placed.cause, Cause::USER | Cause::INPUT)

@@ -12,7 +12,8 @@
 //!
 //! Needs no such care: locks of objects that do not work in a child (`Stream::IN_CHILDREN`: Vulkan, RPC), and of a
 //! computation that the child does not have or that fails there (`cpu/exec`); the sinks of `trace`, of which each
-//! process has one; `sys::tiles` and `mutant`, whose first use only asks the processor or the environment; the checker of
+//! process has one; `sys::tiles` and `mutant`, whose first use only asks the processor or the environment; the checker
+//! of
 //! `sched::race`, which is for debug builds; the server of RPC, whose threads a child does not have.
 //!
 //! Both sides of the gate wait a limited time: the host's own handlers and locks cannot make a fork, or a thread, wait
@@ -39,8 +40,8 @@ static SLOT: [Slot; SLOTS] = [const { Slot(AtomicU32::new(0)) }; SLOTS];
 static FORKING: AtomicU32 = AtomicU32::new(0);
 /// Number of forks between the process that loaded the library and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
-/// Number of forks that did not wait for all sections.
-static HURRIED: AtomicU32 = AtomicU32::new(0);
+/// Whether the last fork did not wait for all sections.
+static HURRIED: AtomicBool = AtomicBool::new(false);
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -66,8 +67,8 @@ fn slot() -> &'static AtomicU32 {
     &SLOT[mine].0
 }
 
-/// From [`Section::enter`] to the end of the scope no fork happens. Not for work that waits for other threads, or runs
-/// code of the host.
+/// From [`Section::enter`] to the end of the scope no fork happens, for at most [`LONGEST`]. Not for work that waits
+/// for other threads, or runs code of the host.
 pub struct Section(PhantomData<*const ()>);
 
 impl Section {
@@ -125,13 +126,13 @@ extern "C" fn prepare() {
     let mut rounds = 0u32;
     while others() {
         if begun.elapsed() > LONGEST {
-            HURRIED.fetch_add(1, Ordering::Relaxed);
+            HURRIED.store(true, Ordering::Relaxed);
             break;
         }
         rounds += 1;
         if rounds < 100 { std::hint::spin_loop() } else { std::thread::sleep(Duration::from_micros(20)) }
     }
-    // Handlers of the host, which follow, may use the library on this thread.
+    // Handlers that were registered before ours follow. They may use the library on this thread.
     let depth = DEPTH.get();
     if depth == 0 {
         slot().fetch_add(1, Ordering::SeqCst);
@@ -147,6 +148,9 @@ extern "C" fn parent() {
         slot().fetch_sub(1, Ordering::SeqCst);
     }
     FORKING.fetch_sub(1, Ordering::SeqCst);
+    if HURRIED.swap(false, Ordering::Relaxed) {
+        crate::log_warn!("a fork did not wait for a thread that is in the library: the child may wait for it for ever");
+    }
 }
 
 /// After it, in the child, which has no other thread.
@@ -156,6 +160,7 @@ extern "C" fn child() {
     SLOT.iter().for_each(|s| s.0.store(0, Ordering::Relaxed));
     slot().store(u32::from(depth > 0), Ordering::Relaxed);
     GENERATION.fetch_add(1, Ordering::Relaxed);
+    HURRIED.store(false, Ordering::Relaxed);
     FORKING.store(0, Ordering::SeqCst);
 }
 

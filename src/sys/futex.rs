@@ -4,6 +4,10 @@
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
+/// Where threads wait for any word.
+#[cfg(not(target_os = "linux"))]
+static PARKED: (std::sync::Mutex<()>, std::sync::Condvar) = (std::sync::Mutex::new(()), std::sync::Condvar::new());
+
 /// Returns when `word` has another value than `expected`, after `longest`, or for no reason. The caller looks again.
 pub fn wait(word: &AtomicU32, expected: u32, longest: Option<Duration>) {
     #[cfg(target_os = "linux")]
@@ -16,9 +20,11 @@ pub fn wait(word: &AtomicU32, expected: u32, longest: Option<Duration>) {
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, expected, limit) };
     }
     #[cfg(not(target_os = "linux"))]
-    if word.load(std::sync::atomic::Ordering::SeqCst) == expected {
-        let step = Duration::from_micros(100);
-        std::thread::sleep(longest.map_or(step, |l| l.min(step)));
+    {
+        let guard = super::sync::lock(&PARKED.0);
+        if word.load(std::sync::atomic::Ordering::SeqCst) == expected {
+            drop(PARKED.1.wait_timeout(guard, longest.unwrap_or(Duration::from_secs(1))));
+        }
     }
 }
 
@@ -31,7 +37,12 @@ pub fn wake(word: &AtomicU32, n: u32) {
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, n.min(i32::MAX as u32)) };
     }
     #[cfg(not(target_os = "linux"))]
-    let _ = (word, n);
+    {
+        // All threads wait at one place: those of other words look again.
+        let _ = (word, n);
+        drop(super::sync::lock(&PARKED.0));
+        PARKED.1.notify_all();
+    }
 }
 
 /// Spins until `done` returns true, or for about `longest`; whether it has returned true.

@@ -74,9 +74,9 @@ impl<'a> FileMapping<'a> {
             let first = bytes.as_ptr().addr().next_multiple_of(page) - bytes.as_ptr().addr();
             let size = bytes.len().saturating_sub(first) / page * page;
             if size > 0 {
-                // SAFETY: whole pages of memory that `of` has found to be a shared, read-only mapping of a file; the borrow
-                // keeps the mapping. Such pages have no contents of their own: the next read gets the file's. An error
-                // (locked pages, for example) leaves them as they are.
+                // SAFETY: whole pages of memory that `of` has found to be a shared, read-only mapping of a file; the
+                // borrow keeps the mapping. Such pages have no contents of their own: the next read gets the file's. An
+                // error (locked pages, for example) leaves them as they are.
                 unsafe {
                     libc::madvise(bytes.as_ptr().wrapping_add(first).cast_mut().cast(), size, libc::MADV_DONTNEED)
                 };
@@ -141,8 +141,8 @@ mod tests {
             // SAFETY: the mapping has so many bytes and stays until the process ends; only this test writes the file.
             unsafe { std::slice::from_raw_parts(at.cast_const().cast::<u8>(), size) }
         };
-        // `mincore` counts pages in the kernel's cache, so the process's own are read from /proc/self/pagemap: bit 63 of
-        // each entry.
+        // `mincore` counts pages in the kernel's cache, so the process's own are read from /proc/self/pagemap: bit 63
+        // of each entry.
         let present = |bytes: &[u8]| {
             use std::os::unix::fs::FileExt;
             let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();

@@ -1,10 +1,10 @@
-//! Tools for C and the operating system. Files: `memory` (aligned blocks), `mapping` (files that the host has mapped), `cstr` (C
-//! strings), `env` (whose variables count), `few` (sorting of short lists), `slices` (C arrays), `file` (paths and C
-//! streams), `net` (connections), `fork` (locks and threads in a child), `futex` (waiting without a lock), `patient` (files
-//! that are waited for), `math` (functions of the C library), `time` (clocks), `thread` (starting threads), `scheduling`
-//! (affinity and priority of threads), `library` (shared libraries), `process` (how the program is linked, and what it has
-//! printed), `jump` (exported names that jump to another function), `sync` (locks that survive a panic), `tiles` (whether
-//! the process may use tile registers), `unwind` (functions that exceptions leave).
+//! Tools for C and the operating system. Files: `memory` (aligned blocks), `mapping` (files that the host has mapped),
+//! `cstr` (C strings), `env` (whose variables count), `few` (sorting of short lists), `slices` (C arrays), `file`
+//! (paths and C streams), `net` (connections), `fork` (locks and threads in a child), `futex` (waiting without a lock),
+//! `patient` (files that are waited for), `math` (functions of the C library), `time` (clocks), `thread` (starting
+//! threads), `scheduling` (affinity and priority of threads), `library` (shared libraries), `process` (how the program
+//! is linked, and what it has printed), `jump` (exported names that jump to another function), `sync` (locks that
+//! survive a panic), `tiles` (whether the process may use tile registers), `unwind` (functions that exceptions leave).
 //!
 //! Code for a single operating system or processor is here or in `cpu/simd`; `portable_tests` searches the sources for
 //! exceptions.

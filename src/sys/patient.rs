@@ -109,7 +109,8 @@ impl Patient {
     pub fn create(path: &Path) -> Result<Self> {
         #[cfg(unix)]
         {
-            // Not emptied by opening it, which may be cancelled after that: the old contents would be lost, and none written.
+            // Not emptied by opening it, which may be cancelled after that: the old contents would be lost, and none
+            // written.
             let created = calls::open_file(path, libc::O_WRONLY | libc::O_CREAT)?;
             if !created.may_leave {
                 created.file.set_len(0)?;

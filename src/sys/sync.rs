@@ -53,15 +53,15 @@ pub fn brief_write<T: ?Sized>(l: &RwLock<T>) -> Brief<RwLockWriteGuard<'_, T>> {
 }
 
 /// The value of a cell, made on first use. No fork happens while it is made, so that no child waits for a thread that
-/// it does not have.
+/// it does not have. The host gets its log lines afterwards.
 #[inline]
 pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
     match cell.get() {
         Some(value) => value,
-        None => {
+        None => crate::log::afterwards(|| {
             let _section = Section::enter();
             cell.get_or_init(make)
-        }
+        }),
     }
 }
 

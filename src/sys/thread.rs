@@ -16,8 +16,8 @@ fn stack_size() -> usize {
     if mutant::on("R5") { 2 << 20 } else { default_of_c().max(STACK) }
 }
 
-/// Calls `f` with all numbers below `n`, on as many threads as there are processors. They are a pool for this call only: a child that a fork makes
-/// would not have the threads of one that stays.
+/// Calls `f` with all numbers below `n`, on as many threads as there are processors. They are a pool for this call
+/// only: a child that a fork makes would not have the threads of one that stays.
 pub fn parallel(n: usize, f: impl Fn(usize) + Sync) {
     use rayon::prelude::*;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(n);

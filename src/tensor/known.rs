@@ -1,6 +1,6 @@
-//! What this version of ggml knows of each operation: how many sources a node has, and which words of its parameters mean something. A
-//! newer version gives unused sources and words a meaning, and a library that ignored them would compute other numbers without an error. So
-//! every backend refuses a node that has more than [`check`] knows.
+//! What this version of ggml knows of each operation: how many sources a node has, and which words of its parameters
+//! mean something. A newer version gives unused sources and words a meaning, and a library that ignored them would
+//! compute other numbers without an error. So every backend refuses a node that has more than [`check`] knows.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +39,8 @@ const NONE: u16 = 0;
 /// The words of rotary embeddings. Words 0 and 3, once `n_past` and `n_ctx`, have no meaning in this version.
 const ROPE: u16 = !(1 << 0 | 1 << 3);
 
-/// A function of the host, the number of its threads, four bytes of padding that may have any value, and a pointer of the host.
+/// A function of the host, the number of its threads, four bytes of padding that may have any value, and a pointer of
+/// the host.
 const CUSTOM: u16 = first(6);
 
 /// All operations, by their numbers.
@@ -153,13 +154,15 @@ static KNOWN: [Known; GGML_OP_COUNT as usize] = [
     row(GGML_OP_GLU, 2, first(2)),
 ];
 
-/// A parameter word of flags: its number, and the bits that mean something. The mode in the low byte of `UPSCALE` is checked by its kernel.
+/// A parameter word of flags: its number, and the bits that mean something. The mode in the low byte of `UPSCALE` is
+/// checked by its kernel.
 fn flags(op: ggml_op) -> Option<(usize, i32)> {
     match op {
         // Whether the result has the memory of a source.
         GGML_OP_ACC | GGML_OP_SET => Some((4, 1)),
         GGML_OP_ADD_REL_POS => Some((0, 1)),
-        // Whether there are two dimensions, the edges are connected, the halves are swapped, weights are gated, or later keys are masked.
+        // Whether there are two dimensions, the edges are connected, the halves are swapped, weights are gated, or
+        // later keys are masked.
         GGML_OP_IM2COL | GGML_OP_IM2COL_BACK => Some((6, 1)),
         GGML_OP_PAD => Some((8, 1)),
         GGML_OP_GLU | GGML_OP_DSV4_HC_PRE => Some((1, 1)),
@@ -170,7 +173,8 @@ fn flags(op: ggml_op) -> Option<(usize, i32)> {
 }
 
 impl Known {
-    /// What is known of a node's operation, and of its function if that has parameters of its own. `None` if the operation does not exist.
+    /// What is known of a node's operation, and of its function if that has parameters of its own. `None` if the
+    /// operation does not exist.
     fn of(op: i32, function: i32) -> Option<Self> {
         let row = *usize::try_from(op).ok().and_then(|i| KNOWN.get(i))?;
         let more = match row.op {

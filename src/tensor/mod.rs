@@ -1,6 +1,6 @@
 //! Tensors. Files: `handle` (`TensorRef`, the only access to a tensor's fields), `shape` (what shapes and strides
-//! mean), `special` (what operations do with NaN), `known` (which sources and parameters operations have), `context` (the memory pool for
-//! tensors and graphs), `names`, `traced` (nodes as events of the trace), `work` (how many
+//! mean), `special` (what operations do with NaN), `known` (which sources and parameters operations have), `context`
+//! (the memory pool for tensors and graphs), `names`, `traced` (nodes as events of the trace), `work` (how many
 //! operations a node needs), `ops` (constructors, one file per family).
 
 pub mod context;

@@ -3,7 +3,8 @@
 
 use crate::abi::ggml::ggml_op::{self, *};
 
-/// The rule of an operation that has one of its own, on every backend. All others are `None`: what depends on a NaN is NaN.
+/// The rule of an operation that has one of its own, on every backend. All others are `None`: what depends on a NaN is
+/// NaN.
 pub fn rule(op: ggml_op) -> Option<&'static str> {
     Some(match op {
         GGML_OP_NONE | GGML_OP_RESHAPE | GGML_OP_VIEW | GGML_OP_PERMUTE | GGML_OP_TRANSPOSE => "computes nothing",

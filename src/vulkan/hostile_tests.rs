@@ -77,7 +77,8 @@ fn a_result_of_another_shape_is_not_written() {
     assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_FAILED);
 }
 
-/// S25: a source or a result in host memory, or in that of another open device, whose addresses mean something else here.
+/// S25: a source or a result in host memory, or in that of another open device, whose addresses mean something else
+/// here.
 #[test]
 fn memory_of_others_is_refused() {
     let Some([device, other]) = devices() else { return };

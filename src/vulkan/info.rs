@@ -155,7 +155,8 @@ pub struct Limits {
     pub import_alignment: u64,
     /// Nanoseconds per tick of the timestamps. 0 if the queue has none.
     pub timestamp_period: f32,
-    /// Maximum number of iterations of all loops of an invocation together, after which the driver ends loops early. `None`: no limit.
+    /// Maximum number of iterations of all loops of an invocation together, after which the driver ends loops early.
+    /// `None`: no limit.
     pub iterations: Option<u32>,
 }
 

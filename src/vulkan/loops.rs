@@ -2,7 +2,8 @@
 //! `workarounds.rs`). These are upper bounds, for every division of work: what is refused here is computed by another
 //! backend, what is accepted wrongly has wrong results without an error.
 //!
-//! The driver counts one iteration more for each time that a loop is left. Loops that the compiler unrolls do not count.
+//! The driver counts one iteration more for each time that a loop is left. Loops that the compiler unrolls do not
+//! count.
 
 #![forbid(unsafe_code)]
 

@@ -42,12 +42,13 @@ impl There {
     }
 }
 
-/// Quantized activations cannot represent an infinity: the products of blocks and an infinity are NaN, those of floats and one may be infinite.
+/// Quantized activations cannot represent an infinity: the products of blocks and an infinity are NaN, those of floats
+/// and one may be infinite.
 fn both_beyond(here: Kind, cpu: Kind) -> bool {
     matches!((here, cpu), (Kind::Float(a), Kind::Float(b)) if !a.is_finite() && !b.is_finite())
 }
 
-/// What still differs, seen on 2026-11-27 with Mesa 25.0.7. Each line is a fault to mend, but for the first two.
+/// What still differs, seen on 2026-11-27 with Mesa 25.0.7. All but the first two are faults that remain.
 fn known(name: &str, node: TensorRef, input: usize) -> bool {
     match node.op() {
         // In no order.
@@ -57,7 +58,8 @@ fn known(name: &str, node: TensorRef, input: usize) -> bool {
         // A NaN or infinity in the value of a masked key: the CPU skips it, the shaders multiply it by 0.
         GGML_OP_FLASH_ATTN_EXT => input == 2,
         GGML_OP_FLASH_ATTN_BACK => name.ends_with("true"),
-        // The specimens have no original context: the ramp of frequencies is NaN on the CPU and clamped to a number in shaders.
+        // The specimens have no original context: the ramp of frequencies is NaN on the CPU and clamped to a number in
+        // shaders.
         GGML_OP_ROPE | GGML_OP_ROPE_BACK => true,
         // An infinite decay or input times 0.
         GGML_OP_SSM_SCAN => true,

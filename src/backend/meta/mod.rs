@@ -85,6 +85,9 @@ pub unsafe fn device(
         ));
     }
     let spread = Spread { function, data };
+    // Before the lock: names are code of modules.
+    let texts = |f: fn(DeviceRef) -> String| joined_name(&devices.iter().map(|d| f(*d)).collect::<Vec<_>>());
+    let (name, description) = (texts(DeviceRef::name), texts(DeviceRef::description));
     let mut known = brief(&KNOWN);
     let same = |d: &&DeviceRef| {
         super::author::device_author::<MetaDevice>(**d).is_some_and(|m| m.devices == devices && m.spread == spread)
@@ -92,16 +95,9 @@ pub unsafe fn device(
     if let Some(found) = known.iter().find(same) {
         return Ok(*found);
     }
-    let texts = |f: fn(DeviceRef) -> String| joined_name(&devices.iter().map(|d| f(*d)).collect::<Vec<_>>());
     let device = leak_device(
         None,
-        MetaDevice {
-            name: texts(DeviceRef::name),
-            description: texts(DeviceRef::description),
-            devices: devices.to_vec(),
-            spread,
-            buffer_type: OnceLock::new(),
-        },
+        MetaDevice { name, description, devices: devices.to_vec(), spread, buffer_type: OnceLock::new() },
     );
     known.push(device);
     Ok(device)

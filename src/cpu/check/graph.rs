@@ -90,7 +90,8 @@ fn verdicts_in_host_memory(nodes: &[TensorRef]) -> Result<Vec<Verdict>> {
     verdicts(nodes)
 }
 
-/// Checks a node that is only a view: with a source or a parameter that this version does not know, its users would read something else.
+/// Checks a node that is only a view: with a source or a parameter that this version does not know, its users would
+/// read something else.
 fn known_view(t: TensorRef) -> Result<()> {
     if table::is_empty_op(t) { known::check(t) } else { Ok(()) }
 }
@@ -224,7 +225,8 @@ pub struct Memory {
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// Returns the proofs for `nodes`, whose data the CPU can access. They come from an earlier check if nothing has changed since.
+    /// Returns the proofs for `nodes`, whose data the CPU can access. They come from an earlier check if nothing has
+    /// changed since.
     ///
     /// # Errors
     /// As [`CheckedGraph::new`], or data is in the memory of another device.
@@ -354,7 +356,8 @@ mod tests {
         unsafe { ((*raw).context, (*raw).iface.get_base) = context };
     }
 
-    /// Memory of another device is refused by streams, in a graph that is new or comes again, and through views. A host computes in it by itself.
+    /// Memory of another device is refused by streams, in a graph that is new or comes again, and through views. A host
+    /// computes in it by itself.
     #[test]
     fn memory_of_other_devices_is_refused() {
         use crate::backend::testing::{Fake, Spec};

@@ -104,8 +104,8 @@ fn takes_empty(op: ggml_op, i: usize) -> bool {
     }
 }
 
-/// Checks that the data of a node and of its sources is in memory that the CPU can access. [`runnable`] does not: a backend of the host's may
-/// compute in memory of its own with these kernels.
+/// Checks that the data of a node and of its sources is in memory that the CPU can access. [`runnable`] does not: a
+/// backend of the host's may compute in memory of its own with these kernels.
 ///
 /// # Errors
 /// A tensor is in a buffer of another device.

@@ -162,13 +162,18 @@ impl Region<'_> {
     }
 }
 
-/// The number of threads to use for a graph for which the host has set `n_threads`: one if several take longer now.
-/// Operations of the host get what it has set.
+/// Operations from which a graph gets all its threads: waiting for one costs little beside them.
+const LARGE: u64 = 1 << 28;
+
+/// The number of threads to use for a graph for which the host has set `n_threads`: one if other programs use the
+/// processors so much that several take longer, unless the graph is large. Operations of the host get what it has set.
 pub fn useful_threads(graph: &CheckedGraph<'_>, n_threads: usize) -> usize {
     let is_of_host = |node: CheckedNode<'_>| {
         matches!(node.op(), GGML_OP_MAP_CUSTOM1 | GGML_OP_MAP_CUSTOM2 | GGML_OP_MAP_CUSTOM3 | GGML_OP_CUSTOM)
     };
-    if n_threads > 1 && crowd::is_crowded() && !graph.nodes().any(is_of_host) { 1 } else { n_threads }
+    let work = || graph.nodes().map(|node| node.work()).fold(0, u64::saturating_add);
+    let is_one_enough = || crowd::is_crowded() && !graph.nodes().any(is_of_host) && work() < LARGE;
+    if n_threads > 1 && is_one_enough() { 1 } else { n_threads }
 }
 
 /// Computes the nodes of a graph in their order. When it returns, no thread of a pool uses them any more.
@@ -187,12 +192,13 @@ pub fn compute(graph: &CheckedGraph<'_>, settings: &Settings<'_>) -> Result<()> 
 pub fn compute_steps(graph: &CheckedGraph<'_>, steps: &Steps, settings: &Settings<'_>) -> Result<()> {
     match run(graph, steps, settings)? {
         true => Ok(()),
-        // Another computation uses the pool: compute on this thread only.
+        // Compute on this thread only.
         false => run(graph, &Steps::new(graph, 1, None), &Settings { pool: None, ..*settings }).map(|_| ()),
     }
 }
 
-/// Runs the steps. Returns false, without running any, if another computation uses the pool.
+/// Runs the steps. Returns false, without running any, if another computation uses the pool, or its threads cannot
+/// start.
 fn run(graph: &CheckedGraph<'_>, steps: &Steps, settings: &Settings<'_>) -> Result<bool> {
     assert!(steps.serial == graph.serial(), "the steps are those of another graph");
     if settings.scratch.len() < steps.scratch {
@@ -217,12 +223,16 @@ fn run(graph: &CheckedGraph<'_>, steps: &Steps, settings: &Settings<'_>) -> Resu
         begun: trace::is_on().then(Mutex::default),
     };
     let begun = (n_threads > 1).then(Instant::now);
-    let slept = match settings.pool {
-        Some(pool) => match pool.run(n_threads, &|ith| region.run(ith))? {
-            Some(slept) => slept,
-            None => return Ok(false),
-        },
-        None => threadpool::run_anywhere(n_threads, &|ith| region.run(ith))?,
+    let started = match settings.pool {
+        Some(pool) => pool.run(n_threads, &|ith| region.run(ith)),
+        None => threadpool::run_anywhere(n_threads, &|ith| region.run(ith)).map(Some),
+    };
+    let slept = match started {
+        Ok(Some(slept)) => slept,
+        Ok(None) => return Ok(false),
+        // Threads that have ended when they were idle cannot be started again, at a limit of the system for example.
+        Err(Error::Io { .. }) if n_threads > 1 => return Ok(false),
+        Err(e) => return Err(e),
     };
     if let Some(begun) = begun {
         crowd::account(n_threads, begun.elapsed(), slept + region.slept.whole());

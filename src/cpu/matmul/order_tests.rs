@@ -64,7 +64,8 @@ fn columns_have_the_same_bits_in_any_number() {
     }
 }
 
-/// Rows that are few for a tile or a strip, columns that are many or few, pieces for each number of threads: none of it changes a bit.
+/// Rows that are few for a tile or a strip, columns that are many or few, pieces for each number of threads: none of it
+/// changes a bit.
 #[test]
 fn rows_columns_and_threads_do_not_change_bits() {
     const MOST: usize = 40;
@@ -77,7 +78,8 @@ fn rows_columns_and_threads_do_not_change_bits() {
             let mut b = Owned::random(GGML_TYPE_F32, [values, MOST, 1, 1], &mut noise);
             let all = product(&k, a.get(), b.get(), None, 1);
             for rows in 1..=MOST {
-                // A few columns, and a quarter of the other numbers: all of them for four numbers of rows, with each number of threads.
+                // A few columns, and a quarter of the other numbers: all of them for four numbers of rows, with each
+                // number of threads.
                 for n in (1..=MOST).filter(|n| *n < 4 || (rows + n) % 4 == 0) {
                     let threads = if n < 4 { 1 } else { (rows + n) / 4 % 8 + 1 };
                     // From the first row on, or up to the last.

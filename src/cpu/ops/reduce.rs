@@ -61,8 +61,8 @@ pub fn argmax(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// Index of the last of the greatest elements, ignoring NaN; 0 if all are NaN. Hosts that sample greedily in a graph depend on the last one: it is the
-/// original's choice.
+/// Index of the last of the greatest elements, ignoring NaN; 0 if all are NaN. Hosts that sample greedily in a graph
+/// depend on the last one: it is the original's choice.
 fn last_greatest(x: &[f32]) -> usize {
     // Finds the part first, in vectors, so that only one part is searched element by element.
     const PART: usize = 1024;

@@ -11,8 +11,8 @@ use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// Writes a key for each element: that of the order, above its index. So elements in the order of their keys are sorted, with
-/// the first of equal ones first.
+/// Writes a key for each element: that of the order, above its index. So elements in the order of their keys are
+/// sorted, with the first of equal ones first.
 fn fill_keys(x: &[f32], falling: bool, keys: &mut Vec<i64>) {
     keys.clear();
     keys.extend(x.iter().enumerate().map(|(i, &x)| i64::from(key(x, falling)) << 32 | i as i64));
@@ -45,8 +45,8 @@ fn indices(keys: &[i64], order: &mut [i32]) {
     order.iter_mut().zip(keys).for_each(|(to, &key)| *to = key as i32);
 }
 
-/// Indices of the elements of each row in ascending or, by parameter 0, descending order. The sort is stable, zeros of both signs are equal, and NaN is
-/// behind all numbers in both orders.
+/// Indices of the elements of each row in ascending or, by parameter 0, descending order. The sort is stable, zeros of
+/// both signs are equal, and NaN is behind all numbers in both orders.
 pub fn argsort(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let falling = node.op_param_i32(0) == ggml_sort_order::GGML_SORT_ORDER_DESC as i32;
     each_row(w, node, d, |x, keys, order| {
@@ -68,8 +68,8 @@ pub fn check_argsort(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Indices of the largest elements of each row, as many as the node has columns. NaN is taken only if there are too few numbers. The order is unspecified: the first two are
-/// swapped, as in the original, so that nobody relies on it.
+/// Indices of the largest elements of each row, as many as the node has columns. NaN is taken only if there are too few
+/// numbers. The order is unspecified: the first two are swapped, as in the original, so that nobody relies on it.
 pub fn top_k(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let k = d.ne[0];
     each_row(w, node, d, |x, keys, order| {

@@ -184,8 +184,8 @@ unsafe fn exp_falling<V: Lanes>(x: V) -> V {
 
 /// From this number on, all powers are normal, and [`exp`] and [`exp_normal`] have the same bits.
 const NORMAL_POWER: f32 = -86.5;
-/// The power of this number is rounded to zero.
-const LEAST_POWER: f32 = -104.5;
+/// The power of this number is exactly zero, without a multiplication that underflows.
+const LEAST_POWER: f32 = -105.2;
 
 /// `e^x 2^-e` for an integer `e`; zero below `2^-126`. For each `e`, the result has the same digits.
 #[inline(always)]

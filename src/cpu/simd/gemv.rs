@@ -154,7 +154,8 @@ pub struct Gemv {
     pub act: Act,
     /// The dot products.
     pub rows: Rows,
-    /// Whether it is for matrices with fewer rows than a tile: with more, interleaving them is faster even for one column.
+    /// Whether it is for matrices with fewer rows than a tile: with more, interleaving them is faster even for one
+    /// column.
     pub few_rows: bool,
 }
 

@@ -84,9 +84,9 @@ pub trait Lanes: Copy {
     /// `self * 2^n` for a power of [`Lanes::split_power`]; zero for an `n` of -126, NaN for NaN.
     unsafe fn times_power(self, power: Self) -> Self;
     /// The integer `n` nearest to `self * b`, and `2^n` as two factors for [`Lanes::times_powers`]. `n` is in `[-126,
-    /// 128]`, or in `[-151, 101]` where `sign` is negative.
+    /// 128]`, or in `[-152, 101]` where `sign` is negative.
     unsafe fn split_powers(self, b: Self, sign: Self) -> (Self, [Self; 2]);
-    /// `self * 2^n` for the powers of [`Lanes::split_powers`], rounded once; NaN for NaN.
+    /// `self * 2^n` for the powers of [`Lanes::split_powers`], rounded once; zero for an `n` of -152, NaN for NaN.
     unsafe fn times_powers(self, powers: [Self; 2]) -> Self;
     /// Whether a lane is less than `b`.
     unsafe fn any_below(self, b: f32) -> bool;

@@ -43,9 +43,9 @@ pub type Product = unsafe fn(
 );
 
 /// Adds the `n` rows, each times its weight, to as many results as the kernel has columns:
-/// `dst[c][i] += weights[c][j] * rows[j][i]`. If `apart`, the rows are added up first, and their sum then to the results: a chain of additions of
-/// its own. What is `ahead` bytes after the rows will be needed next, unless that is 0: the kernel begins to load it
-/// into the cache.
+/// `dst[c][i] += weights[c][j] * rows[j][i]`. If `apart`, the rows are added up first, and their sum then to the
+/// results: a chain of additions of its own. What is `ahead` bytes after the rows will be needed next, unless that is
+/// 0: the kernel begins to load it into the cache.
 ///
 /// # Safety
 /// `rows` has `n` pointers, each readable for `k` numbers of the format of the kernel. `weights` and `dst` have as many pointers as the kernel has

@@ -104,7 +104,8 @@ pub fn computable(graph: GraphRef, connection: &Arc<Connection>, check: Check) -
     Ok(())
 }
 
-/// Whether a node is part of a message. Views of memory elsewhere are not: a part of a graph can have them between its own nodes.
+/// Whether a node is part of a message. Views of memory elsewhere are not: a part of a graph can have them between its
+/// own nodes.
 pub fn is_sent(node: TensorRef, connection: &Arc<Connection>) -> bool {
     !node_is_empty(node) || number(node, connection).is_some() || mutant::on("RPC views")
 }

@@ -27,7 +27,8 @@ pub struct RpcDevice {
 }
 
 impl RpcDevice {
-    /// Device `index` of a server, and device `number` of this kind in this process. It computes nodes that `check` accepts.
+    /// Device `index` of a server, and device `number` of this kind in this process. It computes nodes that `check`
+    /// accepts.
     pub fn new(server: &'static Server, index: u32, number: u32, check: Check) -> Self {
         let name = CString::new(format!("RPC{number}")).unwrap_or_default();
         let description = CString::new(server.endpoint()).unwrap_or_default();
@@ -82,7 +83,8 @@ impl Device for RpcDevice {
         *crate::sys::sync::once(&self.buffer_type, make)
     }
 
-    /// The protocol does not say what the server's device computes. So this is what a message can describe, and what every server checks.
+    /// The protocol does not say what the server's device computes. So this is what a message can describe, and what
+    /// every server checks.
     fn supports_op(&self, op: TensorRef) -> bool {
         let is_described = known::check(op).is_ok() && fits(op) && op.srcs().all(|(_, s)| fits(s));
         is_described && (op_is_empty(op.op()) || !is_of_the_host(op.op()) && (self.check)(op).is_ok())

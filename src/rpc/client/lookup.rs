@@ -140,8 +140,8 @@ pub fn reg(procs: Procs) -> RegRef {
     *crate::sys::sync::once(&REG, make)
 }
 
-/// The registration of a server with its devices, which the host registers. A server that cannot be reached has none yet. The devices compute only
-/// nodes that `check` accepts: a server refuses others.
+/// The registration of a server with its devices, which the host registers. A server that cannot be reached has none
+/// yet. The devices compute only nodes that `check` accepts: a server refuses others.
 ///
 /// # Errors
 /// It cannot be reached.

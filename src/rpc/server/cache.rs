@@ -135,16 +135,23 @@ impl Cache {
             }
             return Ok(false);
         }
-        // The file is open: it is the same one, even if another has its name by now. It may have grown.
+        if size as u64 > most {
+            return unused(&"it has grown");
+        }
+        // The file is open: it is the same one, even if another has its name by now. Somebody may have written into it.
+        let mut taken = HASH_OF_NOTHING;
         let again =
             file.rewind().map_err(|source| Error::Io { what: "a file of the cache".into(), source }).and_then(|()| {
                 in_pieces(&mut file, |piece, at| {
-                    take(&piece[..piece.len().min(size.saturating_sub(at))], at);
+                    let piece = &piece[..piece.len().min(size.saturating_sub(at))];
+                    taken = hash_on(taken, piece);
+                    take(piece, at);
                     Ok(())
                 })
             });
         match again {
-            Ok(_) => Ok(true),
+            Ok(n) if n >= size && taken == found => Ok(true),
+            Ok(_) => unused(&"it has changed"),
             Err(e) => unused(&e),
         }
     }

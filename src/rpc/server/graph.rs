@@ -19,8 +19,17 @@ pub struct Stored {
     pub graph: GraphRef,
     /// The buffers that its tensors are in.
     pub buffers: HashSet<u64>,
+    /// When it was computed last, in graphs of the session.
+    pub used: u64,
     _arena: Arena,
-    _lease: Lease,
+    lease: Lease,
+}
+
+impl Stored {
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> u64 {
+        self.lease.bytes()
+    }
 }
 
 /// Bytes that a tensor takes at most in the tables with which a graph is made: its number, its handle, and a list of
@@ -75,7 +84,7 @@ pub fn make(message: &Graph, buffers: &Buffers, host: &Host, device: DeviceRef, 
     }
     let buffers: HashSet<u64> = message.tensors.iter().map(|t| t.buffer).filter(|&b| b != 0).collect();
     lease.grow((buffers.capacity() * NUMBER) as u64)?;
-    Ok(Stored { graph, buffers, _arena: arena, _lease: lease })
+    Ok(Stored { graph, buffers, used: 0, _arena: arena, lease })
 }
 
 /// Checks that the device computes a node, with the sources that it has.

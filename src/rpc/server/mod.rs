@@ -42,9 +42,9 @@ use stream::Timed;
 pub struct Options {
     /// Bytes of all clients together: of buffers, and of what `client_work` counts.
     pub memory: u64,
-    /// Bytes of it that one client may have.
+    /// Bytes of it that one client may have in buffers.
     pub client_memory: u64,
-    /// Bytes of these for messages, graphs and the work memory of graphs.
+    /// Bytes of it that one client may have besides, for messages, graphs and the work memory of graphs.
     pub client_work: u64,
     /// Clients at once.
     pub connections: usize,
@@ -56,7 +56,7 @@ pub struct Options {
     pub tensors: usize,
     /// Buffers of a client.
     pub buffers: usize,
-    /// Time for a message, for the handshake, and between messages.
+    /// Time for a message.
     pub message: Duration,
     /// Time for the handshake.
     pub handshake: Duration,
@@ -115,6 +115,8 @@ pub struct Host {
     checks: Checks,
     options: Options,
     budget: Arc<Budget>,
+    /// What of it buffers may have: some is left for the work on graphs.
+    memory: Arc<Budget>,
     cache: Option<Cache>,
     places: Arc<Places>,
     /// Streams that sessions have left, by device: the next one takes them over.
@@ -131,8 +133,11 @@ impl Host {
         cache: Option<Cache>,
     ) -> Arc<Self> {
         let budget = Budget::new(options.memory);
+        // Clients whose buffers have all the memory can still compute.
+        let for_work = options.client_work.min(options.memory / 32);
+        let memory = budget.part(options.memory - for_work, "buffers of all clients (--memory)");
         let places = Places::new(options.connections, options.of_one_address(), options.patience);
-        Arc::new(Self { devices, open, checks, options, budget, cache, places, left: Mutex::default() })
+        Arc::new(Self { devices, open, checks, options, budget, memory, cache, places, left: Mutex::default() })
     }
 
     /// Bytes that clients have at present.

@@ -71,9 +71,11 @@ pub struct Session {
     streams: Vec<Option<Timed>>,
     /// Memory that the streams have for the work of graphs.
     scratch: Vec<Option<Lease>>,
-    /// What the client may have, and what of it besides buffers.
-    all: Arc<Budget>,
+    /// What the client may have in buffers, and what else.
+    memory: Arc<Budget>,
     work: Arc<Budget>,
+    /// Graphs that were computed.
+    computed: u64,
     /// Time that was worked for requests since all that had come was read.
     worked: Duration,
     has_computed: bool,
@@ -103,15 +105,16 @@ impl Session {
         let n = host.devices.len();
         let buffers = Buffers::new(host.options.buffers);
         let (graphs, streams) = ((0..n).map(|_| HashMap::new()).collect(), (0..n).map(|_| None).collect());
-        let all = host.budget.part(host.options.client_memory, "one client (--client-memory)");
-        let work = all.part(host.options.client_work, "messages and graphs of one client (--client-work)");
+        let memory = host.memory.part(host.options.client_memory, "buffers of one client (--client-memory)");
+        let work = host.budget.part(host.options.client_work, "messages and graphs of one client (--client-work)");
         Self {
             graphs,
             buffers,
             streams,
             scratch: (0..n).map(|_| None).collect(),
-            all,
+            memory,
             work,
+            computed: 0,
             worked: Duration::ZERO,
             has_computed: false,
             looked: Instant::now(),
@@ -135,8 +138,7 @@ impl Session {
             if is_graph && n > most && !mutant::on("RPC tensors") {
                 return Err(invalid!("a graph of {size} bytes: it may have {most}"));
             }
-            // A graph is there as it comes, and again as tensors. Other requests are small, and come also if all memory is
-            // taken.
+            // A graph takes memory twice, as bytes and as tensors. Other requests are small and not counted.
             let mut lease = self.work.take(0)?;
             let count = |more: usize| if is_graph { lease.grow(2 * more as u64) } else { Ok(()) };
             let head = self.channel.read_counted(n, count)?;
@@ -299,9 +301,15 @@ impl Session {
             Request::GraphRecompute { device, uid } => {
                 let (at, _) = self.device(device)?;
                 let time = self.time()?;
-                match self.graphs[at].get(&uid) {
-                    Some(Some(kept)) => run(&mut self.streams[at], kept, time, &self.place),
-                    _ => Err(invalid!("graph {uid} of device {device} is not known, or one of its buffers was freed")),
+                self.computed += 1;
+                match self.graphs[at].get_mut(&uid) {
+                    Some(Some(kept)) => {
+                        kept.used = self.computed;
+                        run(&mut self.streams[at], kept, time, &self.place)
+                    }
+                    _ => Err(invalid!(
+                        "graph {uid} of device {device} is not known, gave way to others, or one of its buffers was freed"
+                    )),
                 }
             }
             // Servers that connect to each other on a client's word could be sent anywhere. The client copies by itself then.
@@ -313,15 +321,18 @@ impl Session {
 
     fn alloc(&mut self, device: u32, size: u64) -> Result<()> {
         let buft = buffer_type(self.device(device)?.1)?;
-        let made =
-            if size == 0 || size > buft.max_size() as u64 { None } else { self.buffers.make(buft, size, &self.all)? };
+        let made = if size == 0 || size > buft.max_size() as u64 {
+            None
+        } else {
+            self.buffers.make(buft, size, &self.memory)?
+        };
         let (number, size) = made.unwrap_or((0, 0));
         self.channel.reply(&[number.to_le_bytes(), size.to_le_bytes()].concat())
     }
 
     fn memory(&mut self, device: u32) -> Result<()> {
         let (free, total) = self.device(device)?.1.memory();
-        let (left, all) = (self.all.free(), self.all.limit());
+        let (left, all) = (self.memory.free(), self.memory.limit());
         let reply = [(free as u64).min(left).to_le_bytes(), (total as u64).min(all).to_le_bytes()];
         self.channel.reply(&reply.concat())
     }
@@ -337,6 +348,19 @@ impl Session {
         self.channel.reply(&(size as u64).to_le_bytes())
     }
 
+    /// Forgets graphs that were not computed for the longest time, until the others have half of the client's memory
+    /// for work. Clients count the graphs that they have sent, so each keeps its number.
+    fn forget_old_graphs(&mut self) {
+        let kept = || self.graphs.iter().flat_map(HashMap::values).flatten();
+        let mut bytes: u64 = kept().map(Stored::bytes).sum();
+        while bytes > self.work.limit() / 2 {
+            let all = self.graphs.iter_mut().flat_map(HashMap::values_mut);
+            let oldest = all.filter(|graph| graph.is_some()).min_by_key(|graph| graph.as_ref().map(|graph| graph.used));
+            let Some(graph) = oldest.and_then(Option::take) else { return };
+            bytes -= graph.bytes();
+        }
+    }
+
     fn compute(&mut self, message: &Graph) -> Result<()> {
         let (at, device) = self.device(message.device)?;
         if self.streams[at].is_none() {
@@ -347,7 +371,8 @@ impl Session {
         if message.uid != 0 && self.graphs[at].len() >= GRAPHS_KEPT {
             self.graphs[at].clear();
         }
-        let made = graph::make(message, &self.buffers, &self.host, device, &self.work)?;
+        self.forget_old_graphs();
+        let mut made = graph::make(message, &self.buffers, &self.host, device, &self.work)?;
         let needs = (self.host.checks.scratch)(device, made.graph);
         match &mut self.scratch[at] {
             Some(lease) => lease.grow(needs.saturating_sub(lease.bytes()))?,
@@ -355,6 +380,8 @@ impl Session {
         }
         let time = self.time()?;
         self.has_computed = true;
+        self.computed += 1;
+        made.used = self.computed;
         run(&mut self.streams[at], &made, time, &self.place)?;
         if message.uid != 0 {
             self.graphs[at].insert(message.uid, Some(made));

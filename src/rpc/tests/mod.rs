@@ -124,8 +124,8 @@ fn expected(seed: u32) -> Vec<u8> {
     Work::new(&backend).run(&backend, seed)
 }
 
-/// Memory of this process, operations of the host and what no CPU computes: the scheduler hears of it before, and a graph that comes all the same is
-/// an error here. Nothing of it is sent, so the connection stays.
+/// Memory of this process, operations of the host and what no CPU computes: the scheduler hears of it before, and a
+/// graph that comes all the same is an error here. Nothing of it is sent, so the connection stays.
 #[test]
 fn what_a_server_would_refuse_fails_and_harms_nothing() {
     use crate::abi::ggml::ggml_op;
@@ -160,7 +160,8 @@ fn what_a_server_would_refuse_fails_and_harms_nothing() {
     }
 }
 
-/// A scheduler cuts a graph where its backend changes, so the server's part can begin and end with views of what the CPU has.
+/// A scheduler cuts a graph where its backend changes, so the server's part can begin and end with views of what the
+/// CPU has.
 #[test]
 fn views_of_memory_elsewhere_are_not_sent() {
     use crate::abi::ggml::ggml_op;

@@ -204,7 +204,8 @@ impl Buffers {
         batch::add_weighted(&values[..n], weights, &self.live, out);
     }
 
-    /// Converts the products of the live queries to scores. Removes queries whose scores are all negative infinity from `live`, but not those with NaN.
+    /// Converts the products of the live queries to scores. Removes queries whose scores are all negative infinity from
+    /// `live`, but not those with NaN.
     fn finish_scores(&mut self, a: &Attention<'_>, n: usize) {
         let (queries, scores, masks) = (&mut self.queries, &mut self.scores, &self.masks);
         self.live.retain(|&i| {

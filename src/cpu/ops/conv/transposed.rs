@@ -1,5 +1,5 @@
 //! Transposed convolutions, as products of matrices. What an element of the image adds to the result is a product with the kernel, for all
-//! elements of the kernel at once; it is added to the result where the kernel lies.
+//! elements of the kernel at once; it is added to the result at the kernel's position.
 //!
 //! Each product is added up over the channels in chains, and they are added in the order of the image, so the bits of a
 //! result do not depend on the partition of the work.
