@@ -169,19 +169,19 @@ void cancellation_while_a_pipe_is_waited_for() {
             std::thread       later([&] {
                 while (!begun) { sched_yield(); }
                 usleep(100000);
-                begun = false;
             });
             left = 0;
             pthread_t             id;
             std::function<void()> work = [&] {
                 begun = true;
                 call();
-                while (begun) { sched_yield(); } /* it may have failed at once */
+                while (begun) { sched_yield(); } /* it may have failed at once: nothing is read from a pipe that is open */
                 pthread_testcancel();
             };
             CHECK_EQ(pthread_create(&id, nullptr, run_work, &work), 0);
             later.join();
             pthread_cancel(id);
+            begun = false;
             void * result = nullptr;
             struct timespec limit;
             clock_gettime(CLOCK_REALTIME, &limit);

@@ -14,7 +14,7 @@
 //!   `pipeline`: pipelines and their cache on disk
 //! - `plan`: the dispatches of an op, as data; `ops`: the operations, one file per family; `tune`: how work is divided for a device;
 //!   `architecture`: a table of what depends on the architecture; `loops`: how often loops of shaders run; `ladder`:
-//! the methods to compute a matrix product; `coopmat2`: an extension that `ash` does not know
+//!   the methods to compute a matrix product; `coopmat2`: an extension that `ash` does not know
 //! - `graph`: nodes become dispatches; `fusion`: chains of nodes that one dispatch computes; `converted`: columns that several products read as integers
 //! - `abort`: the host's callback that cancels computations
 //! - `kept`: the commands of graphs that come again
