@@ -132,6 +132,7 @@ unsafe fn is_here(t: *const ggml_tensor) -> bool {
 }
 
 unsafe extern "C" fn compute(_: ggml_backend_t, graph: *mut ggml_cgraph) -> i32 {
+    let graph = graph.cast::<ggml::abi::graph::ggml_cgraph>();
     // SAFETY: a valid graph.
     unsafe {
         for i in 0..ggml_graph_n_nodes(graph) {
