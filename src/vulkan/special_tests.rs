@@ -48,21 +48,19 @@ fn both_beyond(here: Kind, cpu: Kind) -> bool {
     matches!((here, cpu), (Kind::Float(a), Kind::Float(b)) if !a.is_finite() && !b.is_finite())
 }
 
-/// What still differs, seen on 2026-11-27 with Mesa 25.0.7. All but the first two are faults that remain.
+/// What still differs, seen on 2026-11-27 with Mesa 25.0.7. ggml.h has what hosts can see of it.
 fn known(name: &str, node: TensorRef, input: usize) -> bool {
     match node.op() {
         // In no order.
         GGML_OP_TOP_K => true,
         // The CPU transforms without reading the matrix, and adds in another order.
         GGML_OP_MUL_MAT => name.ends_with("hadamard"),
-        // A NaN or infinity in the value of a masked key: the CPU skips it, the shaders multiply it by 0.
+        // A NaN or infinity in the value of a masked key: the CPU skips it, the shaders multiply it by 0 (ggml.h).
         GGML_OP_FLASH_ATTN_EXT => input == 2,
         GGML_OP_FLASH_ATTN_BACK => name.ends_with("true"),
         // The specimens have no original context: the ramp of frequencies is NaN on the CPU and clamped to a number in
         // shaders.
         GGML_OP_ROPE | GGML_OP_ROPE_BACK => true,
-        // An infinite decay or input times 0.
-        GGML_OP_SSM_SCAN => true,
         _ => false,
     }
 }

@@ -130,6 +130,19 @@ unsafe fn put_sums<V: Lanes, const R: usize>(v: [V; R], y: *mut f32) {
     }
 }
 
+/// The first `n < N` lanes, and zeros: what an infinite factor makes of lanes without a column would make sums NaN.
+#[inline(always)]
+unsafe fn first<V: Lanes>(x: V, n: usize) -> V {
+    const MOST: usize = 16;
+    const { assert!(V::N <= MOST) };
+    let mut lanes = [0.0; MOST];
+    // SAFETY: there is room for all lanes; the contract of `Lanes`: the caller promises the instruction set.
+    unsafe {
+        x.store(lanes.as_mut_ptr());
+        V::load_part(lanes.as_ptr(), n)
+    }
+}
+
 /// Runs `$step!` for all columns of a row of `$n`: whole vectors, then the rest. It gets the first column, and the methods that load and store
 /// a vector, with the number of columns in the rest.
 macro_rules! columns {
@@ -250,6 +263,7 @@ unsafe fn wkv7_rows<V: Lanes, const R: usize>(
                 for r in 0..R {
                     let s = V::$load(from.add(r * n + $i) $(, $part)?).mul(decay);
                     let s = along[r].mul_add(b, values[r].mul_add(k, s));
+                    $(let s = first(s, $part);)?
                     s.$store(to.add(r * n + $i) $(, $part)?);
                     out[r] = s.mul_add(q, out[r]);
                 }
@@ -305,7 +319,9 @@ unsafe fn update_rows<V: Lanes, const KNOWN: bool, const EACH: bool, const IN_TU
                     let decay = if EACH { V::$load(u.decay.add($i) $(, $part)?) } else { one };
                     let k = V::$load(u.k.add($i) $(, $part)?);
                     for r in 0..R {
-                        known[r] = V::$load(from.add(r * n + $i) $(, $part)?).mul(decay).mul_add(k, known[r]);
+                        let s = V::$load(from.add(r * n + $i) $(, $part)?).mul(decay);
+                        $(let s = first(s, $part);)?
+                        known[r] = s.mul_add(k, known[r]);
                     }
                 };
             }
@@ -323,6 +339,7 @@ unsafe fn update_rows<V: Lanes, const KNOWN: bool, const EACH: bool, const IN_TU
                 for r in $rows {
                     let s = V::$load(from.add(r * n + $i) $(, $part)?).mul(decay);
                     let s = values[r].mul_add(k, s);
+                    $(let s = first(s, $part);)?
                     s.$store(to.add(r * n + $i) $(, $part)?);
                     out[r] = s.mul_add(q, out[r]);
                 }
@@ -392,6 +409,7 @@ unsafe fn scan_rows<V: Lanes, const R: usize>(s: Matrix, y: *mut f32, [x, step, 
                     let decay = float::exp_normal(V::$load(a.add(r * n + $i) $(, $part)?).mul(steps[r]));
                     let s = V::$load(from.add(r * n + $i) $(, $part)?).mul(decay);
                     let s = values[r].mul_add(b, s);
+                    $(let s = first(s, $part);)?
                     s.$store(to.add(r * n + $i) $(, $part)?);
                     out[r] = s.mul_add(c, out[r]);
                 }

@@ -130,6 +130,39 @@ fn scans_and_the_delta_rule() {
 }
 
 #[test]
+fn infinite_inputs_stay_in_the_columns_that_there_are() {
+    for (k, n) in levels().iter().flat_map(|k| SIZES.map(|n| (k, n))) {
+        const ROWS: usize = 5;
+        let (what, ones, zeros) = (format!("{:?}, {n} columns", k.level), vec![1.0; n], vec![0.0; n]);
+        let infinite =
+            |y: &[f32], which: &str| assert!(y.iter().all(|&y| y == f32::INFINITY), "{what}, {which}: {y:?}");
+        for (decay, v) in [(1.0, f32::INFINITY), (f32::INFINITY, 1.0)] {
+            let (decay, v) = ([decay], [v; ROWS]);
+            let token = |n: usize| Token { decay: &decay, v: &v[..n], beta: 1.0, k: &ones, q: &ones };
+            let start = vec![1.0; ROWS * n];
+            infinite(&run(&start, ROWS, |s, y, _| k.recurrent.scan(s, y, token(y.len()))).1, "scan");
+            if decay[0] == 1.0 {
+                infinite(
+                    &run(&start, ROWS, |s, y, _| k.recurrent.delta_rule(s, y, token(y.len()), 1.0)).1,
+                    "delta rule",
+                );
+            }
+            let (x, steps, rates) = ([f32::INFINITY; ROWS], [1.0; ROWS], vec![-1.0; ROWS * n]);
+            let heads = |s: State<'_>, y: &mut [f32], first: usize| {
+                let part = first..first + y.len();
+                let rates = &rates[..part.len() * n];
+                k.recurrent.scan_heads(s, y, [&x[part.clone()], &steps[part]], rates, [&ones, &ones]);
+            };
+            infinite(&run(&start, ROWS, heads).1, "scan of heads");
+        }
+        let (start, v) = (vec![1.0; n * n], vec![f32::INFINITY; n]);
+        let (mut moved, mut y) = (vec![f32::NAN; n * n], vec![f32::NAN; n]);
+        k.recurrent.wkv7(State::moved(&start, &mut moved), &mut y, [&ones, &ones, &ones, &v, &zeros, &ones]);
+        infinite(&y, "RWKV 7");
+    }
+}
+
+#[test]
 fn scans_of_heads_with_one_row() {
     for (k, n) in levels().iter().flat_map(|k| SIZES.map(|n| (k, n))) {
         for heads in [1, 4, 7, 11] {
