@@ -3,8 +3,8 @@
 //! Threads that compute a graph together wait for each other after each step. If the system gives the processor of one
 //! to another program, all wait for milliseconds, whatever the graph takes. So every region with several threads is
 //! accounted for: it gains what a single thread would have taken longer, and loses what its first thread has waited
-//! asleep. When the account is empty, graphs are computed with one thread for a time in proportion to the loss; then
-//! several threads are tried again. Results are the same with any number of threads.
+//! asleep. When the account is empty, all but large graphs are computed with one thread for a time in proportion to the
+//! loss; then several threads are tried again. Results are the same with any number of threads.
 #![forbid(unsafe_code)]
 
 use crate::environment;
