@@ -568,7 +568,14 @@ fn rotations(l: &mut List) {
                 let pos = m.ids(GGML_TYPE_I32, &[if many { 20 } else { 5 }], 50)?;
                 let n_dims = if mode == GGML_ROPE_TYPE_VISION { 12 } else { 16 };
                 let factors = m.between(&[12], 0.5, 2.0)?;
-                let params = rope::Rope { sections: [3, 3, 2, 0], ext_factor: 0.5, ..rope::Rope::plain(n_dims, mode) };
+                let params = rope::Rope {
+                    sections: [3, 3, 2, 0],
+                    n_ctx_orig: 512,
+                    ext_factor: 0.5,
+                    beta_fast: 32.0,
+                    beta_slow: 1.0,
+                    ..rope::Rope::plain(n_dims, mode)
+                };
                 match back {
                     false => rope::rope(&mut m.c, a, pos, Some(factors), &params, Place::New),
                     true => rope::rope_back(&mut m.c, a, pos, Some(factors), &params),

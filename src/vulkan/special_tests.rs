@@ -58,9 +58,6 @@ fn known(name: &str, node: TensorRef, input: usize) -> bool {
         // A NaN or infinity in the value of a masked key: the CPU skips it, the shaders multiply it by 0 (ggml.h).
         GGML_OP_FLASH_ATTN_EXT => input == 2,
         GGML_OP_FLASH_ATTN_BACK => name.ends_with("true"),
-        // The specimens have no original context: the ramp of frequencies is NaN on the CPU and clamped to a number in
-        // shaders.
-        GGML_OP_ROPE | GGML_OP_ROPE_BACK => true,
         _ => false,
     }
 }
