@@ -50,7 +50,8 @@ pub fn reduction<C: Constants>(
 /// Invocations of the groups of [`reduction`].
 pub fn reduction_threads(columns: u32, info: &Info) -> u32 {
     // Long rows get large groups: old software drivers end long loops early (`Limits::iterations`).
-    if one_subgroup(info) && columns <= 1 << 16 {
+    let few = if info.limits.iterations.is_some() { 1 << 14 } else { 1 << 16 };
+    if one_subgroup(info) && columns <= few {
         info.limits.subgroup_size
     } else {
         columns.div_ceil(4).next_power_of_two().clamp(32, 512).min(info.limits.group_invocations)
