@@ -43,7 +43,8 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 # Not by default: those that take five minutes of processor time and more, most of them because they build everything again, or the original twice
 # more (nmse).
-all=(fmt clippy unit headers shaders install info package run upstream abi c hosts rpc invariance vulkan peers placement drivers fuzz tsan status docs)
+# `vulkan` runs beside what follows it, and needs what `hosts` builds.
+all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c rpc invariance peers placement drivers fuzz tsan status docs)
 known=("${all[@]}" book asan valgrind mutants max_name reproducible msrv cinstall debian nmse)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
