@@ -300,7 +300,7 @@ impl Channel {
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    if Instant::now() >= deadline && !mutant::on("RPC deaf") {
+                    if Instant::now() >= deadline && !mutant::on("RPC deaf") && !mutant::on("RPC sips") {
                         return Err(failed("writing", ErrorKind::TimedOut.into()));
                     }
                     // A peer that takes nothing, and will send nothing more, is not waited for.
