@@ -111,7 +111,7 @@ pub fn products<T: Number>(keys: &[&[T]], rows: Matrix<'_>, which: &[usize], out
             let rows = rows.map(|row| row.wrapping_add(k0).cast::<u8>());
             // SAFETY: the contract of `Product`: by the assertions, and those in `for_all`, keys and rows have `k` numbers, and there is room for
             // the results in different rows of `out`.
-            unsafe { kernel(STEP.min(k - k0), n, at.as_ptr(), ahead, rows.as_ptr(), to.as_ptr(), k0 > 0) };
+            unsafe { kernel(STEP.min(k - k0), STEP, n, at.as_ptr(), ahead, rows.as_ptr(), to.as_ptr(), k0 > 0) };
         }
     });
 }

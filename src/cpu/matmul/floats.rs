@@ -17,11 +17,11 @@ pub const BY_STEP_FROM: usize = 128;
 /// Rows of a piece of work with as many columns, if there are enough rows.
 pub const PIECE: usize = 256;
 
-/// Values of `k` in a step. The longer the chains of additions, the larger the error. The original has four for each
+/// Values of `k` in a chain of additions. The longer the chains, the larger the error. The original has four for each
 /// lane of a row, and multiplies floats as they are: up to a `k` of `4 * STEP` its chains are shorter than those of a
-/// step. Three steps are enough for its precision. With halves and bfloat16s it rounds the columns, which costs more
+/// step. Three chains are enough for its precision. With halves and bfloat16s it rounds the columns, which costs more
 /// digits than any chain.
-fn step_of(weights: ggml_type, k: usize) -> usize {
+fn chain_of(weights: ggml_type, k: usize) -> usize {
     match weights {
         GGML_TYPE_F32 | GGML_TYPE_F8_E4M3 if k > 96 && k < 3 * STEP => k.div_ceil(3).next_multiple_of(32).min(STEP),
         _ => STEP,
@@ -46,6 +46,8 @@ struct Step {
     rows: usize,
     /// Number of values.
     k: usize,
+    /// Those that are added up on their own.
+    chain: usize,
     /// Whether there were steps before.
     add: bool,
     /// After how many bytes the memory follows that is multiplied next, or 0 if it is in the cache.
@@ -66,7 +68,9 @@ impl Step {
         }
         let whole = self.rows - self.rows % ROWS;
         // SAFETY: forwarded to the caller: this is the contract of `Product`.
-        unsafe { kernel(self.k, whole, rows.as_ptr(), self.ahead, at.acts.as_ptr(), at.dsts.as_ptr(), self.add) };
+        unsafe {
+            kernel(self.k, self.chain, whole, rows.as_ptr(), self.ahead, at.acts.as_ptr(), at.dsts.as_ptr(), self.add)
+        };
         let n = self.rows - whole;
         if n == 0 {
             return;
@@ -79,7 +83,16 @@ impl Step {
             for c in 0..if self.add { columns } else { 0 } {
                 room[c].cast::<u8>().copy_from_nonoverlapping(to[c].cast(), n * size_of::<f32>());
             }
-            kernel(self.k, ROWS, rows[whole..].as_ptr(), self.ahead, at.acts.as_ptr(), room.as_ptr(), self.add);
+            kernel(
+                self.k,
+                self.chain,
+                ROWS,
+                rows[whole..].as_ptr(),
+                self.ahead,
+                at.acts.as_ptr(),
+                room.as_ptr(),
+                self.add,
+            );
             for c in 0..columns {
                 to[c].cast::<u8>().copy_from_nonoverlapping(room[c].cast(), n * size_of::<f32>());
             }
@@ -88,7 +101,7 @@ impl Step {
 }
 
 impl<C: Columns> Job<'_, C> {
-    /// Computes the piece in steps of [`step_of`] values. `own` has [`own_floats`].
+    /// Computes the piece in steps of [`STEP`] values. `own` has [`own_floats`].
     pub(super) fn floats(&self, w: &Worker<'_>, dest: &mut Dest<'_>, own: &mut [f32]) {
         let (products, weights, columns) = (&self.kernels.products, self.plan.weights, self.cols.len());
         if let Some(matrix) = products.matrix(weights) {
@@ -103,8 +116,7 @@ impl<C: Columns> Job<'_, C> {
         // The addresses of a column take some divisions.
         let few: Option<Addresses<MAX_COLS>> = (columns <= MAX_COLS).then(|| self.addresses(dest, self.cols.clone()));
         let by_step = columns >= BY_STEP_FROM;
-        let length = step_of(weights, self.plan.k);
-        let (blocks, steps) = (self.rows.len().div_ceil(height), self.plan.k.div_ceil(length));
+        let (blocks, steps) = (self.rows.len().div_ceil(height), self.plan.k.div_ceil(STEP));
         let (outer, inner) = if by_step { (steps, blocks) } else { (blocks, steps) };
         for i in 0..outer {
             for j in 0..inner {
@@ -113,7 +125,7 @@ impl<C: Columns> Job<'_, C> {
                     return;
                 }
                 let (block, step) = if by_step { (j, i) } else { (i, j) };
-                let (first, k0) = (self.rows.start + block * height, step * length);
+                let (first, k0) = (self.rows.start + block * height, step * STEP);
                 let mut step = self.step(first..self.rows.end.min(first + height), k0, convert.then_some(&mut *own));
                 for (c, width, kernel) in cover(kernels, columns) {
                     let at = match &few {
@@ -134,9 +146,9 @@ impl<C: Columns> Job<'_, C> {
     /// The values from `k0` of some rows, converted to floats if there is memory for that.
     fn step(&self, rows: Range<usize>, k0: usize, own: Option<&mut [f32]>) -> Step {
         let (size, stride) = (self.plan.weights.type_size(), self.stride());
-        let length = step_of(self.plan.weights, self.plan.k);
-        let (first, k) = (self.row(rows.start).wrapping_add(k0 * size), length.min(self.plan.k - k0));
-        let step = Step { first, stride, rows: rows.len(), k, add: k0 > 0, ahead: ROWS * stride };
+        let (first, k) = (self.row(rows.start).wrapping_add(k0 * size), STEP.min(self.plan.k - k0));
+        let chain = chain_of(self.plan.weights, self.plan.k);
+        let step = Step { first, stride, rows: rows.len(), k, chain, add: k0 > 0, ahead: ROWS * stride };
         let Some(own) = own else { return step };
         let space = spaced(self.plan.k.min(STEP));
         assert!(rows.len() * space <= own.len(), "memory for the converted rows");

@@ -1,10 +1,11 @@
 //! Products of rows of plain numbers (floats, halves, bfloat16s, floats of 8 bits) and columns of floats, and sums of such rows with weights;
 //! several rows and columns at once.
 //!
-//! Rows and columns are read as they are in memory. In a product, a lane has every `N`-th value of `k`: each result is one chain of additions
-//! for each lane, then the sum of the lanes; longer products are computed in steps, whose sums are added in their order. A sum of rows is one
-//! chain of additions in the order of the rows. So the bits of a result depend on the instruction set and the step, but not on which rows and
-//! columns are computed together.
+//! Rows and columns are read as they are in memory. In a product, a lane has every `N`-th value of `k`: each result is
+//! one or several chains of additions for each lane, then the sum of the lanes; longer products are computed in steps,
+//! whose sums are added in their order. A sum of rows is one chain of additions in the order of the rows. So the bits of
+//! a result depend on the instruction set, the step and the chains, but not on which rows and columns are computed
+//! together.
 
 use super::lanes::Lanes;
 use super::matrix::MatrixProducts;
@@ -24,9 +25,10 @@ pub const MAX_BLOCK_ROWS: usize = 64;
 /// Rows between those of a head that are processed and those that are loaded into the cache: 8 KiB of 128 halves.
 pub const AHEAD: usize = 32;
 
-/// Products of `n` rows, a multiple of [`ROWS`], and the number of columns of the kernel, for a step of at most [`STEP`] values. Result `r` of column
-/// `c` goes to `dst[c][r]`, or is added to it if `add`. What is `ahead` bytes after the rows will be needed next, unless that is 0: the kernel
-/// begins to load it into the cache.
+/// Products of `n` rows, a multiple of [`ROWS`], and the number of columns of the kernel, for a step of at most [`STEP`]
+/// values. Result `r` of column `c` goes to `dst[c][r]`, or is added to it if `add`. Each `chain` values, a multiple of
+/// 32, are added up on their own in each lane. What is `ahead` bytes after the rows will be needed next, unless that is
+/// 0: the kernel begins to load it into the cache.
 ///
 /// # Safety
 /// `rows` has `n` pointers, each readable for `k` numbers of the format of the kernel. `cols` and `dst` have as many pointers as the kernel
@@ -34,6 +36,7 @@ pub const AHEAD: usize = 32;
 /// floats (readable, too, if `add`).
 pub type Product = unsafe fn(
     k: usize,
+    chain: usize,
     n: usize,
     rows: *const *const u8,
     ahead: usize,
@@ -265,6 +268,7 @@ unsafe impl<V: Lanes, W: Number> Factors for AsFloats<V, W> {
 #[allow(clippy::needless_range_loop)] // the loops index several arrays
 pub unsafe fn product<F: Factors, const C: usize>(
     k: usize,
+    chain: usize,
     n: usize,
     rows: *const *const u8,
     ahead: usize,
@@ -279,7 +283,12 @@ pub unsafe fn product<F: Factors, const C: usize>(
         let mut first = 0;
         while first < n {
             let some = rows.add(first).cast::<[*const u8; ROWS]>().read_unaligned();
-            some_rows::<F, C>(k, some, ahead, cols, dst, first, add);
+            // Two functions: with the sums of several chains, some of those of one would be in memory, too.
+            if chain < k {
+                some_rows::<F, C, true>([k, chain], some, ahead, cols, dst, first, add);
+            } else {
+                some_rows::<F, C, false>([k, chain], some, ahead, cols, dst, first, add);
+            }
             first += ROWS;
         }
     }
@@ -291,8 +300,8 @@ pub unsafe fn product<F: Factors, const C: usize>(
 /// As for [`product`].
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // the loops index several arrays
-unsafe fn some_rows<F: Factors, const C: usize>(
-    k: usize,
+unsafe fn some_rows<F: Factors, const C: usize, const CHAINS: bool>(
+    [k, chain]: [usize; 2],
     rows: [*const u8; ROWS],
     ahead: usize,
     cols: [*const u8; C],
@@ -321,19 +330,39 @@ unsafe fn some_rows<F: Factors, const C: usize>(
         // What follows is loaded one row after the other, although these rows are read together: so memory is read in the order of its addresses.
         let (mut later, mut loaded) = (0, 0);
         let mut i = 0;
-        while i < whole {
-            if ahead != 0 && later < ROWS {
-                prefetch(rows[later].wrapping_add(ahead + loaded), ROWS * F::ROW * F::VALUES);
-                loaded += ROWS * F::ROW * F::VALUES;
-                if loaded >= F::ROW * k {
-                    (later, loaded) = (later + 1, 0);
+        let mut ended = [[F::Sums::splat(0.0); ROWS]; C];
+        loop {
+            let end = if CHAINS { whole.min(i + chain) } else { whole };
+            while i < end {
+                if ahead != 0 && later < ROWS {
+                    prefetch(rows[later].wrapping_add(ahead + loaded), ROWS * F::ROW * F::VALUES);
+                    loaded += ROWS * F::ROW * F::VALUES;
+                    if loaded >= F::ROW * k {
+                        (later, loaded) = (later + 1, 0);
+                    }
+                }
+                vectors!(i, row, column);
+                i += F::VALUES;
+            }
+            if !CHAINS || i == whole {
+                break;
+            }
+            for c in 0..C {
+                for r in 0..ROWS {
+                    ended[c][r] = ended[c][r].add(acc[c][r]);
+                    acc[c][r] = F::Sums::splat(0.0);
                 }
             }
-            vectors!(i, row, column);
-            i += F::VALUES;
         }
         if i < k {
             vectors!(i, row_part, column_part, k - whole);
+        }
+        if CHAINS {
+            for c in 0..C {
+                for r in 0..ROWS {
+                    acc[c][r] = ended[c][r].add(acc[c][r]);
+                }
+            }
         }
         for (c, acc) in acc.into_iter().enumerate() {
             let mut sums = F::Sums::sum4(acc);
@@ -430,10 +459,10 @@ macro_rules! instantiate {
             use $crate::cpu::simd::products::{self, AsFloats, ByFormat, Number, Product, Products, WeightedSum};
             $(#[target_feature(enable = $features)])?
             unsafe fn product<W: Number, const C: usize>(
-                k: usize, n: usize, rows: *const *const u8, ahead: usize, cols: *const *const u8, dst: *const *mut f32, add: bool,
+                k: usize, chain: usize, n: usize, rows: *const *const u8, ahead: usize, cols: *const *const u8, dst: *const *mut f32, add: bool,
             ) {
                 // SAFETY: this function enables the features, and the contract of `Product` covers the rest.
-                unsafe { products::product::<AsFloats<$lanes, W>, C>(k, n, rows, ahead, cols, dst, add) }
+                unsafe { products::product::<AsFloats<$lanes, W>, C>(k, chain, n, rows, ahead, cols, dst, add) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn weighted_sum<W: Number, const C: usize>(

@@ -44,6 +44,7 @@ unsafe impl Factors for Pairs {
 #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
 unsafe fn product<const C: usize>(
     k: usize,
+    chain: usize,
     n: usize,
     rows: *const *const u8,
     ahead: usize,
@@ -52,7 +53,7 @@ unsafe fn product<const C: usize>(
     add: bool,
 ) {
     // SAFETY: this function enables the features, and the contract of `Product` covers the rest.
-    unsafe { products::product::<Pairs, C>(k, n, rows, ahead, cols, dst, add) }
+    unsafe { products::product::<Pairs, C>(k, chain, n, rows, ahead, cols, dst, add) }
 }
 
 /// The kernels.
