@@ -290,8 +290,8 @@ GGML_API void gguf_set_arr_data(
 /// Sets a key to an array of `n` strings, which are copied. Replaces an existing value.
 GGML_API void gguf_set_arr_str(struct gguf_context *ctx, const char *key, const char **data, size_t n);
 
-/// Sets all keys of `src` in `ctx`. Replaces existing values. "general.alignment" is not copied but keeps the value that
-/// `gguf_get_alignment(ctx)` returns, with a warning if `src` has another.
+/// Sets all keys of `src` in `ctx`. Replaces existing values. "general.alignment" is not copied but keeps the value
+/// that `gguf_get_alignment(ctx)` returns, with a warning if `src` has another.
 GGML_API void gguf_set_kv(struct gguf_context *ctx, const struct gguf_context *src);
 
 //

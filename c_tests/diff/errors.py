@@ -12,10 +12,8 @@ addition, and the original has no such build here: it is not compared.) What bot
 results that are all off by at most a unit in the last place (LARGEST), or by half a unit in the square mean (NMSE). --write puts a summary between
 the marks of docs/TESTS.md.
 """
-import argparse
 import concurrent.futures
 import datetime
-import glob
 import math
 import os
 import subprocess
@@ -23,7 +21,7 @@ import sys
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from nmse import LEVELS, Checks, page  # noqa: E402
+from nmse import LEVELS, Checks, arguments, page, sides  # noqa: E402
 
 TOLERANCE = 1.5
 LARGEST = 2.0 ** -23
@@ -122,17 +120,7 @@ def summary(originals, runs, names):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program")
-    parser.add_argument("ours")
-    parser.add_argument("originals", nargs="+", metavar="NAME=ORIGINAL_LIB")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--write", action="store_true")
-    a = parser.parse_args()
-    builds = dict(original.split("=", 1) for original in a.originals)
-    for library in [a.ours, *builds.values()]:
-        if not glob.glob(os.path.join(library, "libggml-base.so*")):
-            sys.exit(f"errors: {library} has no libggml-base.so")
+    a, builds = arguments(__doc__)
     c = Checks("errors")
     present = Run(a.program, a.ours, "", "-k", "no such operation").features
     levels = [level for level, needs in LEVELS.items() if level != "scalar" and all(n in present for n in needs)]
@@ -141,14 +129,7 @@ def main():
         waiting |= {("original", name): pool.submit(Run, a.program, library, "") for name, library in builds.items()}
         waiting["ours", "control"] = pool.submit(Run, a.program, a.ours, "", "-c")
         done = {which: run.result() for which, run in waiting.items()}
-    for (which, name), run in done.items():
-        if not run.problem and run.library != which:
-            run.problem = f"this library is {run.library or 'not known'}"
-        if run.problem:
-            c.check(False, f"{which} {name}", run.problem)
-    runs = {name: run for (which, name), run in done.items() if which == "ours"}
-    originals = {name: run for (which, name), run in done.items() if which == "original"}
-    control = runs.pop("control")
+    runs, originals, control = sides(c, done)
     names = list(dict.fromkeys(name for run in runs.values() for name in run.errors))
     worst = sorted((p + (name,) for name in names for p in judge(originals, runs, name)), reverse=True)
     print("the highest ratios:")

@@ -172,8 +172,9 @@ def make(program, library, folder, jobs):
     return all([part.wait() == 0 for part in parts])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(description):
+    """The command line of a comparison with the original, and its builds by name."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("ours")
     parser.add_argument("originals", nargs="+", metavar="NAME=ORIGINAL_LIB")
@@ -183,7 +184,24 @@ def main():
     builds = dict(original.split("=", 1) for original in a.originals)
     for library in [a.ours, *builds.values()]:
         if not glob.glob(os.path.join(library, "libggml-base.so*")):
-            sys.exit(f"nmse: {library} has no libggml-base.so")
+            sys.exit(f"{parser.prog}: {library} has no libggml-base.so")
+    return a, builds
+
+
+def sides(c, done):
+    """Runs by (whose, name), checked: those of this library, those of the original, and the one with coarse inputs."""
+    for (which, name), run in done.items():
+        if not run.problem and run.library != which:
+            run.problem = f"this library is {run.library or 'not known'}"
+        if run.problem:
+            c.check(False, f"{which} {name}", run.problem)
+    runs = {name: run for (which, name), run in done.items() if which == "ours"}
+    originals = {name: run for (which, name), run in done.items() if which == "original"}
+    return runs, originals, runs.pop("control")
+
+
+def main():
+    a, builds = arguments(__doc__)
     c = Checks("nmse")
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
         if not make(a.program, next(iter(builds.values())), folder, a.jobs):
@@ -195,14 +213,7 @@ def main():
         waiting |= {("original", name): pool.submit(Run, a.program, library, "", folder) for name, library in builds.items()}
         waiting["ours", "control"] = pool.submit(Run, a.program, a.ours, "", folder, "-c", *CONTROLS)
         done = {which: run.result() for which, run in waiting.items()}
-    for (which, name), run in done.items():
-        if not run.problem and run.library != which:
-            run.problem = f"this library is {run.library or 'not known'}"
-        if run.problem:
-            c.check(False, f"{which} {name}", run.problem)
-    runs = {name: run for (which, name), run in done.items() if which == "ours"}
-    originals = {name: run for (which, name), run in done.items() if which == "original"}
-    control = runs.pop("control")
+    runs, originals, control = sides(c, done)
     keys = list(dict.fromkeys(key for run in [*runs.values(), *originals.values()] for key in run.errors))
     keys.sort(key=lambda key: key[0] != "product")
     print_table(originals, runs, keys)

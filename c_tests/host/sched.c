@@ -216,8 +216,9 @@ static void experts(int where, bool offload) {
     world_end(&w);
 }
 
-/* A random graph over 16 x 16 tensors; weights anywhere, inputs, some nodes given to a backend by hand. No node writes into another one's
- * memory: there the original may place it where that memory cannot be used (sched/sched_diff.c, sched/test_writers.c). */
+/* A random graph over 16 x 16 tensors; weights anywhere, inputs, some nodes given to a backend by hand. No node
+ * writes into another one's memory: there the original may place it where that memory cannot be used
+ * (sched/sched_diff.c, sched/test_writers.c). */
 static void at_random(int number) {
     uint64_t     s = 7919u * (uint64_t) number + 1;
     struct world w;

@@ -1,4 +1,5 @@
-/* A host that forks while its threads use the library. The child has one thread, and no call in it may wait for ever: each child has an alarm. */
+/* A host that forks while its threads use the library. The child has one thread, and no call in it may wait for
+ * ever: each child has an alarm. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -112,6 +113,15 @@ static void * enters(void * user) {
     return NULL;
 }
 
+static void objects_free(void) {
+    work_free(&work);
+    work_free(&pooled_work);
+    ggml_backend_free(backend);
+    ggml_backend_free(pooled);
+    ggml_threadpool_free(pool);
+    ggml_threadpool_free(paused);
+}
+
 /* everything once, on one thread and with threads of its own */
 static void use_all(void) {
     gguf_free(gguf_init_from_buffer("GGUF", 4, (struct gguf_init_params) { true, NULL }));
@@ -136,12 +146,7 @@ static void use_all(void) {
     ggml_critical_section_end();
     ggml_log_set(log_quietly, NULL);
     ggml_backend_cpu_set_threadpool(backend, NULL);
-    work_free(&work);
-    work_free(&pooled_work);
-    ggml_backend_free(backend);
-    ggml_backend_free(pooled);
-    ggml_threadpool_free(pool);
-    ggml_threadpool_free(paused);
+    objects_free();
     ggml_quantize_free();
 }
 
@@ -171,15 +176,6 @@ static void objects_new(void) {
     ggml_backend_cpu_set_threadpool(pooled, pool);
     work        = work_new(backend);
     pooled_work = work_new(pooled);
-}
-
-static void objects_free(void) {
-    work_free(&work);
-    work_free(&pooled_work);
-    ggml_backend_free(backend);
-    ggml_backend_free(pooled);
-    ggml_threadpool_free(pool);
-    ggml_threadpool_free(paused);
 }
 
 static void no_call_in_a_child_waits_for_ever(void) {
@@ -226,7 +222,8 @@ static void children_of_children(void) {
     objects_free();
 }
 
-/* A custom operation that forks: its computation cannot go on in the child, which does not have the other threads. It fails there. */
+/* A custom operation that forks: its computation cannot go on in the child, which does not have the other threads.
+ * It fails there. */
 static atomic_int is_child;
 
 static void custom_forks(struct ggml_tensor * dst, const struct ggml_tensor * a, int ith, int nth, void * user) {

@@ -1,4 +1,5 @@
-/* What threads of the library cost: how many are woken, how long they stay, and what happens where other programs use the processors. */
+/* What threads of the library cost: how many are woken, how long they stay, and what happens where other programs
+ * use the processors. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -62,7 +63,8 @@ static int ascending(const void * a, const void * b) {
     return (x > y) - (x < y);
 }
 
-/* context switches that the process asked for, for each of 300 graphs with two threads; the threads sleep between graphs */
+/* context switches that the process asked for, for each of 300 graphs with two threads; the threads sleep between
+ * graphs */
 static double switches(struct chain * it) {
     struct rusage before, after;
     double        most[3];
@@ -146,7 +148,8 @@ static double median(struct chain * it, int threads) {
     return times[GRAPHS / 2];
 }
 
-/* Beside n busy processes n threads take at most 1.5 times as long as one. The best of several rounds: the machine may have other work, too. */
+/* Beside n busy processes n threads take at most 1.5 times as long as one. The best of several rounds: the machine
+ * may have other work, too. */
 static void threads_beside_busy_processes(void) {
     const int n = sysconf(_SC_NPROCESSORS_ONLN) < 4 ? 2 : 4;
     pid_t     busy[8];
@@ -175,7 +178,8 @@ static void threads_beside_busy_processes(void) {
     }
 }
 
-/* In a process of its own: the variable is read once. The other tests count threads, which a busy machine would change. */
+/* In a process of its own: the variable is read once. The other tests count threads, which a busy machine would
+ * change. */
 static void beside_busy_processes(void) {
     fflush(stdout);
     const pid_t pid = fork();

@@ -1,7 +1,8 @@
-/* Nodes that write into the memory of another node, over devices with memory of their own: results are those of the CPU alone, no backend is
- * given memory of another, and no process ends.
+/* Nodes that write into the memory of another node, over devices with memory of their own: results are those of the
+ * CPU alone, no backend is given memory of another, and no process ends.
  *
- *   test_writers [FIRST_SEED COUNT]     WRITERS_WITH="rpc vulkan": also a server in a process of its own, and the first Vulkan device
+ *   test_writers [FIRST_SEED COUNT]     WRITERS_WITH="rpc vulkan": also a server in a process of its own, and the
+ *       first Vulkan device
  *
  * First some small graphs by name, then COUNT random ones (default: 300). */
 #include "../common/check.h"
@@ -405,8 +406,9 @@ static bool by_chance(const remote * r, const struct ggml_tensor * t) {
 static uint64_t place_seed;
 static bool     was_placed;
 
-/* Some nodes where the host wants them. It asks whether the backend computes them, as hosts do. Not views: where no node writes into their
- * memory, they are read where the host has placed them, as with the original, although their memory is with their base. */
+/* Places some nodes as a host would, if the backend computes them. Not views: where no node writes into their
+ * memory, they are read where the host has placed them, as with the original, although their memory is with their
+ * base. */
 static void place_some(ggml_backend_sched_t s, graph_t * h) {
     seed_state = place_seed;
     was_placed = odds(25);

@@ -23,10 +23,10 @@
 // the suffix _inplace store the result in the memory of their first source. A shape or type that an operation does not
 // accept ends the process with ggml_abort().
 //
-// NaN is never hidden, on the CPU and with Vulkan: an element that depends on a NaN is NaN, also of functions with max()
-// or clamp() in their formula. Infinities follow the formula, computed in F32 step by step: x * sigmoid(x) of minus
-// infinity is NaN. What is sorted, selected or counted says where NaN and equal elements go. Conversions to quantized
-// types other than Q8_0 ignore NaN, unless a comment says otherwise.
+// NaN is never hidden, on the CPU and with Vulkan: an element that depends on a NaN is NaN, also of functions with
+// max() or clamp() in their formula. Infinities follow the formula, computed in F32 step by step: x * sigmoid(x) of
+// minus infinity is NaN. What is sorted, selected or counted says where NaN and equal elements go. Conversions to
+// quantized types other than Q8_0 ignore NaN, unless a comment says otherwise.
 
 #pragma once
 

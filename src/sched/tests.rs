@@ -37,12 +37,12 @@ fn graph(c: &mut Context, ends: &[TensorRef]) -> GraphRef {
     g
 }
 
-fn set(t: TensorRef, values: &[f32]) {
+pub(super) fn set(t: TensorRef, values: &[f32]) {
     let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_ne_bytes()).collect();
     tensor_io::set_bytes(t, &bytes, 0);
 }
 
-fn get(t: TensorRef) -> Vec<f32> {
+pub(super) fn get(t: TensorRef) -> Vec<f32> {
     let mut bytes = vec![0; t.nbytes()];
     tensor_io::get_bytes(t, &mut bytes, 0);
     bytes.chunks(4).map(|b| f32::from_ne_bytes(b.try_into().unwrap())).collect()

@@ -2,13 +2,14 @@
 
 use super::Scheduler;
 use super::cause::{Cause, Placement};
+use super::tests::{get, set};
 use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_tensor_flag::*;
 use crate::abi::ggml::ggml_type::{GGML_TYPE_F32, GGML_TYPE_I32};
 use crate::abi::ggml::{ggml_status, ggml_tensor};
+use crate::backend::BufferBox;
 use crate::backend::testing::{Fake, Spec};
-use crate::backend::{BufferBox, tensor_io};
 use crate::graph::{GraphRef, build};
 use crate::tensor::ops::binary::{self, Binary};
 use crate::tensor::ops::unary::Plain;
@@ -19,17 +20,6 @@ const N: i64 = 16;
 
 fn ctx() -> Context {
     Context::with_size(16 << 20, true).unwrap()
-}
-
-fn set(t: TensorRef, values: &[f32]) {
-    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_ne_bytes()).collect();
-    tensor_io::set_bytes(t, &bytes, 0);
-}
-
-fn get(t: TensorRef) -> Vec<f32> {
-    let mut bytes = vec![0; t.nbytes()];
-    tensor_io::get_bytes(t, &mut bytes, 0);
-    bytes.chunks(4).map(|b| f32::from_ne_bytes(b.try_into().unwrap())).collect()
 }
 
 fn sqr(c: &mut Context, t: TensorRef) -> TensorRef {
@@ -295,7 +285,7 @@ fn an_impossible_pair_is_an_error() {
     for part in ["'writer' (SCALE) is on CPU", "'root' (SQR), which is on GPU"] {
         assert!(text.contains(part), "{text}");
     }
-    // The same by what the host wants, of what it has placed and of what has a buffer.
+    // The same where the host has decided: of what it has placed, and of what has a buffer.
     let mut h = Host::new(vec![Spec::gpu()], false);
     let x = h.input();
     let p = h.product(x);

@@ -261,7 +261,7 @@ impl CStream {
 impl Read for CStream {
     fn read(&mut self, out: &mut [u8]) -> Result<usize> {
         let (to, n, stream) = (out.as_mut_ptr(), out.len(), self.0);
-        // SAFETY: the promise of `new`: an open stream that nobody else uses. `n` bytes are writable. The C library
+        // SAFETY: the promise of `new`: an open stream without other users. `n` bytes are writable. The C library
         // undoes what it does if it is left.
         patient::wait(|| unsafe { waiting::fread(to, 1, n, stream) }).map(|(n, _)| n)
     }
@@ -279,7 +279,7 @@ impl Write for CStream {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         let (from, n, stream) = (bytes.as_ptr(), bytes.len(), self.0);
         let (written, errno) = if self.is_file() {
-            // SAFETY: the promise of `new`: an open stream that nobody else uses. `n` bytes are readable.
+            // SAFETY: the promise of `new`: an open stream without other users. `n` bytes are readable.
             let written = unsafe { libc::fwrite(from.cast(), 1, n, stream) };
             (written, Error::last_os_error().raw_os_error().unwrap_or(0))
         } else {

@@ -177,8 +177,8 @@ pub unsafe extern "C" fn gguf_set_arr_str(
     })
 }
 
-/// Sets all keys of `src` in `ctx`. Replaces existing values. "general.alignment" is not copied but keeps the value that
-/// `gguf_get_alignment(ctx)` returns, with a warning if `src` has another.
+/// Sets all keys of `src` in `ctx`. Replaces existing values. "general.alignment" is not copied but keeps the value
+/// that `gguf_get_alignment(ctx)` returns, with a warning if `src` has another.
 #[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_kv(ctx: *mut gguf_context, src: *const gguf_context) {

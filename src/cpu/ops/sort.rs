@@ -69,7 +69,7 @@ pub fn check_argsort(node: TensorRef) -> Result<()> {
 }
 
 /// Indices of the largest elements of each row, as many as the node has columns. NaN is taken only if there are too few
-/// numbers. The order is unspecified: the first two are swapped, as in the original, so that nobody relies on it.
+/// numbers. The order is unspecified: the first two are swapped, as in the original, so that no host relies on it.
 pub fn top_k(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let k = d.ne[0];
     each_row(w, node, d, |x, keys, order| {

@@ -2,10 +2,10 @@
 //! several rows and columns at once.
 //!
 //! Rows and columns are read as they are in memory. In a product, a lane has every `N`-th value of `k`: each result is
-//! one or several chains of additions for each lane, then the sum of the lanes; longer products are computed in steps,
-//! whose sums are added in their order. A sum of rows is one chain of additions in the order of the rows. So the bits of
-//! a result depend on the instruction set, the step and the chains, but not on which rows and columns are computed
-//! together.
+//! one or several chains of additions for each lane, then the sum of the lanes; longer products are computed in
+//! steps, whose sums are added in their order. A sum of rows is one chain of additions in the order of the rows. So the
+//! bits of a result depend on the instruction set, the step and the chains, but not on which rows and columns are
+//! computed together.
 
 use super::lanes::Lanes;
 use super::matrix::MatrixProducts;
@@ -25,10 +25,10 @@ pub const MAX_BLOCK_ROWS: usize = 64;
 /// Rows between those of a head that are processed and those that are loaded into the cache: 8 KiB of 128 halves.
 pub const AHEAD: usize = 32;
 
-/// Products of `n` rows, a multiple of [`ROWS`], and the number of columns of the kernel, for a step of at most [`STEP`]
-/// values. Result `r` of column `c` goes to `dst[c][r]`, or is added to it if `add`. Each `chain` values, a multiple of
-/// 32, are added up on their own in each lane. What is `ahead` bytes after the rows will be needed next, unless that is
-/// 0: the kernel begins to load it into the cache.
+/// Products of `n` rows, a multiple of [`ROWS`], and the number of columns of the kernel, for a step of at most
+/// [`STEP`] values. Result `r` of column `c` goes to `dst[c][r]`, or is added to it if `add`. Each `chain` values, a
+/// multiple of 32, are added up on their own in each lane. What is `ahead` bytes after the rows will be needed next,
+/// unless that is 0: the kernel begins to load it into the cache.
 ///
 /// # Safety
 /// `rows` has `n` pointers, each readable for `k` numbers of the format of the kernel. `cols` and `dst` have as many pointers as the kernel

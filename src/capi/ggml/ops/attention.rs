@@ -10,8 +10,9 @@ use crate::tensor::ops::attention::{self, Picks};
 /// Attention: softmax(`scale` * Q K^T + slope * mask) V. `q` is [d, n, heads, b], `k` [d, kv, heads', b], `v` [dv,
 /// kv, heads', b], and `mask` is NULL or contiguous F16 [kv, n, heads'', b'']. heads must be a multiple of heads' and
 /// heads'', and b a multiple of b''. The result is F32 [dv, heads, n, b]. `max_bias` > 0 gives each head its ALiBi
-/// slope. `logit_softcap` > 0 replaces each score x by softcap * tanh(x / softcap). On the CPU, the value of a key whose
-/// mask is minus infinity does not count, even if it is NaN; on Vulkan, a NaN or infinity there makes the result NaN.
+/// slope. `logit_softcap` > 0 replaces each score x by softcap * tanh(x / softcap). On the CPU, the value of a key
+/// whose mask is minus infinity does not count, even if it is NaN; on Vulkan, a NaN or infinity there makes the result
+/// NaN.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_flash_attn_ext(

@@ -46,8 +46,8 @@ pub unsafe extern "C" fn ggml_prec_get_src(a: *const ggml_tensor, idx: c_int) ->
 
 /// Matrix product: `a` [k, n, p', q'] and `b` [k, m, p, q] give F32 [n, m, p, q]. Each element is the dot product of
 /// a row of `a` and a row of `b`. p and q must be multiples of p' and q'. `a` may be quantized, and must not be
-/// transposed. NaN in a row makes its products NaN. An infinity makes them infinite, or NaN: the CPU gives NaN if `a` is
-/// quantized, because it multiplies bytes with a scale.
+/// transposed. NaN in a row makes its products NaN. An infinity makes them infinite, or NaN: the CPU gives NaN if `a`
+/// is quantized, because it multiplies bytes with a scale.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_mul_mat(

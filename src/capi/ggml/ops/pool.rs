@@ -45,8 +45,8 @@ pub unsafe extern "C" fn ggml_pool_2d(
     out(pool::pool_2d(ctx, a, op, &Planes { kernel: [k0, k1], stride: [s0, s1], pad: [p0, p1] }))
 }
 
-/// Gradient of `ggml_pool_2d`: `a` is the gradient of its result, `af` its source. The gradient of a maximum goes to the
-/// first of equal elements, or to the first NaN.
+/// Gradient of `ggml_pool_2d`: `a` is the gradient of its result, `af` its source. The gradient of a maximum goes to
+/// the first of equal elements, or to the first NaN.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_pool_2d_back(
