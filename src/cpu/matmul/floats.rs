@@ -19,13 +19,19 @@ pub const PIECE: usize = 256;
 
 /// Values of `k` in a chain of additions. The longer the chains, the larger the error. The original has four for each
 /// lane of a row, and multiplies floats as they are: up to a `k` of `4 * STEP` its chains are shorter than those of a
-/// step. Three chains are enough for its precision. With halves and bfloat16s it rounds the columns, which costs more
-/// digits than any chain.
+/// step. Three chains are enough for its precision, two for short rows, where the sums of lanes and chains weigh more.
+/// With halves and bfloat16s it rounds the columns, which costs more digits than any chain.
 fn chain_of(weights: ggml_type, k: usize) -> usize {
-    match weights {
-        GGML_TYPE_F32 | GGML_TYPE_F8_E4M3 if k > 96 && k < 3 * STEP => k.div_ceil(3).next_multiple_of(32).min(STEP),
-        _ => STEP,
-    }
+    let chains = match weights {
+        GGML_TYPE_F32 | GGML_TYPE_F8_E4M3 => match k {
+            0..=96 => 1,
+            97..=256 => 2,
+            _ if k < 3 * STEP => 3,
+            _ => return STEP,
+        },
+        _ => return STEP,
+    };
+    k.div_ceil(chains).next_multiple_of(32).min(STEP)
 }
 
 /// Number of floats of a thread's memory for at most `rows` rows of `k` values by `columns` columns.

@@ -327,42 +327,50 @@ unsafe fn some_rows<F: Factors, const C: usize, const CHAINS: bool>(
             };
         }
         let whole = k - k % F::VALUES;
+        if whole < k {
+            vectors!(whole, row_part, column_part, k - whole);
+        }
         // What follows is loaded one row after the other, although these rows are read together: so memory is read in the order of its addresses.
         let (mut later, mut loaded) = (0, 0);
         let mut i = 0;
-        let mut ended = [[F::Sums::splat(0.0); ROWS]; C];
-        loop {
-            let end = if CHAINS { whole.min(i + chain) } else { whole };
-            while i < end {
-                if ahead != 0 && later < ROWS {
-                    prefetch(rows[later].wrapping_add(ahead + loaded), ROWS * F::ROW * F::VALUES);
-                    loaded += ROWS * F::ROW * F::VALUES;
-                    if loaded >= F::ROW * k {
-                        (later, loaded) = (later + 1, 0);
+        macro_rules! until {
+            ($end:expr) => {
+                while i < $end {
+                    if ahead != 0 && later < ROWS {
+                        prefetch(rows[later].wrapping_add(ahead + loaded), ROWS * F::ROW * F::VALUES);
+                        loaded += ROWS * F::ROW * F::VALUES;
+                        if loaded >= F::ROW * k {
+                            (later, loaded) = (later + 1, 0);
+                        }
                     }
+                    vectors!(i, row, column);
+                    i += F::VALUES;
                 }
-                vectors!(i, row, column);
-                i += F::VALUES;
-            }
-            if !CHAINS || i == whole {
-                break;
-            }
-            for c in 0..C {
-                for r in 0..ROWS {
-                    ended[c][r] = ended[c][r].add(acc[c][r]);
-                    acc[c][r] = F::Sums::splat(0.0);
-                }
-            }
-        }
-        if i < k {
-            vectors!(i, row_part, column_part, k - whole);
+            };
         }
         if CHAINS {
-            for c in 0..C {
-                for r in 0..ROWS {
-                    acc[c][r] = ended[c][r].add(acc[c][r]);
+            // The sums of one chain need all registers. So those of the chains before are in memory: as variables, they
+            // would compete with them. The compiler leaves what is volatile where it is.
+            let mut ended = [[const { std::mem::MaybeUninit::<F::Sums>::uninit() }; ROWS]; C];
+            let ended: *mut F::Sums = ended.as_mut_ptr().cast();
+            until!(chain);
+            while i < whole {
+                for c in 0..C {
+                    for r in 0..ROWS {
+                        ended.add(c * ROWS + r).write_volatile(acc[c][r]);
+                        acc[c][r] = F::Sums::splat(0.0);
+                    }
+                }
+                let end = whole.min(i + chain);
+                until!(end);
+                for c in 0..C {
+                    for r in 0..ROWS {
+                        acc[c][r] = ended.add(c * ROWS + r).read_volatile().add(acc[c][r]);
+                    }
                 }
             }
+        } else {
+            until!(whole);
         }
         for (c, acc) in acc.into_iter().enumerate() {
             let mut sums = F::Sums::sum4(acc);

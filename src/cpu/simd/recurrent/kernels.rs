@@ -158,34 +158,26 @@ macro_rules! columns {
     };
 }
 
-/// [`columns!`] in up to four parts. `$sums` of each part are chains of additions of their own: they are in `$sums` at
-/// the end, added up.
+/// [`columns!`], whose sums are two chains of additions, in turns: they are in `$sums` at the end, added up. `$step!`
+/// gets the sums that it adds to as its first argument.
 macro_rules! columns_in_chains {
     ($n:expr, $rows:expr, $sums:ident, $step:ident) => {
-        let whole = $n - $n % V::N;
-        let part = (whole / V::N).div_ceil(4).max(4) * V::N;
-        let mut totals = [V::splat(0.0); R];
+        let mut odd = [V::splat(0.0); R];
         let mut i = 0;
-        loop {
-            let end = whole.min(i + part);
-            while i < end {
-                $step!(i, load, store);
-                i += V::N;
-            }
-            if i == whole {
-                break;
-            }
-            for r in $rows {
-                (totals[r], $sums[r]) = (totals[r].add($sums[r]), V::splat(0.0));
-            }
+        while $n - i >= 2 * V::N {
+            $step!($sums, i, load, store);
+            $step!(odd, i + V::N, load, store);
+            i += 2 * V::N;
+        }
+        if $n - i >= V::N {
+            $step!($sums, i, load, store);
+            i += V::N;
         }
         if i < $n {
-            $step!(i, load_part, store_part, $n - i);
+            $step!(odd, i, load_part, store_part, $n - i);
         }
-        if whole > part {
-            for r in $rows {
-                $sums[r] = totals[r].add($sums[r]);
-            }
+        for r in $rows {
+            $sums[r] = $sums[r].add(odd[r]);
         }
     };
 }
@@ -315,13 +307,13 @@ unsafe fn update_rows<V: Lanes, const KNOWN: bool, const EACH: bool, const IN_TU
         let (mut known, mut values, mut out) = ([V::splat(0.0); R], [V::splat(0.0); R], [V::splat(0.0); R]);
         if KNOWN {
             macro_rules! project {
-                ($i:expr, $load:ident, $store:ident $(, $part:expr)?) => {
+                ($sums:ident, $i:expr, $load:ident, $store:ident $(, $part:expr)?) => {
                     let decay = if EACH { V::$load(u.decay.add($i) $(, $part)?) } else { one };
                     let k = V::$load(u.k.add($i) $(, $part)?);
                     for r in 0..R {
                         let s = V::$load(from.add(r * n + $i) $(, $part)?).mul(decay);
                         $(let s = first(s, $part);)?
-                        known[r] = s.mul_add(k, known[r]);
+                        $sums[r] = s.mul_add(k, $sums[r]);
                     }
                 };
             }
@@ -333,7 +325,7 @@ unsafe fn update_rows<V: Lanes, const KNOWN: bool, const EACH: bool, const IN_TU
             values[r] = V::splat(if KNOWN { (v - known[r]) * u.beta } else { v * u.beta });
         }
         macro_rules! update {
-            ($rows:expr, $i:expr, $load:ident, $store:ident $(, $part:expr)?) => {
+            ($rows:expr, $sums:ident, $i:expr, $load:ident, $store:ident $(, $part:expr)?) => {
                 let decay = if EACH { V::$load(u.decay.add($i) $(, $part)?) } else { one };
                 let (k, q) = (V::$load(u.k.add($i) $(, $part)?), V::$load(u.q.add($i) $(, $part)?));
                 for r in $rows {
@@ -341,23 +333,23 @@ unsafe fn update_rows<V: Lanes, const KNOWN: bool, const EACH: bool, const IN_TU
                     let s = values[r].mul_add(k, s);
                     $(let s = first(s, $part);)?
                     s.$store(to.add(r * n + $i) $(, $part)?);
-                    out[r] = s.mul_add(q, out[r]);
+                    $sums[r] = s.mul_add(q, $sums[r]);
                 }
             };
         }
         if IN_TURN {
             for r in 0..R {
                 macro_rules! update_row {
-                    ($i:expr, $load:ident, $store:ident $(, $part:expr)?) => {
-                        update!(r..r + 1, $i, $load, $store $(, $part)?);
+                    ($sums:ident, $i:expr, $load:ident, $store:ident $(, $part:expr)?) => {
+                        update!(r..r + 1, $sums, $i, $load, $store $(, $part)?);
                     };
                 }
                 columns_in_chains!(n, r..r + 1, out, update_row);
             }
         } else {
             macro_rules! update_rows {
-                ($i:expr, $load:ident, $store:ident $(, $part:expr)?) => {
-                    update!(0..R, $i, $load, $store $(, $part)?);
+                ($sums:ident, $i:expr, $load:ident, $store:ident $(, $part:expr)?) => {
+                    update!(0..R, $sums, $i, $load, $store $(, $part)?);
                 };
             }
             columns_in_chains!(n, 0..R, out, update_rows);
