@@ -12,12 +12,6 @@ use crate::tensor::context::{OBJECT_SIZE, TENSOR_SIZE};
 use crate::tensor::{Context, TensorRef};
 use crate::{ggml_abort, ggml_assert};
 
-/// Allocates all tensors of a context in buffers of `buft`. `None` if they need no memory.
-fn allocate(ctx: &Context, buft: BufferTypeRef) -> Result<Option<BufferBox>> {
-    let mut list: Vec<_> = ctx.tensors().map(TensorRef::as_ptr).collect();
-    buft.alloc_buffer_n(&mut list)
-}
-
 /// A context for the structs of `n` tensors.
 ///
 /// # Safety
@@ -38,8 +32,8 @@ pub struct Moments {
 
 /// Tensors that a run keeps from one evaluation to the next.
 pub struct State {
-    // Dropped first: it has the memory of the tensors of `ctx`.
-    buffer: Option<BufferBox>,
+    // Dropped first: they have the memory of the tensors of `ctx`.
+    buffers: Vec<BufferBox>,
     is_allocated: bool,
     /// The context of the tensors. With static graphs also that of the loss.
     pub ctx: Context,
@@ -47,6 +41,8 @@ pub struct State {
     pub accumulators: Vec<Option<TensorRef>>,
     /// For each node of the forward graph, its moments if it is a parameter of AdamW.
     pub moments: Vec<Option<Moments>>,
+    /// The moments of parameters in buffers, with the types of these.
+    homes: Vec<(BufferTypeRef, Moments)>,
 }
 
 impl State {
@@ -55,7 +51,14 @@ impl State {
         // SAFETY: a run owns this together with the graphs that use the tensors. A host uses the tensors that `ggml_opt_loss` and similar
         // functions return only until it frees the run, by their contract.
         let ctx = unsafe { context_for(n_params * per_param + others) }?;
-        Ok(Self { buffer: None, is_allocated: false, ctx, accumulators: Vec::new(), moments: Vec::new() })
+        Ok(Self {
+            buffers: Vec::new(),
+            is_allocated: false,
+            ctx,
+            accumulators: Vec::new(),
+            moments: Vec::new(),
+            homes: Vec::new(),
+        })
     }
 
     /// Creates the tensors for a forward graph: sums for losses, sums for parameters if `accumulate` is set, and moments for parameters if
@@ -74,7 +77,9 @@ impl State {
                 let (m, v) = (new(&mut self.ctx, node)?, new(&mut self.ctx, node)?);
                 m.set_name(&[b"AdamW m for ", &node.name_bytes()[..]].concat());
                 v.set_name(&[b"AdamW v for ", &node.name_bytes()[..]].concat());
-                Some(Moments { m, v })
+                let pair = Moments { m, v };
+                self.homes.extend(node.data_buffer().map(|b| (b.buft(), pair)));
+                Some(pair)
             } else {
                 None
             };
@@ -83,12 +88,25 @@ impl State {
         Ok(())
     }
 
-    /// Allocates the tensors in `buft` on the first call. Returns whether this call did.
+    /// Allocates the tensors on the first call: moments in buffers of their parameter's type, because a step writes all
+    /// three, where the parameter is; all others in `buft`. Returns whether this call did.
     pub fn allocate(&mut self, buft: BufferTypeRef) -> Result<bool> {
         if self.is_allocated {
             return Ok(false);
         }
-        self.buffer = allocate(&self.ctx, buft)?;
+        while let Some(&(home, _)) = self.homes.first() {
+            let mut list = Vec::new();
+            self.homes.retain(|&(of, Moments { m, v })| {
+                if of == home {
+                    list.extend([m.as_ptr(), v.as_ptr()]);
+                }
+                of != home
+            });
+            self.buffers.extend(home.alloc_buffer_n(&mut list)?);
+        }
+        let mut list: Vec<_> =
+            self.ctx.tensors().filter(|t| t.data_buffer().is_none()).map(TensorRef::as_ptr).collect();
+        self.buffers.extend(buft.alloc_buffer_n(&mut list)?);
         self.is_allocated = true;
         Ok(true)
     }
@@ -120,7 +138,7 @@ impl StepNumbers {
         let tensor = ctx.new_tensor(GGML_TYPE_F32, &[n])?;
         tensor.add_flag(GGML_TENSOR_FLAG_INPUT);
         tensor.set_name(name);
-        let buffer = allocate(&ctx, host::buffer_type())?;
+        let buffer = host::buffer_type().alloc_buffer_n(&mut [tensor.as_ptr()])?;
         Ok(Self { _buffer: buffer, _ctx: ctx, tensor, optimizer })
     }
 

@@ -1,5 +1,6 @@
 //! Training runs on the CPU backend.
 
+use super::state::{Moments, State};
 use super::*;
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_PARAM;
 use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
@@ -7,9 +8,11 @@ use crate::abi::opt::{
     ggml_opt_adamw_params, ggml_opt_build_type::*, ggml_opt_loss_type::*, ggml_opt_optimizer_params,
     ggml_opt_optimizer_type::*, ggml_opt_sgd_params,
 };
+use crate::backend::testing::{Fake, Spec};
 use crate::backend::{BackendBox, BufferBox, tensor_io};
 use crate::cpu::device::{device, stream};
 use crate::cpu::exec::Abort;
+use crate::graph::build;
 use crate::sched::Scheduler;
 use crate::tensor::ops::binary;
 use crate::tensor::{Context, TensorRef};
@@ -169,4 +172,22 @@ fn what_was_not_computed_is_no_result() {
     cpu.set_abort(Abort { callback: None, data: std::ptr::null_mut() });
     assert!(evaluate(run, Some(results), true));
     assert_eq!((results.with(|r| r.n_points()), get(b.weight)), (4, 8.5));
+}
+
+/// A step writes the parameter and its moments, so it has to find them in one memory.
+#[test]
+fn moments_are_where_their_parameter_is() {
+    let device = Fake::lazy(Spec::gpu());
+    let b = bench();
+    // SAFETY: only this test uses the context, which lives until the bench is dropped.
+    let forward = build::new(unsafe { &mut *b.compute }, 16, true).unwrap();
+    forward.expand(b.model.outputs, true);
+    let place = forward.nodes().position(|n| n.has_flag(GGML_TENSOR_FLAG_PARAM)).unwrap();
+    let mut state = State::new(1, 3, 1).unwrap();
+    state.fill(forward, true, true).unwrap();
+    assert!(state.allocate(device.buft).unwrap() && !state.allocate(device.buft).unwrap());
+    let of = |t: TensorRef| t.data_buffer().unwrap().buft();
+    let Moments { m, v } = state.moments[place].unwrap();
+    assert!(of(m) == of(b.weight) && of(v) == of(b.weight));
+    assert!(of(state.accumulators[place].unwrap()) == device.buft);
 }

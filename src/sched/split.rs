@@ -6,6 +6,7 @@ use super::flat::{Flat, is_view_op};
 use super::order::{self, Mask};
 use super::rules::Rules;
 use super::writers::Writers;
+use crate::abi::ggml::ggml_op;
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT;
 use crate::abi::graph::ggml_cgraph;
 use crate::alloc::{NONE, TensorIds, Traits};
@@ -307,6 +308,25 @@ impl Splitter<'_, '_> {
         self.writers.write_between(self.flat, id, made_for, node as u32) && !mutant::on("S24")
     }
 
+    /// An error if a node writes this source, which it would get as a copy: what it writes there would be lost.
+    fn keeps_moments(&self, node: usize, i: usize) -> Result<()> {
+        let reader = self.ids.tensor(self.flat.nodes()[node]);
+        let Some((2..=3, moment)) = reader.srcs().nth(i) else { return Ok(()) };
+        if reader.op() != ggml_op::GGML_OP_OPT_STEP_ADAMW {
+            return Ok(());
+        }
+        let backend = self.rules.backends[self.backend_of(self.flat.nodes()[node])?].name();
+        let place = moment
+            .data_buffer()
+            .map_or_else(|| "other memory".into(), |b| format!("a buffer of type {}", b.buft().name()));
+        Err(Error::Unsupported(format!(
+            "'{}' is a step of AdamW that writes its moment '{}', which is in {place}: {backend}, where the parameter is, \
+             cannot use it",
+            reader.name(),
+            moment.name()
+        )))
+    }
+
     fn copy_inputs(&mut self, node: usize, split: &mut Split) -> Result<()> {
         for i in 0..self.flat.srcs(node).len() {
             let id = self.flat.srcs(node)[i];
@@ -330,6 +350,7 @@ impl Splitter<'_, '_> {
                 }
                 continue;
             }
+            self.keeps_moments(node, i)?;
             let mut set = self.copies.set(id, split.backend);
             if set == NONE || self.is_stale(set, id, node) {
                 let name = self.rules.backends[split.backend].name();

@@ -13,7 +13,7 @@ use crate::backend::testing::{Fake, Spec};
 use crate::graph::{GraphRef, build};
 use crate::tensor::ops::binary::{self, Binary};
 use crate::tensor::ops::unary::Plain;
-use crate::tensor::ops::{Place, copy, matmul, rows, unary, view};
+use crate::tensor::ops::{Place, copy, matmul, optimizer, rows, unary, view};
 use crate::tensor::{Context, TensorRef};
 
 const N: i64 = 16;
@@ -301,6 +301,24 @@ fn an_impossible_pair_is_an_error() {
     h.sched.set_tensor_backend(stored, 1).unwrap();
     let g = h.graph(&[stored]);
     assert!(h.sched.alloc_graph(g).unwrap_err().to_string().contains("a buffer of type GPU"));
+}
+
+/// What a step of AdamW writes into copies of its moments would be lost.
+#[test]
+fn moments_elsewhere_are_an_error() {
+    let mut h = Host::new(vec![Spec::gpu()], false);
+    let mut memory = ctx();
+    let [weight, m, v] = [(); 3].map(|()| memory.new_tensor(GGML_TYPE_F32, &[N]).unwrap());
+    weight.add_flag(GGML_TENSOR_FLAG_PARAM);
+    let _buffers = [(0, vec![m.as_ptr(), v.as_ptr()]), (1, vec![weight.as_ptr()])]
+        .map(|(device, mut list)| h.devices[device].buft.alloc_buffer_n(&mut list).unwrap().unwrap());
+    let gradient = h.input();
+    let numbers = h.c.new_tensor(GGML_TYPE_F32, &[7]).unwrap();
+    numbers.add_flag(GGML_TENSOR_FLAG_INPUT);
+    let step = optimizer::opt_step_adamw(&mut h.c, weight, gradient, m, v, numbers).unwrap();
+    let g = h.graph(&[step]);
+    let text = h.sched.alloc_graph(g).unwrap_err().to_string();
+    assert!(text.contains("moment") && text.contains("a buffer of type GPU"), "{text}");
 }
 
 /// S24: a copy that was made before a node wrote into the memory does not serve those who read it afterwards.
