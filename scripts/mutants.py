@@ -95,6 +95,7 @@ class Build:
         env.update({"GGML_VK_VISIBLE_DEVICES": "0"} if test.startswith("vulkan::") else {"GGML_DISABLE_VULKAN": "1"})
         c = test.startswith("c:")
         if c:
+            env.update(FORK_ROUNDS="20", FORK_SECONDS="60")  # the build is slow
             env["TESTS_ONLY"] = f"make_good {test.split(':')[2]}"  # make_good: the file that test_bad.c damages
         folder = [WORK] if test.startswith("c:rs/") else []  # where test_rs.c writes
         command = [self.programs[test.split(":")[1]], *folder] if c else [self.unit, "--exact", test]

@@ -15,7 +15,7 @@
 void ggml_critical_section_start(void);
 void ggml_critical_section_end(void);
 
-enum { THREADS = 4, SECONDS = 20 };
+enum { THREADS = 4 };
 
 static atomic_bool stop;
 
@@ -150,12 +150,18 @@ static void use_all(void) {
     ggml_quantize_free();
 }
 
+/* The time of a child. FORK_SECONDS and FORK_ROUNDS: for builds that are slower, or checked. */
+static unsigned seconds(void) {
+    const char * set = getenv("FORK_SECONDS");
+    return set != NULL ? (unsigned) atoi(set) : 20;
+}
+
 static int forked(void (*in_child)(void)) {
     const pid_t pid = fork();
     if (pid == 0) {
         const struct rlimit no_core = { 0, 0 };
         setrlimit(RLIMIT_CORE, &no_core);
-        alarm(SECONDS);
+        alarm(seconds());
         in_child();
         exit(0); /* with its handlers */
     }
@@ -232,7 +238,7 @@ static void custom_forks(struct ggml_tensor * dst, const struct ggml_tensor * a,
     const pid_t pid = fork();
     if (pid == 0) {
         is_child = 1;
-        alarm(SECONDS);
+        alarm(seconds());
         return;
     }
     int status = -1;
