@@ -23,7 +23,7 @@ WORK = f"{ROOT}/target/mutants"
 TARGET = os.environ.get("MUTANTS_TARGET", f"{WORK}/build")
 PAGE = f"{ROOT}/docs/TESTS.md"
 BEGIN, END = "<!-- mutants: begin -->\n", "<!-- mutants: end -->\n"
-MEMORY = 6 << 30  # bytes of address space; some bugs ask for what a hostile file says
+MEMORY = 12 << 30  # bytes of address space; a thousand threads need 8 GiB, some bugs ask for what a hostile file says
 LISTS = {"G": 32, "C": 10, "S": 22, "A": 11, "V": 15, "R": 17}  # how long the lists of docs/TESTS.md are
 
 
