@@ -27,13 +27,14 @@ struct work {
     struct ggml_cgraph *  graph;
 };
 
-enum { N = 64 };
+/* so large that a graph gets several threads */
+enum { N = 64, COLUMNS = 16 };
 
 static struct work work_new(ggml_backend_t backend) {
     struct work it = { 0 };
     it.ctx = ggml_init((struct ggml_init_params) { .mem_size = 1u << 20, .mem_buffer = NULL, .no_alloc = true });
     it.w   = ggml_new_tensor_2d(it.ctx, GGML_TYPE_F32, N, N);
-    it.x   = ggml_new_tensor_2d(it.ctx, GGML_TYPE_F32, N, 4);
+    it.x   = ggml_new_tensor_2d(it.ctx, GGML_TYPE_F32, N, COLUMNS);
     it.y   = ggml_sum(it.ctx, ggml_mul_mat(it.ctx, it.w, ggml_mul_mat(it.ctx, it.w, it.x)));
     it.graph = ggml_new_graph(it.ctx);
     ggml_build_forward_expand(it.graph, it.y);
@@ -41,7 +42,7 @@ static struct work work_new(ggml_backend_t backend) {
     float ones[N * N];
     for (int i = 0; i < N * N; i++) { ones[i] = 1; }
     ggml_backend_tensor_set(it.w, ones, 0, sizeof ones);
-    ggml_backend_tensor_set(it.x, ones, 0, sizeof ones / N * 4);
+    ggml_backend_tensor_set(it.x, ones, 0, sizeof ones / N * COLUMNS);
     return it;
 }
 
@@ -55,7 +56,7 @@ static bool work_done(struct work * it, ggml_backend_t backend) {
     float sum = 0;
     if (ggml_backend_graph_compute(backend, it->graph) != GGML_STATUS_SUCCESS) { return false; }
     ggml_backend_tensor_get(it->y, &sum, 0, sizeof sum);
-    return sum == (float) N * N * N * 4;
+    return sum == (float) N * N * N * COLUMNS;
 }
 
 /* whether the library has said that a fork did not wait for its threads */
@@ -150,11 +151,13 @@ static void use_all(void) {
     ggml_quantize_free();
 }
 
-/* The time of a child. FORK_SECONDS and FORK_ROUNDS: for builds that are slower, or checked. */
-static unsigned seconds(void) {
-    const char * set = getenv("FORK_SECONDS");
-    return set != NULL ? (unsigned) atoi(set) : 20;
+/* FORK_ROUNDS, or FORK_SECONDS that a child has: for builds that are slower, or checked */
+static int setting(const char * name, int otherwise) {
+    const char * set = getenv(name);
+    return set != NULL ? atoi(set) : otherwise;
 }
+
+static unsigned seconds(void) { return (unsigned) setting("FORK_SECONDS", 20); }
 
 static int forked(void (*in_child)(void)) {
     const pid_t pid = fork();
@@ -185,7 +188,7 @@ static void objects_new(void) {
 }
 
 static void no_call_in_a_child_waits_for_ever(void) {
-    const char * rounds = getenv("FORK_ROUNDS");
+    const int rounds = setting("FORK_ROUNDS", 300);
     objects_new();
     ggml_log_set(log_quietly, NULL);
     stop = false;
@@ -195,7 +198,7 @@ static void no_call_in_a_child_waits_for_ever(void) {
     CHECK_EQ(pthread_create(&threads[2], NULL, makes, NULL), 0);
     CHECK_EQ(pthread_create(&threads[3], NULL, makes, NULL), 0);
     CHECK_EQ(pthread_create(&threads[4], NULL, enters, NULL), 0);
-    for (int i = 0, n = rounds != NULL ? atoi(rounds) : 300; i < n && test_why[0] == '\0'; i++) { CHECK_EQ(forked(use_all), 0); }
+    for (int i = 0; i < rounds && test_why[0] == '\0'; i++) { CHECK_EQ(forked(use_all), 0); }
     stop = true;
     for (int i = 0; i < 5; i++) { pthread_join(threads[i], NULL); }
     CHECK(!hurried);
@@ -310,6 +313,7 @@ static void locks_of_the_host_around_forks(void) {
 }
 
 int main(void) {
+    setenv("GGML_RS_CPU_ALL_THREADS", "1", 1); /* as in test_threads.c */
     RUN(no_call_in_a_child_waits_for_ever);
     RUN(children_of_children);
     RUN(forks_in_an_operation);
