@@ -12,6 +12,12 @@ use crate::tensor::context::{OBJECT_SIZE, TENSOR_SIZE};
 use crate::tensor::{Context, TensorRef};
 use crate::{ggml_abort, ggml_assert};
 
+/// Allocates the tensors of a context that have no memory yet in buffers of `buft`. `None` if they need none.
+fn allocate(ctx: &Context, buft: BufferTypeRef) -> Result<Option<BufferBox>> {
+    let mut list: Vec<_> = ctx.tensors().map(TensorRef::as_ptr).collect();
+    buft.alloc_buffer_n(&mut list)
+}
+
 /// A context for the structs of `n` tensors.
 ///
 /// # Safety
@@ -28,6 +34,8 @@ pub struct Moments {
     pub m: TensorRef,
     /// Mean of their squares.
     pub v: TensorRef,
+    /// The type of the parameter's buffer, if it is in one.
+    home: Option<BufferTypeRef>,
 }
 
 /// Tensors that a run keeps from one evaluation to the next.
@@ -41,8 +49,6 @@ pub struct State {
     pub accumulators: Vec<Option<TensorRef>>,
     /// For each node of the forward graph, its moments if it is a parameter of AdamW.
     pub moments: Vec<Option<Moments>>,
-    /// The moments of parameters in buffers, with the types of these.
-    homes: Vec<(BufferTypeRef, Moments)>,
 }
 
 impl State {
@@ -51,14 +57,7 @@ impl State {
         // SAFETY: a run owns this together with the graphs that use the tensors. A host uses the tensors that `ggml_opt_loss` and similar
         // functions return only until it frees the run, by their contract.
         let ctx = unsafe { context_for(n_params * per_param + others) }?;
-        Ok(Self {
-            buffers: Vec::new(),
-            is_allocated: false,
-            ctx,
-            accumulators: Vec::new(),
-            moments: Vec::new(),
-            homes: Vec::new(),
-        })
+        Ok(Self { buffers: Vec::new(), is_allocated: false, ctx, accumulators: Vec::new(), moments: Vec::new() })
     }
 
     /// Creates the tensors for a forward graph: sums for losses, sums for parameters if `accumulate` is set, and moments for parameters if
@@ -77,9 +76,7 @@ impl State {
                 let (m, v) = (new(&mut self.ctx, node)?, new(&mut self.ctx, node)?);
                 m.set_name(&[b"AdamW m for ", &node.name_bytes()[..]].concat());
                 v.set_name(&[b"AdamW v for ", &node.name_bytes()[..]].concat());
-                let pair = Moments { m, v };
-                self.homes.extend(node.data_buffer().map(|b| (b.buft(), pair)));
-                Some(pair)
+                Some(Moments { m, v, home: node.data_buffer().map(|b| b.buft()) })
             } else {
                 None
             };
@@ -94,19 +91,14 @@ impl State {
         if self.is_allocated {
             return Ok(false);
         }
-        while let Some(&(home, _)) = self.homes.first() {
-            let mut list = Vec::new();
-            self.homes.retain(|&(of, Moments { m, v })| {
-                if of == home {
-                    list.extend([m.as_ptr(), v.as_ptr()]);
-                }
-                of != home
-            });
+        let mut left: Vec<Moments> = self.moments.iter().copied().flatten().collect();
+        while let Some(home) = left.iter().find_map(|pair| pair.home) {
+            let (here, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|pair| pair.home == Some(home));
+            let mut list: Vec<_> = here.iter().flat_map(|pair| [pair.m.as_ptr(), pair.v.as_ptr()]).collect();
             self.buffers.extend(home.alloc_buffer_n(&mut list)?);
+            left = others;
         }
-        let mut list: Vec<_> =
-            self.ctx.tensors().filter(|t| t.data_buffer().is_none()).map(TensorRef::as_ptr).collect();
-        self.buffers.extend(buft.alloc_buffer_n(&mut list)?);
+        self.buffers.extend(allocate(&self.ctx, buft)?);
         self.is_allocated = true;
         Ok(true)
     }
@@ -138,7 +130,7 @@ impl StepNumbers {
         let tensor = ctx.new_tensor(GGML_TYPE_F32, &[n])?;
         tensor.add_flag(GGML_TENSOR_FLAG_INPUT);
         tensor.set_name(name);
-        let buffer = host::buffer_type().alloc_buffer_n(&mut [tensor.as_ptr()])?;
+        let buffer = allocate(&ctx, host::buffer_type())?;
         Ok(Self { _buffer: buffer, _ctx: ctx, tensor, optimizer })
     }
 

@@ -187,7 +187,7 @@ fn moments_are_where_their_parameter_is() {
     state.fill(forward, true, true).unwrap();
     assert!(state.allocate(device.buft).unwrap() && !state.allocate(device.buft).unwrap());
     let of = |t: TensorRef| t.data_buffer().unwrap().buft();
-    let Moments { m, v } = state.moments[place].unwrap();
+    let Moments { m, v, .. } = state.moments[place].unwrap();
     assert!(of(m) == of(b.weight) && of(v) == of(b.weight));
     assert!(of(state.accumulators[place].unwrap()) == device.buft);
 }

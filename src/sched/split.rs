@@ -308,22 +308,20 @@ impl Splitter<'_, '_> {
         self.writers.write_between(self.flat, id, made_for, node as u32) && !mutant::on("S24")
     }
 
-    /// An error if a node writes this source, which it would get as a copy: what it writes there would be lost.
-    fn keeps_moments(&self, node: usize, i: usize) -> Result<()> {
-        let reader = self.ids.tensor(self.flat.nodes()[node]);
-        let Some((2..=3, moment)) = reader.srcs().nth(i) else { return Ok(()) };
-        if reader.op() != ggml_op::GGML_OP_OPT_STEP_ADAMW {
+    /// An error if a node writes source `slot`, which it would get as a copy: what it writes there would be lost.
+    fn keeps_moments(&self, node: TensorRef, slot: usize, source: TensorRef, backend: usize) -> Result<()> {
+        if node.op() != ggml_op::GGML_OP_OPT_STEP_ADAMW || !(2..=3).contains(&slot) {
             return Ok(());
         }
-        let backend = self.rules.backends[self.backend_of(self.flat.nodes()[node])?].name();
-        let place = moment
+        let place = source
             .data_buffer()
             .map_or_else(|| "other memory".into(), |b| format!("a buffer of type {}", b.buft().name()));
         Err(Error::Unsupported(format!(
-            "'{}' is a step of AdamW that writes its moment '{}', which is in {place}: {backend}, where the parameter is, \
+            "'{}' is a step of AdamW that writes its moment '{}', which is in {place}: {}, where the parameter is, \
              cannot use it",
-            reader.name(),
-            moment.name()
+            node.name(),
+            source.name(),
+            self.rules.backends[backend].name()
         )))
     }
 
@@ -350,7 +348,10 @@ impl Splitter<'_, '_> {
                 }
                 continue;
             }
-            self.keeps_moments(node, i)?;
+            let reader = self.ids.tensor(self.flat.nodes()[node]);
+            // Sources that are not set do not count; those before this one are as many as they were.
+            let slot = reader.srcs().nth(i).map_or(0, |(slot, _)| slot);
+            self.keeps_moments(reader, slot, tensor, split.backend)?;
             let mut set = self.copies.set(id, split.backend);
             if set == NONE || self.is_stale(set, id, node) {
                 let name = self.rules.backends[split.backend].name();
@@ -360,9 +361,6 @@ impl Splitter<'_, '_> {
                 split.inputs.push(Input { tensor, id, from, set, is_written });
             }
             let copy = self.copies.get(set, self.cur_copy);
-            let reader = self.ids.tensor(self.flat.nodes()[node]);
-            // Sources that are not set do not count; those before this one are as many as they were.
-            let slot = reader.srcs().nth(i).map_or(0, |(slot, _)| slot);
             let rewired = Rewired { node: reader, slot: slot as u8, copy: copy.tensor, original: tensor };
             self.pool.rewire(rewired);
             self.rewired.push(rewired);

@@ -22,13 +22,9 @@ pub const PIECE: usize = 256;
 /// step. Three chains are enough for its precision, two for short rows, where the sums of lanes and chains weigh more.
 /// With halves and bfloat16s it rounds the columns, which costs more digits than any chain.
 fn chain_of(weights: ggml_type, k: usize) -> usize {
-    let chains = match weights {
-        GGML_TYPE_F32 | GGML_TYPE_F8_E4M3 => match k {
-            0..=96 => 1,
-            97..=256 => 2,
-            _ if k < 3 * STEP => 3,
-            _ => return STEP,
-        },
+    let chains = match (weights, k) {
+        (GGML_TYPE_F32 | GGML_TYPE_F8_E4M3, 97..=256) => 2,
+        (GGML_TYPE_F32 | GGML_TYPE_F8_E4M3, 257..) if k < 3 * STEP => 3,
         _ => return STEP,
     };
     k.div_ceil(chains).next_multiple_of(32).min(STEP)

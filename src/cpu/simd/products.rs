@@ -335,7 +335,8 @@ unsafe fn some_rows<F: Factors, const C: usize, const CHAINS: bool>(
         let mut i = 0;
         macro_rules! until {
             ($end:expr) => {
-                while i < $end {
+                let end = $end;
+                while i < end {
                     if ahead != 0 && later < ROWS {
                         prefetch(rows[later].wrapping_add(ahead + loaded), ROWS * F::ROW * F::VALUES);
                         loaded += ROWS * F::ROW * F::VALUES;
@@ -348,29 +349,24 @@ unsafe fn some_rows<F: Factors, const C: usize, const CHAINS: bool>(
                 }
             };
         }
-        if CHAINS {
-            // The sums of one chain need all registers. So those of the chains before are in memory: as variables, they
-            // would compete with them. The compiler leaves what is volatile where it is.
-            let mut ended = [[const { std::mem::MaybeUninit::<F::Sums>::uninit() }; ROWS]; C];
-            let ended: *mut F::Sums = ended.as_mut_ptr().cast();
-            until!(chain);
-            while i < whole {
-                for c in 0..C {
-                    for r in 0..ROWS {
-                        ended.add(c * ROWS + r).write_volatile(acc[c][r]);
-                        acc[c][r] = F::Sums::splat(0.0);
-                    }
-                }
-                let end = whole.min(i + chain);
-                until!(end);
-                for c in 0..C {
-                    for r in 0..ROWS {
-                        acc[c][r] = ended.add(c * ROWS + r).read_volatile().add(acc[c][r]);
-                    }
+        until!(if CHAINS { whole.min(chain) } else { whole });
+        // The sums of one chain need all registers. So those of the chains before are in memory: as variables, they would
+        // compete with them. The compiler leaves what is volatile where it is.
+        let mut ended = [[const { std::mem::MaybeUninit::<F::Sums>::uninit() }; ROWS]; C];
+        let ended: *mut F::Sums = ended.as_mut_ptr().cast();
+        while CHAINS && i < whole {
+            for c in 0..C {
+                for r in 0..ROWS {
+                    ended.add(c * ROWS + r).write_volatile(acc[c][r]);
+                    acc[c][r] = F::Sums::splat(0.0);
                 }
             }
-        } else {
-            until!(whole);
+            until!(whole.min(i + chain));
+            for c in 0..C {
+                for r in 0..ROWS {
+                    acc[c][r] = ended.add(c * ROWS + r).read_volatile().add(acc[c][r]);
+                }
+            }
         }
         for (c, acc) in acc.into_iter().enumerate() {
             let mut sums = F::Sums::sum4(acc);
