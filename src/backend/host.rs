@@ -8,6 +8,7 @@ use crate::abi::backend_impl::{ggml_backend_buffer_i, ggml_backend_buffer_type, 
 use crate::abi::ggml::ggml_tensor;
 use crate::error::{Error, Result};
 use crate::guard::guarded;
+use crate::sys::available;
 use crate::sys::memory;
 use crate::tensor::TensorRef;
 use crate::{ggml_assert, log_error};
@@ -128,6 +129,7 @@ fn alloc(buft: BufferTypeRef, size: usize) -> Result<BufferBox> {
 unsafe extern "C" fn alloc_buffer(buft: ggml_backend_buffer_type_t, size: usize) -> ggml_backend_buffer_t {
     // SAFETY: forwarded to the caller.
     let Some(buft) = (unsafe { BufferTypeRef::from_ptr(buft) }) else { return std::ptr::null_mut() };
+    available::will_take(size);
     match alloc(buft, size) {
         Ok(buffer) => buffer.into_raw(),
         Err(e) => {

@@ -61,6 +61,8 @@ variables! {
         "Selects the vector kernels. A level that the processor lacks means the next lower one.";
     CPU_ALL_THREADS = "GGML_RS_CPU_ALL_THREADS", Cpu, since "0.28.0", original NO, Anyone, values "set or not", default "not set",
         "Computes every graph with the host's number of threads, even where other programs use the processors so much that one thread is faster.";
+    CPU_COPIES = "GGML_RS_CPU_COPIES", Cpu, since "0.28.0", original NO, Anyone, values "bytes", default "what is free, less a reserve",
+        "How much memory interleaved weights may take that were set from a mapped file. Others are read from the file for each computation.";
 
     DISABLE_VULKAN = "GGML_DISABLE_VULKAN", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "The Vulkan backend has no devices, and no Vulkan library is opened.";

@@ -1,14 +1,30 @@
-//! Read-only mappings of files: which memory of the host is one, and giving its pages back.
+//! Read-only mappings of files: which memory of the host is one, in which file it is, and giving its pages back.
 //!
 //! A host that maps a model file and copies its tensors elsewhere keeps the pages of the file in its memory, beside the
 //! copies. The kernel has these pages in its cache and reads them again when they are used, so the process can give
 //! them back as soon as they are copied.
 
 use std::ops::Range;
+#[cfg(any(target_os = "linux", test))]
+use std::path::Path;
+use std::path::PathBuf;
 
 /// Memory that is a read-only, shared mapping of a file. While it is borrowed, the mapping stays.
 pub struct FileMapping<'a> {
     bytes: &'a [u8],
+    /// Where the bytes are, if they follow each other in one file.
+    place: Option<FilePlace>,
+}
+
+/// Bytes of a file, as the system names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilePlace {
+    /// Where the file was when it was mapped. Another file may be there by now.
+    pub path: PathBuf,
+    /// The file: its device, as the system writes it, and its number there.
+    pub file: (String, u64),
+    /// The first byte.
+    pub offset: u64,
 }
 
 /// A line of `/proc/self/maps`.
@@ -16,32 +32,62 @@ pub struct FileMapping<'a> {
 #[derive(Debug, PartialEq, Eq)]
 struct Area {
     bytes: Range<usize>,
+    /// Its first byte in the file.
+    place: FilePlace,
     /// Whether it is a shared mapping of a file that nobody may write through it.
     is_read_only_file: bool,
 }
 
 /// Parses a line `START-END PERMISSIONS OFFSET DEVICE INODE PATH`; `None` if it is another line.
 #[cfg(any(target_os = "linux", test))]
-fn parse(line: &str) -> Option<Area> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
+fn parse(line: &[u8]) -> Option<Area> {
+    let mut rest = line;
+    let mut word = || {
+        rest = rest.trim_ascii_start();
+        let (word, behind) = rest.split_at(rest.iter().position(|&c| c == b' ').unwrap_or(rest.len()));
+        rest = behind;
+        std::str::from_utf8(word).ok().filter(|word| !word.is_empty())
+    };
+    let (start, end) = word()?.split_once('-')?;
     let bytes = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
-    let (permissions, inode) = (words.next()?, words.nth(2)?);
+    let permissions = word()?;
+    let offset = u64::from_str_radix(word()?, 16).ok()?;
+    let file = (word()?.to_owned(), word()?.parse().ok()?);
+    let path = super::file::path(rest.trim_ascii_start()).map(Path::to_owned).unwrap_or_default();
     // A private mapping may have pages that were written before it became read-only, and these would be lost.
-    Some(Area { bytes, is_read_only_file: permissions.starts_with("r-") && permissions.ends_with('s') && inode != "0" })
+    let is_read_only_file = permissions.starts_with("r-") && permissions.ends_with('s') && file.1 != 0;
+    Some(Area { bytes, place: FilePlace { path, file, offset }, is_read_only_file })
 }
 
-/// Whether the areas, in ascending order, cover all of `bytes` with read-only mappings of files.
+/// If the areas, in ascending order, cover all of `bytes` with read-only mappings of files: where the bytes are, if they
+/// follow each other in one file.
 #[cfg(any(target_os = "linux", test))]
-fn covered(mut areas: impl Iterator<Item = Area>, bytes: &Range<usize>) -> bool {
-    let mut at = bytes.start;
+fn covered(mut areas: impl Iterator<Item = Area>, bytes: &Range<usize>) -> Option<Option<FilePlace>> {
+    let (mut at, mut place) = (bytes.start, None::<FilePlace>);
+    let mut is_one = true;
     while at < bytes.end {
-        match areas.find(|area| area.bytes.end > at) {
-            Some(area) if area.bytes.start <= at && area.is_read_only_file => at = area.bytes.end,
-            _ => return false,
-        }
+        let area = areas.find(|area| area.bytes.end > at).filter(|a| a.bytes.start <= at && a.is_read_only_file)?;
+        let offset = area.place.offset + (at - area.bytes.start) as u64;
+        let first = place.get_or_insert_with(|| FilePlace { offset, ..area.place.clone() });
+        is_one &= first.file == area.place.file && offset - first.offset.min(offset) == (at - bytes.start) as u64;
+        at = area.bytes.end;
     }
-    true
+    Some(place.filter(|_| is_one))
+}
+
+/// The areas of this process's memory, in ascending order.
+#[cfg(target_os = "linux")]
+fn areas() -> Option<impl Iterator<Item = Area>> {
+    use std::io::BufRead;
+    let maps = std::io::BufReader::new(std::fs::File::open("/proc/self/maps").ok()?);
+    Some(maps.split(b'\n').map_while(std::result::Result::ok).filter_map(|line| parse(&line)))
+}
+
+/// The file that is mapped at an address, as [`FilePlace::file`].
+#[cfg(target_os = "linux")]
+pub fn file_at(address: *const u8) -> Option<(String, u64)> {
+    let at = address.addr();
+    areas()?.find(|area| area.bytes.contains(&at)).map(|area| area.place.file)
 }
 
 impl<'a> FileMapping<'a> {
@@ -49,19 +95,24 @@ impl<'a> FileMapping<'a> {
     pub fn of(bytes: &'a [u8]) -> Option<Self> {
         #[cfg(target_os = "linux")]
         {
-            use std::io::BufRead;
             let start = bytes.as_ptr().addr();
-            let maps = std::io::BufReader::new(std::fs::File::open("/proc/self/maps").ok()?);
-            // Names of files need not be UTF-8.
-            let lines = maps.split(b'\n').map_while(std::result::Result::ok);
-            let areas = lines.filter_map(|line| parse(&String::from_utf8_lossy(&line)));
-            covered(areas, &(start..start + bytes.len())).then_some(Self { bytes })
+            covered(areas()?, &(start..start + bytes.len())).map(|place| Self { bytes, place })
         }
         #[cfg(not(target_os = "linux"))]
         {
             let _ = bytes;
             None
         }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Where the bytes are, if they follow each other in one file.
+    pub fn place(&self) -> Option<&FilePlace> {
+        self.place.as_ref()
     }
 
     /// Gives back the pages that have only bytes of `part`. They stay readable: the kernel has them in its cache, or
@@ -74,12 +125,15 @@ impl<'a> FileMapping<'a> {
             let first = bytes.as_ptr().addr().next_multiple_of(page) - bytes.as_ptr().addr();
             let size = bytes.len().saturating_sub(first) / page * page;
             if size > 0 {
+                let at = bytes.as_ptr().wrapping_add(first).cast_mut().cast();
                 // SAFETY: whole pages of memory that `of` has found to be a shared, read-only mapping of a file; the
                 // borrow keeps the mapping. Such pages have no contents of their own: the next read gets the file's. An
                 // error (locked pages, for example) leaves them as they are.
                 unsafe {
-                    libc::madvise(bytes.as_ptr().wrapping_add(first).cast_mut().cast(), size, libc::MADV_DONTNEED)
-                };
+                    libc::madvise(at, size, libc::MADV_DONTNEED);
+                    // Reading what is beside them would map them again, in a large page.
+                    libc::madvise(at, size, libc::MADV_NOHUGEPAGE);
+                }
             }
         }
         #[cfg(not(target_os = "linux"))]
@@ -87,12 +141,30 @@ impl<'a> FileMapping<'a> {
     }
 }
 
+/// Tells the system which pages will be read soon. A hint: whatever is at these addresses stays as it is. For a file,
+/// the system reads these pages and no others; a read without it reads many around it.
+pub fn will_need(addresses: Range<usize>) {
+    #[cfg(target_os = "linux")]
+    {
+        let page = super::memory::page_size();
+        let start = addresses.start / page * page;
+        // SAFETY: the advice changes neither memory nor mappings, and is an error where there are none.
+        unsafe { libc::madvise(std::ptr::without_provenance_mut(start), addresses.end - start, libc::MADV_WILLNEED) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = addresses;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn area(line: &str) -> Area {
-        parse(line).unwrap()
+        parse(line.as_bytes()).unwrap()
+    }
+
+    fn place(offset: u64, inode: u64) -> FilePlace {
+        FilePlace { path: "/models/a b.gguf".into(), file: ("08:01".into(), inode), offset }
     }
 
     #[test]
@@ -100,28 +172,47 @@ mod tests {
         let line = |permissions: &str, inode: &str| {
             format!("1000-3000 {permissions} 00000000 08:01 {inode}    /models/a b.gguf")
         };
-        assert_eq!(area(&line("r--s", "42")), Area { bytes: 0x1000..0x3000, is_read_only_file: true });
+        let whole = Area { bytes: 0x1000..0x3000, place: place(0, 42), is_read_only_file: true };
+        assert_eq!(area(&line("r--s", "42")), whole);
         for (permissions, inode) in [("r--p", "42"), ("rw-s", "42"), ("---s", "42"), ("r--s", "0"), ("rw-p", "0")] {
             assert!(!area(&line(permissions, inode)).is_read_only_file, "{permissions} {inode}");
         }
-        assert!(area("7f00-7f10 r-xs 00001000 00:1f 7").is_read_only_file);
+        let other = area("7f00-7f10 r-xs 00001000 00:1f 7");
+        assert!(other.is_read_only_file);
+        assert_eq!(other.place, FilePlace { path: "".into(), file: ("00:1f".into(), 7), offset: 4096 });
         for line in ["", "Size: 4 kB", "1000 r--s 0 08:01 42", "x-y r--s 0 08:01 42", "1000-2000 r--s 0"] {
-            assert_eq!(parse(line), None, "{line}");
+            assert_eq!(parse(line.as_bytes()), None, "{line}");
         }
     }
 
     #[test]
     fn all_bytes_must_be_in_such_mappings() {
         let maps = |list: &[(usize, usize, bool)]| {
-            let list: Vec<_> =
-                list.iter().map(|&(a, b, is_read_only_file)| Area { bytes: a..b, is_read_only_file }).collect();
-            covered(list.into_iter(), &(20..40))
+            let area = |&(a, b, is_read_only_file): &_| Area { bytes: a..b, place: place(0, 1), is_read_only_file };
+            covered(list.iter().map(area), &(20..40)).is_some()
         };
         assert!(maps(&[(0, 10, false), (10, 50, true), (50, 60, false)]));
         assert!(maps(&[(20, 30, true), (30, 40, true)]));
         assert!(!maps(&[(20, 30, true), (31, 40, true)]), "a gap");
         assert!(!maps(&[(20, 30, true), (30, 40, false)]), "other memory behind it");
         assert!(!maps(&[(20, 39, true)]) && !maps(&[(21, 40, true)]) && !maps(&[]));
+    }
+
+    #[test]
+    fn bytes_that_follow_each_other_have_a_place() {
+        let at = |list: &[(usize, usize, u64, u64)]| {
+            let areas = list.iter().map(|&(a, b, offset, inode)| {
+                let place = place(offset, inode);
+                Area { bytes: a..b, place, is_read_only_file: true }
+            });
+            covered(areas, &(20..40)).unwrap().map(|place| place.offset)
+        };
+        assert_eq!(at(&[(10, 50, 100, 1)]), Some(110));
+        // As a host leaves it that has ended a part of its mapping, or changed the system's advice for it.
+        assert_eq!(at(&[(10, 30, 100, 1), (30, 50, 120, 1)]), Some(110));
+        for other in [(30, 50, 121, 1), (30, 50, 119, 1), (30, 50, 0, 1), (30, 50, 120, 2)] {
+            assert_eq!(at(&[(10, 30, 100, 1), other]), None, "{other:?}");
+        }
     }
 
     #[cfg(target_os = "linux")]

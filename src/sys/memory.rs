@@ -128,6 +128,60 @@ impl AlignedBlock {
         self.ptr.as_ptr()
     }
 
+    /// Gives the memory of bytes `range` back to the system, as far as they are whole pages. Panics if the block does
+    /// not have them.
+    ///
+    /// # Safety
+    /// Nobody else uses these bytes meanwhile. Afterwards each of them is as it was, or 0.
+    pub unsafe fn give_back(&self, range: std::ops::Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.size(), "{range:?} of {} bytes", self.size());
+        #[cfg(target_os = "linux")]
+        {
+            let page = page_size();
+            let start = (self.as_ptr().addr() + range.start).next_multiple_of(page);
+            let end = (self.as_ptr().addr() + range.end) / page * page;
+            if start < end {
+                let at = self.as_ptr().with_addr(start);
+                // SAFETY: whole pages of the block, which is private memory without a file; nobody uses them by the
+                // caller's promise. An error leaves them as they are.
+                unsafe { libc::madvise(at.cast(), end - start, libc::MADV_DONTNEED) };
+            }
+        }
+    }
+
+    /// Bytes `range` will be written: the system gets their pages at once, which takes half of the time of getting each
+    /// when it is first used.
+    pub fn will_write(&self, range: std::ops::Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.size(), "{range:?} of {} bytes", self.size());
+        #[cfg(target_os = "linux")]
+        {
+            /// Since Linux 5.14; before, an error.
+            const POPULATE_WRITE: std::ffi::c_int = 23;
+            let page = page_size();
+            let start = (self.as_ptr().addr() + range.start).next_multiple_of(page);
+            let end = (self.as_ptr().addr() + range.end) / page * page;
+            if start < end {
+                // SAFETY: whole pages of the block, whose bytes stay as they are.
+                unsafe { libc::madvise(self.as_ptr().with_addr(start).cast(), end - start, POPULATE_WRITE) };
+            }
+        }
+    }
+
+    /// Bytes `range` are given back often: they are in small pages, of which none stays because others of it are used.
+    pub fn is_given_back_often(&self, range: std::ops::Range<usize>) {
+        assert!(range.start <= range.end && range.end <= self.size(), "{range:?} of {} bytes", self.size());
+        #[cfg(target_os = "linux")]
+        {
+            let page = page_size();
+            let start = (self.as_ptr().addr() + range.start).next_multiple_of(page);
+            let end = (self.as_ptr().addr() + range.end) / page * page;
+            if start < end {
+                // SAFETY: whole pages of the block; this advice does not change their bytes.
+                unsafe { libc::madvise(self.as_ptr().with_addr(start).cast(), end - start, libc::MADV_NOHUGEPAGE) };
+            }
+        }
+    }
+
     /// Bytes in the block.
     pub fn size(&self) -> usize {
         self.layout.size()

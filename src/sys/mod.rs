@@ -1,4 +1,5 @@
-//! Tools for C and the operating system. Files: `memory` (aligned blocks), `mapping` (files that the host has mapped),
+//! Tools for C and the operating system. Files: `memory` (aligned blocks), `available` (memory that is free), `mapping`
+//! (files that the host has mapped), `file_part` (bytes of such a file, to read again),
 //! `cstr` (C strings), `env` (whose variables count), `few` (sorting of short lists), `slices` (C arrays), `file`
 //! (paths and C streams), `net` (connections), `fork` (locks and threads in a child), `futex` (waiting without a lock),
 //! `patient` (files that are waited for), `math` (functions of the C library), `time` (clocks), `thread` (starting
@@ -9,10 +10,12 @@
 //! Code for a single operating system or processor is here or in `cpu/simd`; `portable_tests` searches the sources for
 //! exceptions.
 
+pub mod available;
 pub mod cstr;
 pub mod env;
 pub mod few;
 pub mod file;
+pub mod file_part;
 pub mod fork;
 pub mod futex;
 pub mod jump;

@@ -12,6 +12,7 @@ use super::access::claims::Claims;
 use super::barrier::Barrier;
 use super::check::{CheckedGraph, CheckedNode};
 use super::crowd;
+use super::repack::{Product, Weights, weight_of};
 use super::table;
 use super::threadpool::{self, Pool};
 use crate::abi::ggml::ggml_op::*;
@@ -19,6 +20,7 @@ use crate::abi::ggml::ggml_tensor_flag;
 use crate::error::{Error, Result};
 use crate::guard;
 use crate::sys::fork;
+use crate::sys::mapping::will_need;
 use crate::sys::sync::lock;
 use crate::tensor::{TensorRef, traced};
 use crate::{mutant, trace};
@@ -64,6 +66,7 @@ struct Region<'a> {
     faults: Faults,
     claims: Claims,
     slept: Slept,
+    weights: Weights,
     /// The process that computes.
     process: u32,
     stop: Stop,
@@ -82,6 +85,8 @@ impl Region<'_> {
             }
             if step.wide || ith == 0 {
                 self.run_step(i, step, ith);
+            } else if let Some(stream) = self.weights.stream() {
+                stream.pass(ith, step.nodes.end);
             }
             if mutant::on("C3") && self.stop.was_wanted() {
                 break;
@@ -121,6 +126,14 @@ impl Region<'_> {
         for (i, planned) in step.nodes.clone().zip(&self.steps.nodes[step.nodes.clone()]) {
             at.set(i);
             let node = self.graph.node(planned.number as usize);
+            if let Some(stream) = self.weights.stream()
+                && let Err(e) = stream.enter(ith, i)
+            {
+                // All threads of the step get the error here.
+                self.faults.report(e);
+                self.stop_at.store(number + 1, Ordering::Relaxed);
+                return;
+            }
             if !step.wide {
                 self.chunk_alone.store(0, Ordering::Relaxed);
                 self.claims.clear();
@@ -144,6 +157,7 @@ impl Region<'_> {
                 faults: &self.faults,
                 slept: &self.slept,
                 claims: &self.claims,
+                weights: Some(&self.weights),
             };
             // SAFETY: each thread of the step has its own number `ith`, and makes one `Dest` for each node. The barriers clear `claims`.
             let dest = unsafe { node.dest(ith, &self.claims) };
@@ -217,11 +231,15 @@ fn run(graph: &CheckedGraph<'_>, steps: &Steps, settings: &Settings<'_>) -> Resu
         faults: Faults::default(),
         claims: Claims::default(),
         slept: Slept::default(),
+        weights: Weights::new(n_threads, || products(graph, steps)),
         process: fork::generation(),
         stop: Stop::new(settings.abort),
         stop_at: AtomicUsize::new(usize::MAX),
         begun: trace::is_on().then(Mutex::default),
     };
+    if region.weights.is_tight() {
+        read_small_weights(graph);
+    }
     let begun = (n_threads > 1).then(Instant::now);
     let started = match settings.pool {
         Some(pool) => pool.run(n_threads, &|ith| region.run(ith)),
@@ -247,6 +265,29 @@ fn run(graph: &CheckedGraph<'_>, steps: &Steps, settings: &Settings<'_>) -> Resu
         Some(e) => Err(e),
         None if region.stop.was_wanted() => Err(Error::Aborted),
         None => Ok(true),
+    }
+}
+
+/// The products whose weights may not be in memory, in the order in which threads compute them.
+fn products(graph: &CheckedGraph<'_>, steps: &Steps) -> Vec<Product> {
+    let computed = steps.nodes.iter().enumerate().filter(|(_, planned)| !planned.prepares);
+    let product = |(at, planned): (usize, &steps::Planned)| {
+        let node = *graph.node(planned.number as usize);
+        let weight = weight_of(node)?;
+        Some(Product { at, weight, is_routed: node.op() == GGML_OP_MUL_MAT_ID })
+    };
+    computed.filter_map(product).collect()
+}
+
+/// Tells the system about weights that are small parts of a mapped file, such as norms. Without it, reading one that
+/// is not in memory reads megabytes around it, which takes the memory of the others.
+fn read_small_weights(graph: &CheckedGraph<'_>) {
+    const SMALL: usize = 256 << 10;
+    let leaves = graph.nodes().flat_map(|node| node.srcs()).map(|(_, t)| t);
+    for t in leaves.filter(|t| t.op() == GGML_OP_NONE && t.view_src().is_none() && t.nbytes() <= SMALL) {
+        if t.buffer().is_some_and(|b| b.is_host()) && !t.data().is_null() {
+            will_need(t.data().addr()..t.data().addr() + t.nbytes());
+        }
     }
 }
 

@@ -6,8 +6,10 @@ use crate::cpu::access::claims::Claims;
 use crate::cpu::barrier::Barrier;
 use crate::cpu::exec::pace::Pace;
 use crate::cpu::exec::pieces::Pieces;
-use crate::error::Error;
+use crate::cpu::repack::Weights;
+use crate::error::{Error, Result};
 use crate::guard::foreign;
+use crate::sys::mapping::will_need;
 use crate::sys::sync::lock;
 use crate::sys::unwind::MayUnwind;
 use std::cell::Cell;
@@ -198,6 +200,7 @@ pub struct Worker<'a> {
     pub(super) faults: &'a Faults,
     pub(super) slept: &'a Slept,
     pub(super) claims: &'a Claims,
+    pub(super) weights: Option<&'a Weights>,
 }
 
 impl<'a> Worker<'a> {
@@ -291,6 +294,25 @@ impl<'a> Worker<'a> {
         }
     }
 
+    /// This thread will read `len` bytes from `data` on, and nothing around them. If they are in a file, and memory is
+    /// scarce, the system reads only them.
+    #[inline]
+    pub fn will_read(&self, data: *const u8, len: usize) {
+        if self.weights.is_some_and(Weights::is_tight) {
+            will_need(data.addr()..data.addr() + len);
+        }
+    }
+
+    /// Brings matrices of source 0 into memory if its buffer has them elsewhere (`cpu::repack`). All threads of the node
+    /// call it, with the same `chosen`, before any uses them; they do not wait for each other.
+    ///
+    /// # Errors
+    /// Why a matrix cannot be there.
+    pub fn bring_experts(&self, chosen: impl Fn() -> Vec<usize>) -> Result<()> {
+        let Some(stream) = self.weights.and_then(Weights::stream) else { return Ok(()) };
+        stream.experts([self.ith, self.nth], self.number as usize - 1, chosen)
+    }
+
     /// Reports that the node cannot be computed, so that computing the graph returns this error. The kernel must still call
     /// [`Self::wait`] as often as on the other threads before it returns.
     pub fn fail(&self, e: Error) {
@@ -328,6 +350,7 @@ pub(crate) mod tests {
                         use_ref: false,
                         kept: false,
                         joined: false,
+                        weights: None,
                         faults,
                         slept,
                         claims,

@@ -180,6 +180,9 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
     }
     let (starts, entries) = (starts.row::<u32>([0; 3]), entries.row::<Entry>([0; 3]));
     let list = |i: usize| &entries[starts[i] as usize..starts[i + 1] as usize];
+    if let Err(e) = w.bring_experts(|| (0..plans.matrices()).filter(|&i| !list(i).is_empty()).collect()) {
+        return w.fail(e);
+    }
 
     let without = list(plans.matrices());
     for column in w.share(without.len()) {

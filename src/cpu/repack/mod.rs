@@ -1,0 +1,251 @@
+//! The buffer type "CPU_REPACK", for weights of matrix products. Its tensors are interleaved (`simd::interleave`), so that products read them
+//! without rearranging them first. Hosts find it among the additional buffer types of the CPU device, and use it for the tensors of the
+//! operations that the device supports with it; others read such a tensor through the buffer's functions, which restore its bytes.
+//!
+//! A tensor that is set to other memory is interleaved at once. One that is set to bytes of a file that the host has mapped is read from that file
+//! later, and again if it was given back (`resident`): so a model may be larger than memory, and its file needs no second copy there.
+
+mod budget;
+mod loader;
+mod resident;
+mod stream;
+mod strips;
+#[cfg(test)]
+mod tests;
+
+use super::device;
+use super::simd::{Level, kernels};
+use crate::abi::ggml::ggml_op::{self, *};
+use crate::backend::author::{Buffer, BufferType, NOT_READ, buffer_author, leak_buffer_type};
+use crate::backend::{BufferRef, BufferTypeRef};
+use crate::error::Result;
+use crate::log_error;
+use crate::sys::file_part::FilePart;
+use crate::sys::mapping::FileMapping;
+use crate::sys::memory::AlignedBlock;
+use crate::sys::sync::{brief_read, brief_write};
+use crate::tensor::TensorRef;
+use budget::When;
+use resident::Weight;
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock, RwLock};
+use strips::{New, Reader, strips};
+
+pub use stream::{Product, Weights};
+
+/// Alignment of tensors in bytes.
+const ALIGNMENT: usize = 64;
+/// Bytes from which a tensor is interleaved by several threads.
+const LARGE: usize = 1 << 20;
+/// Bytes from which a tensor may be read from its file later.
+const LATER: usize = 64 << 10;
+/// Bytes that a thread interleaves before it gives back the memory that they came from: a process has so much more for
+/// each thread.
+const PIECE: usize = 512 << 10;
+/// Most bytes that are read at once past the system's cache. Devices reach their speed with large requests only: one
+/// reads 0.65 GB/s with pieces of 1 MiB, and 1.6 GB/s from 2 MiB on.
+const DIRECT_PIECE: usize = 4 << 20;
+
+/// The buffer type.
+pub fn buffer_type() -> BufferTypeRef {
+    static TYPE: OnceLock<BufferTypeRef> = OnceLock::new();
+    *crate::sys::sync::once(&TYPE, || leak_buffer_type(Some(device::device()), Repack))
+}
+
+/// Whether this processor has kernels for which the buffer type is worth its memory.
+pub fn is_offered() -> bool {
+    kernels().level >= Level::Avx2
+}
+
+/// Whether a tensor is in a buffer of this type.
+pub fn holds(t: TensorRef) -> bool {
+    t.buffer().is_some_and(|b| b.buft() == buffer_type())
+}
+
+/// Whether source `i` of an operation may be in a buffer of this type.
+pub fn takes(op: ggml_op, i: usize, source: TensorRef) -> bool {
+    matches!(op, GGML_OP_MUL_MAT | GGML_OP_MUL_MAT_ID)
+        && i == 0
+        && source.view_src().is_none()
+        && strips(source).is_some()
+}
+
+/// Whether the data of a tensor is interleaved. Views have no kernels (see [`takes`]).
+pub fn is_interleaved(t: TensorRef) -> bool {
+    holds(t) && strips(t).is_some()
+}
+
+/// The weight of a product, if it may be somewhere else than in memory.
+pub fn weight_of(node: TensorRef) -> Option<Arc<Weight>> {
+    let t = node.src(0).filter(|t| matches!(node.op(), GGML_OP_MUL_MAT | GGML_OP_MUL_MAT_ID) && holds(*t))?;
+    let buffer = t.buffer()?;
+    let author = buffer_author::<RepackBuffer>(&buffer)?;
+    author.weight(author.offset(t))
+}
+
+struct Repack;
+
+impl BufferType for Repack {
+    type Buffer = RepackBuffer;
+
+    fn name(&self) -> &CStr {
+        c"CPU_REPACK"
+    }
+
+    fn alloc(&self, size: usize) -> Result<RepackBuffer> {
+        // Zeros, since a tensor may be written in parts. Threads that interleave its rows touch them first.
+        let memory = AlignedBlock::zeroed_pages(size, ALIGNMENT, "a CPU_REPACK buffer")?;
+        if budget::shortage(size as u64, When::Loading) > 0 {
+            // Large pages would take memory of weights that are not there for others beside them.
+            memory.is_given_back_often(0..size);
+        }
+        Ok(RepackBuffer { memory: Arc::new(memory), weights: RwLock::default() })
+    }
+
+    fn alignment(&self) -> usize {
+        ALIGNMENT
+    }
+}
+
+/// Memory with interleaved tensors.
+struct RepackBuffer {
+    memory: Arc<AlignedBlock>,
+    /// Tensors that need not be in the memory, by their offset.
+    weights: RwLock<BTreeMap<usize, Arc<Weight>>>,
+}
+
+impl RepackBuffer {
+    /// The bytes of a tensor in this buffer.
+    ///
+    /// # Safety
+    /// Nobody else uses them while the result is used.
+    #[allow(clippy::mut_from_ref)] // the caller's promise
+    unsafe fn bytes(&self, t: TensorRef) -> &mut [u8] {
+        let (base, start) = (self.memory.as_ptr(), t.data().addr());
+        let at = start.wrapping_sub(base.addr());
+        let size = t.nbytes();
+        assert!(at <= self.memory.size() && size <= self.memory.size() - at, "'{}' is not in this buffer", t.name());
+        // SAFETY: by the assertion, the bytes are in the block, which lives as long as `self`. The caller promises that nobody else uses them.
+        unsafe { std::slice::from_raw_parts_mut(base.add(at), size) }
+    }
+
+    /// Where a tensor is, in bytes from the start of the buffer.
+    fn offset(&self, t: TensorRef) -> usize {
+        t.data().addr().wrapping_sub(self.memory.as_ptr().addr())
+    }
+
+    /// The weight that has the byte at an offset.
+    fn weight(&self, offset: usize) -> Option<Arc<Weight>> {
+        let weights = brief_read(&self.weights);
+        let (start, weight) = weights.range(..=offset).next_back()?;
+        (offset - start < weight.size()).then(|| Arc::clone(weight))
+    }
+
+    /// Sets a whole tensor to bytes of a file that the host has mapped, which are read later. Returns false if they are
+    /// other bytes.
+    fn read_later(&self, t: TensorRef, data: &[u8], offset: usize) -> bool {
+        let is_whole = offset == 0 && data.len() == t.nbytes() && t.view_src().is_none();
+        let Some(strips) = strips(t).filter(|_| is_whole && data.len() >= LATER) else { return false };
+        let Some(mapping) = FileMapping::of(data) else { return false };
+        let Some(origin) = FilePart::of(&mapping) else { return false };
+        let at = self.offset(t);
+        self.end(at..at + data.len(), true);
+        let matrices = (t.ne()[2] * t.ne()[3]) as usize;
+        // SAFETY: `bytes` checks that the tensor is in the memory. The contract of `Buffer`: nobody uses the tensor now,
+        // and later only products read it, which hold it (`cpu::exec`), and this buffer, which asks for it first.
+        let weight = unsafe {
+            self.bytes(t);
+            Weight::new(Arc::clone(&self.memory), at, strips, origin, matrices)
+        };
+        brief_write(&self.weights).insert(at, Arc::clone(&weight));
+        // The host has perhaps touched them all.
+        mapping.give_back(0..data.len());
+        loader::push(&weight);
+        true
+    }
+
+    /// Tensors with bytes in a range of the buffer, which are written, are read from their files no more. `is_whole` is
+    /// whether all of their bytes in the range are written.
+    fn end(&self, range: Range<usize>, is_whole: bool) {
+        let ended: Vec<(usize, Arc<Weight>)> = {
+            let weights = brief_read(&self.weights);
+            let has_bytes = |(start, weight): &(&usize, &Arc<Weight>)| **start + weight.size() > range.start;
+            weights.range(..range.end).filter(has_bytes).map(|(start, weight)| (*start, Arc::clone(weight))).collect()
+        };
+        for (at, weight) in ended {
+            let is_replaced = is_whole && range.start <= at && at + weight.size() <= range.end;
+            if !is_replaced && weight.hold() {
+                if let Err(e) = weight.load_all(&mut Reader::new(true)) {
+                    log_error!("CPU_REPACK: a tensor of which a part was written has lost the rest: {e}");
+                }
+                weight.stay();
+                weight.release();
+            }
+            weight.end();
+            brief_write(&self.weights).remove(&at);
+        }
+    }
+
+    /// Writes bytes `range` of a tensor; see [`strips::Strips::write`].
+    fn write(&self, t: TensorRef, range: Range<usize>, new: New<'_>) {
+        let at = self.offset(t);
+        self.end(at..at.saturating_add(t.nbytes()), range == (0..t.nbytes()));
+        // SAFETY: the contract of `Buffer`: nobody uses a tensor while it is written.
+        let memory = unsafe { self.bytes(t) };
+        match strips(t) {
+            Some(s) => s.write(memory, range, new),
+            None => new.write(0, &mut memory[range]),
+        }
+    }
+}
+
+impl Drop for RepackBuffer {
+    fn drop(&mut self) {
+        // Threads may still have them.
+        brief_write(&self.weights).values().for_each(|weight| weight.end());
+    }
+}
+
+impl Buffer for RepackBuffer {
+    fn base(&self) -> *mut u8 {
+        self.memory.as_ptr()
+    }
+
+    fn memset(&self, t: TensorRef, value: u8, offset: usize, size: usize) {
+        self.write(t, offset..offset + size, New::Fill(value));
+    }
+
+    fn set(&self, t: TensorRef, data: &[u8], offset: usize) {
+        if self.read_later(t, data, offset) {
+            return;
+        }
+        self.write(t, offset..offset + data.len(), New::Bytes(data));
+    }
+
+    fn get(&self, t: TensorRef, data: &mut [u8], offset: usize) {
+        let at = self.offset(t);
+        if let Some(weight) = self.weight(at) {
+            let start = brief_read(&self.weights).range(..=at).next_back().map_or(0, |(start, _)| at - start);
+            if let Err(e) = weight.read(start + offset, data) {
+                log_error!("CPU_REPACK: '{}' cannot be read: {e}", t.name());
+                data.fill(NOT_READ);
+            }
+            return;
+        }
+        // SAFETY: the contract of `Buffer`: nobody writes a tensor while it is read.
+        let memory = unsafe { self.bytes(t) };
+        match strips(t) {
+            Some(s) => s.read(memory, offset, data),
+            None => data.copy_from_slice(&memory[offset..][..data.len()]),
+        }
+    }
+
+    fn clear(&self, _: BufferRef, value: u8) {
+        self.end(0..self.memory.size(), true);
+        // All bytes are equal, in whichever order they are.
+        // SAFETY: the block has so many bytes, and by the contract of `Buffer` nobody uses them during the call.
+        unsafe { self.memory.as_ptr().write_bytes(value, self.memory.size()) }
+    }
+}

@@ -1,0 +1,369 @@
+//! Weights that can be read again from a file, and so need not be in memory: which of their matrices are, bringing
+//! them there, and giving them back.
+//!
+//! A matrix is in memory whole and interleaved, or not at all. Who computes with a weight *holds* it: what is held
+//! stays. A computation whose weights are all in memory holds them by one [`Lease`], during which nothing is given
+//! back.
+
+use super::budget::{self, Pressure, When};
+use super::strips::{Reader, Strips};
+use crate::error::Result;
+use crate::sys::available;
+use crate::sys::file_part::FilePart;
+use crate::sys::fork::{self, Lasting};
+use crate::sys::memory::AlignedBlock;
+use crate::sys::sync::brief;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+/// Number of weights.
+static WEIGHTS: AtomicUsize = AtomicUsize::new(0);
+/// Number of those of which a matrix is not in memory.
+static AWAY: AtomicUsize = AtomicUsize::new(0);
+static LEASES: AtomicUsize = AtomicUsize::new(0);
+static ALL: Mutex<Vec<Weak<Weight>>> = Mutex::new(Vec::new());
+/// Counts computations that hold weights one by one.
+static CLOCK: AtomicU64 = AtomicU64::new(1);
+
+/// Matrices of one tensor.
+pub struct Weight {
+    memory: Arc<AlignedBlock>,
+    /// Where they are in the memory.
+    at: usize,
+    strips: Strips,
+    origin: FilePart,
+    matrices: Box<[Matrix]>,
+    state: Mutex<State>,
+}
+
+struct Matrix {
+    is_here: AtomicBool,
+    /// The last computation that used it, by `CLOCK`.
+    used: AtomicU64,
+    /// Who brings it.
+    loading: Lasting<()>,
+}
+
+struct State {
+    /// Number of holds, in the process with this number.
+    holds: usize,
+    process: u32,
+    /// Whether it stays in memory when nobody holds it.
+    stays: bool,
+    in_small_pages: bool,
+    /// Matrices that are not in memory.
+    away: usize,
+    /// Whether the tensor is something else now.
+    has_ended: bool,
+}
+
+impl State {
+    fn holds(&mut self) -> &mut usize {
+        if self.process != fork::generation() {
+            // Those who held it are threads of another process.
+            (self.process, self.holds) = (fork::generation(), 0);
+        }
+        &mut self.holds
+    }
+}
+
+/// While it lives, everything that is in memory stays there.
+pub struct Lease(());
+
+impl Lease {
+    /// A lease if all weights are in memory.
+    pub fn of_all() -> Option<Self> {
+        LEASES.fetch_add(1, Ordering::SeqCst);
+        let lease = Self(());
+        (AWAY.load(Ordering::SeqCst) == 0).then_some(lease)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        LEASES.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Whether there are any such weights.
+pub fn any() -> bool {
+    WEIGHTS.load(Ordering::Relaxed) > 0
+}
+
+/// The number of a new computation.
+pub fn next_computation() -> u64 {
+    CLOCK.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Weight {
+    /// The tensor at `at` in the memory, of `matrices` matrices whose rows are in the file. None is in memory yet.
+    ///
+    /// # Safety
+    /// The memory has so many bytes there. Until [`Self::end`], nobody but this object writes them, and nobody reads
+    /// those of a matrix unless it is held and in memory.
+    pub unsafe fn new(
+        memory: Arc<AlignedBlock>,
+        at: usize,
+        strips: Strips,
+        origin: FilePart,
+        matrices: usize,
+    ) -> Arc<Self> {
+        assert!(matrices > 0 && origin.len().is_multiple_of(matrices) && at + origin.len() <= memory.size());
+        let matrix =
+            || Matrix { is_here: AtomicBool::new(false), used: AtomicU64::new(0), loading: Lasting::default() };
+        let state = State {
+            holds: 0,
+            process: fork::generation(),
+            stays: false,
+            in_small_pages: false,
+            away: matrices,
+            has_ended: false,
+        };
+        available::gives_back(|bytes| {
+            if budget::taken() > 0 {
+                make_room(budget::shortage(bytes, When::Computing));
+            }
+        });
+        WEIGHTS.fetch_add(1, Ordering::Relaxed);
+        AWAY.fetch_add(1, Ordering::SeqCst);
+        let matrices = (0..matrices).map(|_| matrix()).collect();
+        let this = Arc::new(Self { memory, at, strips, origin, matrices, state: Mutex::new(state) });
+        let mut all = brief(&ALL);
+        all.retain(|weight| weight.strong_count() > 0);
+        all.push(Arc::downgrade(&this));
+        this
+    }
+
+    /// Bytes of all matrices.
+    pub fn size(&self) -> usize {
+        self.origin.len()
+    }
+
+    /// Bytes of a matrix.
+    pub fn matrix_size(&self) -> usize {
+        self.size() / self.matrices.len()
+    }
+
+    fn bytes(&self, matrix: usize) -> Range<usize> {
+        matrix * self.matrix_size()..(matrix + 1) * self.matrix_size()
+    }
+
+    /// Whether a matrix is in memory.
+    pub fn is_here(&self, matrix: usize) -> bool {
+        self.matrices[matrix].is_here.load(Ordering::Acquire)
+    }
+
+    /// Number of matrices that are in memory.
+    #[cfg(test)]
+    pub fn count(&self) -> usize {
+        self.matrices.len() - brief(&self.state).away
+    }
+
+    /// Holds it. Returns false if the tensor is something else now.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        let mut state = brief(&self.state);
+        *state.holds() += usize::from(!state.has_ended);
+        !state.has_ended
+    }
+
+    /// Holds it if all its matrices are in memory.
+    #[must_use]
+    pub fn hold_if_here(&self) -> bool {
+        let mut state = brief(&self.state);
+        let can = !state.has_ended && state.away == 0;
+        *state.holds() += usize::from(can);
+        can
+    }
+
+    /// It stays in memory when nobody holds it.
+    pub fn stay(&self) {
+        brief(&self.state).stays = true;
+    }
+
+    /// It is in memory only while somebody holds it.
+    pub fn pass(&self) {
+        let was = std::mem::replace(&mut brief(&self.state).in_small_pages, true);
+        if !was {
+            self.memory.is_given_back_often(self.at..self.at + self.size());
+        }
+    }
+
+    /// Ends a hold.
+    pub fn release(&self) {
+        let mut state = brief(&self.state);
+        let holds = state.holds();
+        *holds = holds.saturating_sub(1);
+        if !state.stays {
+            self.give_back(&mut state, |_| true);
+        }
+    }
+
+    /// Brings a matrix into memory. The caller holds the weight.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or was written.
+    pub fn load(&self, matrix: usize, reader: &mut Reader) -> Result<()> {
+        let one = &self.matrices[matrix];
+        if self.is_here(matrix) {
+            return Ok(());
+        }
+        let _loading = one.loading.lock();
+        if self.is_here(matrix) {
+            return Ok(());
+        }
+        let Range { start, end } = self.bytes(matrix);
+        self.memory.will_write(self.at + start..self.at + end);
+        // SAFETY: the promise of `new`: the bytes are in the memory, and nobody reads those of a matrix that is not
+        // there. Who holds the lock is the only one who writes them.
+        let memory = unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(self.at + start), end - start) };
+        self.strips.fill(memory, &self.origin, start, reader)?;
+        self.origin.check()?;
+        let mut state = brief(&self.state);
+        one.is_here.store(true, Ordering::Release);
+        budget::take(end - start);
+        state.away -= 1;
+        if state.away == 0 {
+            AWAY.fetch_sub(1, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// [`Self::load`] for all matrices.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_all(&self, reader: &mut Reader) -> Result<()> {
+        (0..self.matrices.len()).try_for_each(|matrix| self.load(matrix, reader))
+    }
+
+    /// A computation uses a matrix.
+    pub fn used(&self, matrix: usize, computation: u64) {
+        self.matrices[matrix].used.store(computation, Ordering::Relaxed);
+    }
+
+    /// A computation uses all matrices.
+    pub fn all_used(&self, computation: u64) {
+        (0..self.matrices.len()).for_each(|matrix| self.used(matrix, computation));
+    }
+
+    /// Copies bytes of the tensor, in its own layout, from `at` on.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn read(&self, at: usize, out: &mut [u8]) -> Result<()> {
+        self.origin.read(at, out)?;
+        self.origin.check()
+    }
+
+    /// Gives the memory of matrices back if nobody holds the weight, and returns how much.
+    fn give_back(&self, state: &mut State, which: impl Fn(usize) -> bool) -> u64 {
+        let here = |matrix: &usize| self.is_here(*matrix) && which(*matrix);
+        if *state.holds() > 0 || state.has_ended || !(0..self.matrices.len()).any(|matrix| here(&matrix)) {
+            return 0;
+        }
+        let is_first = state.away == 0;
+        if is_first {
+            AWAY.fetch_add(1, Ordering::SeqCst);
+        }
+        // Who begins a lease later finds that something is away.
+        if LEASES.load(Ordering::SeqCst) > 0 {
+            if is_first {
+                AWAY.fetch_sub(1, Ordering::SeqCst);
+            }
+            return 0;
+        }
+        let mut bytes = 0;
+        for matrix in (0..self.matrices.len()).filter(here) {
+            self.matrices[matrix].is_here.store(false, Ordering::Release);
+            let Range { start, end } = self.bytes(matrix);
+            // SAFETY: the promise of `new`: nobody reads a matrix of a weight that nobody holds, and loading it needs a
+            // hold, which waits for `state`.
+            unsafe { self.memory.give_back(self.at + start..self.at + end) };
+            budget::give(end - start);
+            state.away += 1;
+            bytes += (end - start) as u64;
+        }
+        bytes
+    }
+
+    /// The tensor becomes something else: nobody brings matrices any more. Its bytes are what they are.
+    pub fn end(&self) {
+        loop {
+            let mut state = brief(&self.state);
+            if *state.holds() == 0 {
+                if !state.has_ended {
+                    state.has_ended = true;
+                    if state.away > 0 {
+                        AWAY.fetch_sub(1, Ordering::SeqCst);
+                    }
+                    budget::give((self.matrices.len() - state.away) * self.matrix_size());
+                    WEIGHTS.fetch_sub(1, Ordering::Relaxed);
+                }
+                return;
+            }
+            drop(state);
+            // Only the thread that loads in the background: it sees it after this matrix.
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Gives back `bytes` bytes of weights that nobody holds, those first that were used least recently.
+pub fn make_room(bytes: u64) {
+    if bytes == 0 {
+        return;
+    }
+    let all: Vec<_> = brief(&ALL).iter().filter_map(Weak::upgrade).collect();
+    let used = |weight: &Weight, matrix: usize| weight.matrices[matrix].used.load(Ordering::Relaxed);
+    let mut list: Vec<(u64, usize, usize)> = (all.iter().enumerate())
+        .flat_map(|(i, weight)| (0..weight.matrices.len()).map(move |matrix| (i, matrix)))
+        .filter(|&(i, matrix)| all[i].is_here(matrix))
+        .map(|(i, matrix)| (used(&all[i], matrix), i, matrix))
+        .collect();
+    // Of those of one computation the last: the others are needed sooner.
+    list.sort_unstable_by_key(|&(used, i, matrix)| (used, std::cmp::Reverse((i, matrix))));
+    let mut given = 0;
+    for (_, i, matrix) in list {
+        if given >= bytes {
+            return;
+        }
+        let mut state = brief(&all[i].state);
+        let more = all[i].give_back(&mut state, |other| other == matrix);
+        if more > 0 && all[i].matrices.len() == 1 {
+            state.stays = false;
+        }
+        given += more;
+    }
+}
+
+/// Gives weights back if something else has taken memory. Returns whether little is left for pages of files. Measures
+/// a few times in a second.
+pub fn relieve() -> bool {
+    static NEXT: Mutex<Option<Instant>> = Mutex::new(None);
+    static IS_TIGHT: AtomicBool = AtomicBool::new(false);
+    /// Between measurements.
+    const EACH: Duration = Duration::from_millis(100);
+    let is_due = {
+        let (mut next, now) = (brief(&NEXT), Instant::now());
+        let is_due = next.is_none_or(|next| now >= next);
+        if is_due {
+            *next = Some(now + EACH);
+        }
+        is_due
+    };
+    if is_due {
+        let pressure = Pressure::now();
+        IS_TIGHT.store(pressure.is_tight, Ordering::Relaxed);
+        make_room(pressure.excess);
+    }
+    IS_TIGHT.load(Ordering::Relaxed)
+}
