@@ -26,7 +26,7 @@ else
 unexport GGML_MAX_NAME
 endif
 
-.PHONY: all run test bench bench-cpu bench-ops test-vulkan test-drivers test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom dist clean help
+.PHONY: all run test bench bench-cpu bench-memory bench-ops test-vulkan test-drivers test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom dist clean help
 
 ## all: the release build, in target/release (also plain make)
 all:
@@ -92,6 +92,10 @@ bench:
 ## bench-cpu: llama-bench on the CPU, compared with the original; BENCH=--short takes three minutes
 bench-cpu:
 	@DESTDIR= scripts/bench.sh cpu $(BENCH)
+
+## bench-memory: peak memory, starts, and models larger than memory, compared with the original; BENCH="--formats Q8_0"
+bench-memory:
+	@DESTDIR= scripts/bench.sh memory $(BENCH)
 
 ## bench-ops: each other operation alone, compared with the original; BENCH="--turns 3 -t 1 -k NAME_PART"
 bench-ops:

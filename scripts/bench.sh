@@ -3,6 +3,7 @@
 #
 #   bench.sh [rounds] [milliseconds a measurement] [most nodes]
 #   bench.sh cpu [options of c_tests/bench/cpu.py]: make bench-cpu, whole models on the CPU
+#   bench.sh memory [options of c_tests/bench/memory.py]: make bench-memory, peak memory, starts, and models larger than memory
 #   bench.sh ops [options of c_tests/bench/turns.py]: make bench-ops, all other ops of the CPU, with all instructions and with AVX2 only
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -25,6 +26,12 @@ if [ "${1:-}" = cpu ]; then
     [ -x "$plot/bin/python" ] || python3 -m venv "$plot"
     "$plot/bin/python" -c 'import matplotlib' 2> /dev/null || "$plot/bin/pip" install --quiet matplotlib==3.11.2 || { echo "bench: no plot without matplotlib"; exit; }
     exec "$plot/bin/python" c_tests/bench/plot.py
+fi
+if [ "${1:-}" = memory ]; then
+    shift
+    scripts/oracle.sh bench
+    scripts/oracle.sh hosts
+    exec python3 c_tests/bench/memory.py "$GGML_CACHE" target/install/lib "$@"
 fi
 mkdir -p target/bench
 if [ "${1:-}" = ops ]; then

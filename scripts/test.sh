@@ -36,6 +36,7 @@
 #   debian    the Debian packages are built, installed, used and removed
 #   nmse      errors of products and attention in every format, and of all operations over several kinds of numbers,
 #             against double precision and the original's; NMSE=--write: docs/TESTS.md
+#   memory    as root: models of 0.5 to 1.4 times the memory load, and write the same text, wherever they do on the original
 #
 # The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
 set -u
@@ -45,7 +46,7 @@ cd "$root" || exit 1
 # more (nmse).
 # `vulkan` runs beside what follows it, and needs what `hosts` builds.
 all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c rpc invariance peers placement drivers fuzz tsan status docs)
-known=("${all[@]}" book asan valgrind mutants max_name reproducible msrv cinstall debian nmse)
+known=("${all[@]}" book asan valgrind mutants max_name reproducible msrv cinstall debian nmse memory)
 suites=("${@:-${all[@]}}")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -61,7 +62,7 @@ need make "the package make"
 need python3 "the package python3"
 # What the suites fetch, and cmake where the system has none.
 for suite in "${suites[@]}"; do
-    case $suite in c | hosts | rpc | invariance | vulkan | peers | placement | abi | nmse)
+    case $suite in c | hosts | rpc | invariance | vulkan | peers | placement | abi | nmse | memory)
         python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None)' && break
         [ -e "$cache/original/done" ] && [ -e "$cache/tests/configured" ] && break
         echo "test: pip is missing, which the suite $suite needs for downloads: install the package python3-pip"
@@ -241,6 +242,10 @@ suite_drivers() { # DRIVERS: quick (the default), all or write, and names of car
 }
 suite_fuzz() { scripts/fuzz.sh -t "${FUZZ_SECONDS:-20}"; }
 suite_tsan() { scripts/tsan.sh; }
+suite_memory() {
+    scripts/oracle.sh bench && scripts/oracle.sh hosts && scripts/install.sh target/install && python3 -B scripts/test_memory.py "$cache" target/install/lib
+}
+
 suite_nmse() { # against the original as hosts build it, for this processor and for AVX2 only
     library || return 1
     local tests=$root/target/c_tests lib=target/install/lib level test builds=()

@@ -55,10 +55,10 @@ class Bench(Checks):
             return os.path.join(self.peers, program)
         return os.path.join(self.cache, "tests/bin" if program in OLDER else "hosts/bin", program)
 
-    def run(self, side, program, *arguments):
+    def run(self, side, program, *arguments, **environment):
         """Runs a host on one library; None and a failed check when it does not end well."""
         path = self.path(program)
-        env = dict(os.environ, LD_LIBRARY_PATH=self.libs[side], GGML_NO_BACKTRACE="1")
+        env = dict(os.environ, LD_LIBRARY_PATH=self.libs[side], GGML_NO_BACKTRACE="1", **environment)
         try:
             r = subprocess.run([path, *map(str, arguments)], env=env, capture_output=True, timeout=SANE_TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -306,6 +306,24 @@ def completion(t):
         t.check(texts[0] == texts[2], "llama-completion gives the same text with 1 and 2 threads")
 
 
+def copies(t):
+    """Weights that do not fit into memory are read again for each token, and give the same text."""
+    for kind in ("Q8_0", "Q4_K"):
+        model = t.quantized("ours", kind)
+        if not model:
+            continue
+        text = lambda mode, **environment: t.run("ours", "llama-completion", "-m", model, "-p", "Once upon a time", "-n", 16, "--temp", 0, "-no-cnv",
+                                                 "--no-display-prompt", "-t", 2, "-lm", mode, **environment)
+        usual = text("mmap")
+        half = str(os.path.getsize(model) // 2)
+        others = {"none of the weights stays in memory": text("mmap", GGML_RS_CPU_COPIES="0"),
+                  "half of the weights stay in memory": text("mmap", GGML_RS_CPU_COPIES=half),
+                  "the file is not mapped": text("none", GGML_RS_CPU_COPIES="0")}
+        if usual is not None:
+            for name, other in others.items():
+                t.check(other == usual, f"llama-completion with {kind} gives the same text when {name}")
+
+
 def estimate(t, side, *arguments):
     """The result of llama-perplexity. Its logger prints from a thread that nothing waits for when main returns: with either library, one run in 25
     on a busy machine ends with status 0 before its last lines are printed (docs/TESTS.md). Such a run is repeated."""
@@ -414,7 +432,7 @@ def peers(t):
 
 
 SECTIONS = {"warnings": warnings, "embedding": embedding, "results": results, "quantized": quantized, "quantize": quantize, "alignments": alignments,
-            "completion": completion, "perplexity": perplexity, "server": server, "python": python, "speed": speed, "peers": peers}
+            "completion": completion, "copies": copies, "perplexity": perplexity, "server": server, "python": python, "speed": speed, "peers": peers}
 
 
 def main():

@@ -32,6 +32,7 @@ FORMATS = ["F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K", "IQ4_XS", "MXFP4", "Mo
 SIZE = ["1024", "2816", "12", "16", "4"]
 LARGE_SIZE = ["2048", "5632", "22", "32", "4"]
 EXPERTS = ["1024", "1024", "8", "16", "4", "16", "4"]
+MANY_EXPERTS = ["768", "384", "6", "12", "4", "64", "4"]
 LEVELS = {"native": "all instructions", "avx2": "AVX2 only", "avx_vnni": "AVX2 and AVX-VNNI"}
 # Names of the results, and arguments of llama-bench: prompts of a few tokens are products with as many columns.
 SHORT = [(["prompt 512"], ["-p", "512", "-n", "0"]), (["text"], ["-p", "0", "-n", "64"])]
@@ -51,7 +52,7 @@ def models(cache, ours, formats):
     paths = {}
     for model in formats:
         *kind, name = model.split()
-        stem, size = {"MoE": ("bench-moe", EXPERTS), "1.1B": ("bench-large", LARGE_SIZE)}.get("".join(kind), ("bench", SIZE))
+        stem, size = {"MoE": ("bench-moe", EXPERTS), "MoE64": ("bench-moe64", MANY_EXPERTS), "1.1B": ("bench-large", LARGE_SIZE)}.get("".join(kind), ("bench", SIZE))
         whole = os.path.join(folder, stem + "-F16.gguf")
         if not os.path.exists(whole):
             subprocess.run([sys.executable, os.path.join(page.ROOT, "scripts", "random_llama.py"), vocabulary, whole + ".part", "f16", *size], check=True)

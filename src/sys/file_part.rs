@@ -52,14 +52,15 @@ pub enum Cache {
 const SECTOR: usize = 4096;
 
 impl Buffer {
-    /// At least `len` bytes, at a multiple of a sector, in large pages: the system then makes large requests of reads
-    /// into them.
-    fn of(&mut self, len: usize) -> Result<&mut [u8]> {
+    /// `len` bytes, at a multiple of a sector. For reads past the cache they are in large pages: the system then makes
+    /// large requests of them.
+    fn of(&mut self, len: usize, cache: Cache) -> Result<&mut [u8]> {
         /// A block of so many bytes is in large pages.
         const LARGE: usize = 4 << 20;
-        if self.0.as_ref().is_none_or(|block| block.size() < len) {
+        let size = if cache == Cache::Passed { len.max(LARGE) } else { len };
+        if self.0.as_ref().is_none_or(|block| block.size() < size) {
             self.0 = None;
-            self.0 = Some(AlignedBlock::zeroed_pages(len.max(LARGE), SECTOR, "weights that are read")?);
+            self.0 = Some(AlignedBlock::zeroed_pages(size, SECTOR, "weights that are read")?);
         }
         let Some(block) = &mut self.0 else { return Ok(&mut []) };
         // SAFETY: the block has so many bytes, initialised by the system, and `&mut self` is its only user.
@@ -211,7 +212,7 @@ impl FilePart {
             let from = self.start + at as u64;
             let before = from as usize % SECTOR;
             let whole = (before + len).next_multiple_of(SECTOR);
-            let all = buffer.of(whole)?;
+            let all = buffer.of(whole, cache)?;
             // A read that only asks would make the system read ahead.
             let is_read =
                 !self.file.is_cached(from, len) && self.file.read_direct(all, from - before as u64, before + len);
@@ -220,8 +221,7 @@ impl FilePart {
             }
             return Ok(&all[before..before + len]);
         }
-        let _ = cache;
-        let bytes = buffer.of(len)?;
+        let bytes = buffer.of(len, cache)?;
         self.read(at, bytes)?;
         Ok(bytes)
     }
@@ -244,11 +244,34 @@ impl FilePart {
     }
 }
 
+/// Calls `f` with a mapping of a file of `size` bytes, which then ends. Returns `None` where bytes of files are not
+/// read later.
+#[cfg(test)]
+pub fn with_mapping<T>(file: &File, size: usize, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::fd::AsRawFd;
+        let (access, flags) = (libc::PROT_READ, libc::MAP_SHARED);
+        // SAFETY: a new mapping of a file that has so many bytes. Nothing uses it after it has ended.
+        unsafe {
+            let at = libc::mmap(std::ptr::null_mut(), size, access, flags, file.as_raw_fd(), 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            let result = f(std::slice::from_raw_parts(at.cast_const().cast::<u8>(), size));
+            libc::munmap(at, size);
+            Some(result)
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (file, size, f);
+        None
+    }
+}
+
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
     use std::io::{Seek, SeekFrom, Write};
-    use std::os::fd::AsRawFd;
 
     const SIZE: usize = 10_000;
 
@@ -258,15 +281,7 @@ mod tests {
 
     /// A part of a file in the folder of the tests, which is on disk, from a mapping that has ended.
     fn part(file: &std::fs::File, bytes: std::ops::Range<usize>) -> Option<FilePart> {
-        // SAFETY: a new mapping of a file that has so many bytes; nothing uses it after it has ended.
-        unsafe {
-            let at = libc::mmap(std::ptr::null_mut(), SIZE, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0);
-            assert_ne!(at, libc::MAP_FAILED);
-            let all = std::slice::from_raw_parts(at.cast_const().cast::<u8>(), SIZE);
-            let part = FilePart::of(&FileMapping::of(&all[bytes]).unwrap());
-            libc::munmap(at, SIZE);
-            part
-        }
+        with_mapping(file, SIZE, |all| FilePart::of(&FileMapping::of(&all[bytes]).unwrap())).unwrap()
     }
 
     fn on_disk() -> tempfile::NamedTempFile {
@@ -314,18 +329,8 @@ mod tests {
     #[test]
     fn another_file_at_the_path_is_not_read() {
         let file = on_disk();
-        let place = {
-            // SAFETY: as in `part`.
-            unsafe {
-                let fd = file.as_file().as_raw_fd();
-                let at = libc::mmap(std::ptr::null_mut(), SIZE, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
-                assert_ne!(at, libc::MAP_FAILED);
-                let all = std::slice::from_raw_parts(at.cast_const().cast::<u8>(), SIZE);
-                let place = FileMapping::of(all).unwrap().place().unwrap().clone();
-                libc::munmap(at, SIZE);
-                place
-            }
-        };
+        let place = with_mapping(file.as_file(), SIZE, |all| FileMapping::of(all).unwrap().place().unwrap().clone());
+        let place = place.unwrap();
         let other = on_disk();
         std::fs::rename(other.path(), file.path()).unwrap();
         assert!(OpenFile::at(&place).is_none(), "another file");

@@ -35,7 +35,9 @@ pub fn get_rows(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
             Err(i) => return out_of_range(w, *node, i, s.ne[1]),
         };
         let from = [i, row[1], row[2]];
-        w.will_read(s.row_ptr(from), s.nb[1]);
+        if s.has_dense_rows() {
+            w.will_read(s.row_ptr(from), s.nb[1]);
+        }
         if s.dtype == GGML_TYPE_I32 {
             for i0 in 0..s.ne[0] {
                 out.dest().set::<i32>(i0, row, s.get(i0, from));

@@ -35,12 +35,13 @@ fn reserve(memory: Memory, when: When) -> u64 {
 pub struct Room(u64);
 
 impl Room {
-    /// Memory for `bytes` bytes; `None` if there is not so much. There always is for small ones.
+    /// Memory for `bytes` bytes; `None` if there is not so much. Without a limit
+    /// there always is for small ones.
     pub fn ask(bytes: usize, when: When) -> Option<Self> {
         let room = Self(bytes as u64);
         // Others that are being loaded have not taken theirs yet, or only a part of it.
         let all = LOADING.fetch_add(room.0, Ordering::Relaxed) + room.0;
-        (bytes < LARGE || shortage(all, when) == 0).then_some(room)
+        (bytes < LARGE && limit().is_none() || shortage(all, when) == 0).then_some(room)
     }
 }
 

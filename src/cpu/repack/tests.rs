@@ -1,5 +1,4 @@
 //! Weights that are read again from their file, in graphs: results, memory, and what happens when the file changes.
-#![cfg(target_os = "linux")]
 
 use super::budget::tests::Limit;
 use super::*;
@@ -9,10 +8,10 @@ use crate::backend::{BufferBox, tensor_io};
 use crate::cpu::exec::Abort;
 use crate::cpu::tests::{compute_with, ctx, floats, integers, read, tensor};
 use crate::error::Error;
+use crate::sys::file_part::with_mapping;
 use crate::tensor::Context;
 use crate::tensor::ops::matmul;
 use std::io::Write;
-use std::os::fd::AsRawFd;
 
 /// Values of a row.
 const K: i64 = 1024;
@@ -57,19 +56,14 @@ impl Model {
 
     fn set(&self) {
         let size = self.file.as_file().metadata().unwrap().len() as usize;
-        // SAFETY: a new mapping of a file that has so many bytes, and nothing uses it after it has ended.
-        unsafe {
-            let (access, flags) = (libc::PROT_READ, libc::MAP_SHARED);
-            let start = libc::mmap(std::ptr::null_mut(), size, access, flags, self.file.as_file().as_raw_fd(), 0);
-            assert_ne!(start, libc::MAP_FAILED);
+        let all = |bytes: &[u8]| {
             let mut at = BEFORE;
             for t in &self.weights {
-                let bytes = std::slice::from_raw_parts(start.cast_const().cast::<u8>().add(at), t.nbytes());
-                tensor_io::set_bytes(*t, bytes, 0);
+                tensor_io::set_bytes(*t, &bytes[at..at + t.nbytes()], 0);
                 at += t.nbytes();
             }
-            libc::munmap(start, size);
-        }
+        };
+        with_mapping(self.file.as_file(), size, all).unwrap();
     }
 
     /// What a graph computes with these weights: three products, one after the other, and one with chosen experts.
@@ -133,8 +127,11 @@ fn set_usual(t: TensorRef, bytes: &[u8]) {
     unsafe { t.data().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
 }
 
+/// Whether weights are read later on this system and processor.
 fn offered() -> bool {
-    is_offered() && kernels().interleaved[GGML_TYPE_Q4_0 as usize].is_some()
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(1).unwrap();
+    with_mapping(&file, 1, |_| ()).is_some() && is_offered() && kernels().interleaved[GGML_TYPE_Q4_0 as usize].is_some()
 }
 
 #[test]
