@@ -3,7 +3,7 @@
 
 For each format, in turns, medians: peak memory of llama-bench (resident), also of the original without repacking; the time of a process that
 computes one prompt of 8 or 256 tokens, with the file in the system's cache and not; and tokens of text per second in memory cgroups of several
-sizes (in parts of the model's file), which need root: without, a line says so. Writes the section of docs/BENCHMARKS.md (--no-write: prints it).
+sizes (in parts of the model's file), which need root: without, a line says so. Prints a table, as docs/BENCHMARKS.md has it.
 """
 import argparse
 import contextlib
@@ -164,7 +164,6 @@ def main():
     parser.add_argument("--limits", type=lambda s: [float(x) for x in s.split(",") if x], default=LIMITS)
     parser.add_argument("--level", choices=cpu.LEVELS, default="native")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-write", action="store_true")
     a = parser.parse_args()
     group = None
     try:
@@ -181,10 +180,7 @@ def main():
     finally:
         if group:
             group.close()
-    if a.no_write:
-        print(text, end="")
-    else:
-        page.replace("memory", text)
+    print(text, end="")
 
 
 if __name__ == "__main__":
