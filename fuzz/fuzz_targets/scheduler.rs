@@ -125,14 +125,15 @@ unsafe fn compute(sched: ggml_backend_sched_t, case: &Case, patience: u8) {
     }
 }
 
-fn main_of(calls: Vec<Call>, ways: u64, fresh: bool) {
-    // SAFETY: objects of the library, used before they are freed, and freed once. Handles of one scheduler are not used with another.
+/// Graphs of 1, 4, 9, 16 and 25 layers, and their context.
+///
+/// # Safety
+/// The context is freed once, after the last use of the graphs.
+unsafe fn build(ways: u64) -> (*mut ggml_context, Vec<Case>) {
+    // SAFETY: the context has room for the graphs, which belong to it.
     unsafe {
-        let cpus = [Cpu::new(0, 1, fresh), Cpu::new(1, 1 + i32::from(fresh), fresh)];
-        let mut backends = [own(!0), cpus[0].backend, cpus[1].backend];
-        backends[1..].iter().for_each(|&b| ggml_backend_cpu_set_abort_callback(b, Some(impatient), null_mut()));
         let c = ggml_init(ggml_init_params { mem_size: 1 << 19, mem_buffer: null_mut(), no_alloc: true });
-        let cases: Vec<Case> = (1..=5usize)
+        let cases = (1..=5usize)
             .map(|n| {
                 let layers = n * n;
                 let x = ggml_new_tensor_1d(c, ggml_type::GGML_TYPE_F32 as i32, WIDTH as i64);
@@ -144,26 +145,38 @@ fn main_of(calls: Vec<Call>, ways: u64, fresh: bool) {
                 Case { graph, x, y, layers }
             })
             .collect();
-        let case = |i: u8| &cases[usize::from(i) % cases.len()];
+        (c, cases)
+    }
+}
+
+fn main_of(calls: Vec<Call>, ways: u64, fresh: bool) {
+    // SAFETY: objects of the library, used before they are freed, and freed once. Handles of one scheduler are not used with another.
+    unsafe {
+        let cpus = [Cpu::new(0, 1, fresh), Cpu::new(1, 1 + i32::from(fresh), fresh)];
+        let mut backends = [own(!0), cpus[0].backend, cpus[1].backend];
+        backends[1..].iter().for_each(|&b| ggml_backend_cpu_set_abort_callback(b, Some(impatient), null_mut()));
+        let (mut c, mut cases) = build(ways);
         let make = |backends: &mut [_; 3], parallel, offload| {
             ggml_backend_sched_new(backends.as_mut_ptr(), null_mut(), 3, 64, parallel, offload)
         };
-        let reset = |sched| {
+        let reset = |sched, cases: &[Case]| {
             ggml_backend_sched_reset(sched);
-            forget(&cases);
+            forget(cases);
         };
         let mut sched = make(&mut backends, false, false);
         for call in calls.into_iter().take(40) {
+            let case = |i: u8| &cases[usize::from(i) % cases.len()];
             match call {
                 Call::New { parallel, offload, computes } => {
-                    // Tensors of an allocated graph lose their memory with the scheduler: a reset first, as hosts do.
-                    reset(sched);
+                    // The scheduler's copies, which go with it, are sources of the graphs that it has split: hosts build them again.
                     ggml_backend_sched_free(sched);
+                    ggml_free(c);
+                    (c, cases) = build(ways);
                     own(computes);
                     sched = make(&mut backends, parallel, offload);
                 }
                 Call::Reserve(i) => {
-                    reset(sched);
+                    reset(sched, &cases);
                     assert!(ggml_backend_sched_reserve(sched, case(i).graph));
                 }
                 Call::Split(i) => ggml_backend_sched_split_graph(sched, case(i).graph),
@@ -171,13 +184,13 @@ fn main_of(calls: Vec<Call>, ways: u64, fresh: bool) {
                     ggml_backend_sched_alloc_graph(sched, case(i).graph);
                 }
                 Call::Compute(i, patience) => {
-                    reset(sched);
+                    reset(sched, &cases);
                     compute(sched, case(i), patience);
                 }
                 Call::ComputeAsync(i) => {
                     ggml_backend_sched_graph_compute_async(sched, case(i).graph);
                 }
-                Call::Reset => reset(sched),
+                Call::Reset => reset(sched, &cases),
                 Call::Synchronize => ggml_backend_sched_synchronize(sched),
                 Call::Place(i, node, backend) => {
                     let case = case(i);
@@ -186,7 +199,7 @@ fn main_of(calls: Vec<Call>, ways: u64, fresh: bool) {
                 }
             }
         }
-        reset(sched);
+        reset(sched, &cases);
         compute(sched, &cases[2], 0);
         ggml_backend_sched_free(sched);
         ggml_free(c);
