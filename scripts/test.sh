@@ -36,7 +36,7 @@
 #   debian    the Debian packages are built, installed, used and removed
 #   nmse      errors of products and attention in every format, and of all operations over several kinds of numbers,
 #             against double precision and the original's; NMSE=--write: docs/TESTS.md
-#   memory    as root: models of 0.5 to 1.4 times the memory load, and write the same text, wherever they do on the original
+#   memory    as root: models of 0.5 to 1.4 times the memory load wherever they do on the original, with the same text
 #
 # The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
 set -u

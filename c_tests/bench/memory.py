@@ -22,7 +22,7 @@ import page  # noqa: E402
 
 FORMATS = ["Q8_0", "Q4_K", "IQ4_XS", "MoE64 Q8_0"]
 LIMITS = [0.7, 0.85, 1.0, 1.3, 2.0]
-# Nobody waits longer for a result.
+# A process that takes longer has no result.
 LONGEST = 180
 MIB = 1 << 20
 

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 pub struct Memory {
     /// All that the process, or others in its cgroup, can ever have.
     pub total: u64,
-    /// What nobody uses, or only for pages of files.
+    /// What is unused, or used only for pages of files.
     pub free: u64,
 }
 

@@ -147,7 +147,7 @@ impl OpenFile {
         use std::os::fd::AsRawFd;
         use std::os::unix::fs::{FileExt, OpenOptionsExt};
         let open = || {
-            // Whatever its name is now.
+            // The name may be that of another file now.
             let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
             File::options().read(true).custom_flags(libc::O_DIRECT).open(own).ok()
         };
@@ -213,7 +213,7 @@ impl FilePart {
             let before = from as usize % SECTOR;
             let whole = (before + len).next_multiple_of(SECTOR);
             let all = buffer.of(whole, cache)?;
-            // A read that only asks would make the system read ahead.
+            // A read with RWF_NOWAIT, which is to fail for other bytes, makes the system read ahead.
             let is_read =
                 !self.file.is_cached(from, len) && self.file.read_direct(all, from - before as u64, before + len);
             if !is_read {
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(out, contents()[8900..9000]);
         let again = self::part(file.as_file(), 0..1).unwrap();
         assert!(Arc::ptr_eq(&part.file, &again.file), "the file is open once");
-        // A file that is removed stays until nobody has it open.
+        // A file that is removed stays while it is open.
         drop(file);
         part.read(0, &mut out).unwrap();
         assert_eq!(out, contents()[5000..5100]);

@@ -59,8 +59,8 @@ fn parse(line: &[u8]) -> Option<Area> {
     Some(Area { bytes, place: FilePlace { path, file, offset }, is_read_only_file })
 }
 
-/// If the areas, in ascending order, cover all of `bytes` with read-only mappings of files: where the bytes are, if they
-/// follow each other in one file.
+/// If the areas, in ascending order, cover all of `bytes` with read-only mappings of files: where the bytes are, if
+/// they follow each other in one file.
 #[cfg(any(target_os = "linux", test))]
 fn covered(mut areas: impl Iterator<Item = Area>, bytes: &Range<usize>) -> Option<Option<FilePlace>> {
     let (mut at, mut place) = (bytes.start, None::<FilePlace>);
@@ -141,8 +141,8 @@ impl<'a> FileMapping<'a> {
     }
 }
 
-/// Tells the system which pages will be read soon. A hint: whatever is at these addresses stays as it is. For a file,
-/// the system reads these pages and no others; a read without it reads many around it.
+/// Requests pages that will be read soon. A hint, which changes nothing at these addresses. For a file, the system
+/// reads these pages and no others; a read without it reads many around it.
 pub fn will_need(addresses: Range<usize>) {
     #[cfg(target_os = "linux")]
     {

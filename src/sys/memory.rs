@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// Returns the size of the machine's memory in bytes, or 0 if the system does not report it.
@@ -132,53 +133,58 @@ impl AlignedBlock {
     /// not have them.
     ///
     /// # Safety
-    /// Nobody else uses these bytes meanwhile. Afterwards each of them is as it was, or 0.
-    pub unsafe fn give_back(&self, range: std::ops::Range<usize>) {
-        assert!(range.start <= range.end && range.end <= self.size(), "{range:?} of {} bytes", self.size());
+    /// No other code uses these bytes meanwhile. Afterwards each of them is as it was, or 0.
+    pub unsafe fn give_back(&self, range: Range<usize>) {
         #[cfg(target_os = "linux")]
-        {
-            let page = page_size();
-            let start = (self.as_ptr().addr() + range.start).next_multiple_of(page);
-            let end = (self.as_ptr().addr() + range.end) / page * page;
-            if start < end {
-                let at = self.as_ptr().with_addr(start);
-                // SAFETY: whole pages of the block, which is private memory without a file; nobody uses them by the
-                // caller's promise. An error leaves them as they are.
-                unsafe { libc::madvise(at.cast(), end - start, libc::MADV_DONTNEED) };
-            }
+        // SAFETY: the block is private memory without a file, and the caller permits that its bytes become 0.
+        unsafe {
+            self.advise(range, libc::MADV_DONTNEED);
         }
+        #[cfg(not(target_os = "linux"))]
+        let _ = range;
     }
 
-    /// Bytes `range` will be written: the system gets their pages at once, which takes half of the time of getting each
-    /// when it is first used.
-    pub fn will_write(&self, range: std::ops::Range<usize>) {
-        assert!(range.start <= range.end && range.end <= self.size(), "{range:?} of {} bytes", self.size());
+    /// Gets the pages of bytes `range`, which will be written, at once: it takes half of the time of getting each when it
+    /// is first used.
+    pub fn will_write(&self, range: Range<usize>) {
+        /// Since Linux 5.14; before, an error.
         #[cfg(target_os = "linux")]
-        {
-            /// Since Linux 5.14; before, an error.
-            const POPULATE_WRITE: std::ffi::c_int = 23;
-            let page = page_size();
-            let start = (self.as_ptr().addr() + range.start).next_multiple_of(page);
-            let end = (self.as_ptr().addr() + range.end) / page * page;
-            if start < end {
-                // SAFETY: whole pages of the block, whose bytes stay as they are.
-                unsafe { libc::madvise(self.as_ptr().with_addr(start).cast(), end - start, POPULATE_WRITE) };
-            }
+        const POPULATE_WRITE: std::ffi::c_int = 23;
+        #[cfg(target_os = "linux")]
+        // SAFETY: this advice changes no byte.
+        unsafe {
+            self.advise(range, POPULATE_WRITE);
         }
+        #[cfg(not(target_os = "linux"))]
+        let _ = range;
     }
 
-    /// Bytes `range` are given back often: they are in small pages, of which none stays because others of it are used.
-    pub fn is_given_back_often(&self, range: std::ops::Range<usize>) {
-        assert!(range.start <= range.end && range.end <= self.size(), "{range:?} of {} bytes", self.size());
+    /// Uses small pages for bytes `range`, which are given back often: a large page stays as long as any byte of it is
+    /// used.
+    pub fn use_small_pages(&self, range: Range<usize>) {
         #[cfg(target_os = "linux")]
-        {
-            let page = page_size();
-            let start = (self.as_ptr().addr() + range.start).next_multiple_of(page);
-            let end = (self.as_ptr().addr() + range.end) / page * page;
-            if start < end {
-                // SAFETY: whole pages of the block; this advice does not change their bytes.
-                unsafe { libc::madvise(self.as_ptr().with_addr(start).cast(), end - start, libc::MADV_NOHUGEPAGE) };
-            }
+        // SAFETY: this advice changes no byte.
+        unsafe {
+            self.advise(range, libc::MADV_NOHUGEPAGE);
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = range;
+    }
+
+    /// Advises the system about the whole pages of bytes `range`. An error leaves them as they are. Panics if the block
+    /// does not have the bytes.
+    ///
+    /// # Safety
+    /// The advice may be given for private memory that the caller may change so.
+    #[cfg(target_os = "linux")]
+    unsafe fn advise(&self, range: Range<usize>, advice: std::ffi::c_int) {
+        assert!(range.start <= range.end && range.end <= self.size(), "{range:?} of {} bytes", self.size());
+        let page = page_size();
+        let start = (self.as_ptr().addr() + range.start).next_multiple_of(page);
+        let end = (self.as_ptr().addr() + range.end) / page * page;
+        if start < end {
+            // SAFETY: whole pages of the block; the caller's promise for the advice.
+            unsafe { libc::madvise(self.as_ptr().with_addr(start).cast(), end - start, advice) };
         }
     }
 

@@ -279,7 +279,7 @@ fn products(graph: &CheckedGraph<'_>, steps: &Steps) -> Vec<Product> {
     computed.filter_map(product).collect()
 }
 
-/// Tells the system about weights that are small parts of a mapped file, such as norms. Without it, reading one that
+/// Requests the pages of weights that are small parts of a mapped file, such as norms. Without it, reading one that
 /// is not in memory reads megabytes around it, which takes the memory of the others.
 fn read_small_weights(graph: &CheckedGraph<'_>) {
     const SMALL: usize = 256 << 10;

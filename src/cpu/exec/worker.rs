@@ -303,8 +303,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Brings matrices of source 0 into memory if its buffer has them elsewhere (`cpu::repack`). All threads of the node
-    /// call it, with the same `chosen`, before any uses them; they do not wait for each other.
+    /// Brings matrices of source 0 into memory if its buffer has them elsewhere (`cpu::repack`). All threads of the
+    /// node call it, with the same `chosen`, before any uses them; they do not wait for each other.
     ///
     /// # Errors
     /// Why a matrix cannot be there.

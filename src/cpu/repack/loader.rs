@@ -4,6 +4,7 @@
 use super::budget::{self, Room, When};
 use super::resident::{self, Weight};
 use super::strips::Reader;
+use crate::cpu::barrier::processors;
 use crate::log_info;
 use crate::sys::fork;
 use crate::sys::sync::brief;
@@ -20,17 +21,23 @@ struct Queue {
     process: u32,
 }
 
+fn size(weight: &Weak<Weight>) -> usize {
+    weight.upgrade().map_or(0, |weight| weight.size())
+}
+
 impl Queue {
-    /// The next weight: in their order if there is room for all. If not, the smallest, since what is read again and
-    /// again should be large.
-    fn pop(&mut self) -> Option<Weak<Weight>> {
-        let size = |weight: &Weak<Weight>| weight.upgrade().map_or(0, |weight| weight.size());
-        let all: u64 = self.weights.iter().map(|weight| size(weight) as u64).sum();
-        if budget::shortage(all, When::Loading) == 0 {
-            return self.weights.pop_front();
-        }
-        let (smallest, _) = self.weights.iter().enumerate().min_by_key(|(_, weight)| size(weight))?;
-        self.weights.remove(smallest)
+    fn bytes(&self) -> u64 {
+        self.weights.iter().map(|weight| size(weight) as u64).sum()
+    }
+
+    /// The next weight: in their order if all `fit` into memory. If not, the smallest, since what is read again and
+    /// again should be large. If there is none, the thread that calls it ends.
+    fn pop(&mut self, fit: bool) -> Option<Weak<Weight>> {
+        let smallest = || self.weights.iter().enumerate().min_by_key(|(_, weight)| size(weight)).map(|(i, _)| i);
+        let next = if fit { Some(0) } else { smallest() };
+        let weight = next.and_then(|i| self.weights.remove(i));
+        self.threads -= usize::from(weight.is_none());
+        weight
     }
 }
 
@@ -38,14 +45,14 @@ static QUEUE: Mutex<Queue> = Mutex::new(Queue { weights: VecDeque::new(), thread
 
 /// A weight was set.
 pub fn push(weight: &Arc<Weight>) {
+    let most = processors().min(THREADS);
     let start = {
         let mut queue = brief(&QUEUE);
         if queue.process != fork::generation() {
             *queue = Queue { weights: VecDeque::new(), threads: 0, process: fork::generation() };
         }
         queue.weights.push_back(Arc::downgrade(weight));
-        let wanted = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS).min(queue.weights.len());
-        let start = queue.threads < wanted;
+        let start = queue.threads < most.min(queue.weights.len());
         queue.threads += usize::from(start);
         start
     };
@@ -59,20 +66,15 @@ pub fn push(weight: &Arc<Weight>) {
 fn work() {
     let mut reader = Reader::new(false);
     loop {
-        let next = {
-            let mut queue = brief(&QUEUE);
-            let next = queue.pop();
-            if next.is_none() {
-                queue.threads -= 1;
-                return;
-            }
-            next
-        };
-        let Some(weight) = next.and_then(|weight| weight.upgrade()).filter(|weight| weight.hold()) else { continue };
+        // What is free is in files: reading them is nothing for a section.
+        let all = brief(&QUEUE).bytes();
+        let fit = budget::shortage(all, When::Loading) == 0;
+        let Some(next) = brief(&QUEUE).pop(fit) else { return };
+        let Some(weight) = next.upgrade().filter(|weight| weight.hold()) else { continue };
         let room = Room::ask(weight.size(), When::Loading);
         if room.is_some() {
             weight.stay();
-            reader.is_tight(resident::relieve());
+            reader.set_tight(resident::relieve());
             // Who computes with it gets the error.
             let _ = weight.load_all(&mut reader);
         } else {

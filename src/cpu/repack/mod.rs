@@ -1,9 +1,11 @@
-//! The buffer type "CPU_REPACK", for weights of matrix products. Its tensors are interleaved (`simd::interleave`), so that products read them
-//! without rearranging them first. Hosts find it among the additional buffer types of the CPU device, and use it for the tensors of the
-//! operations that the device supports with it; others read such a tensor through the buffer's functions, which restore its bytes.
+//! The buffer type "CPU_REPACK", for weights of matrix products. Its tensors are interleaved (`simd::interleave`), so
+//! that products read them without rearranging them first. Hosts find it among the additional buffer types of the CPU
+//! device, and use it for the tensors of the operations that the device supports with it; others read such a tensor
+//! through the buffer's functions, which restore its bytes.
 //!
-//! A tensor that is set to other memory is interleaved at once. One that is set to bytes of a file that the host has mapped is read from that file
-//! later, and again if it was given back (`resident`): so a model may be larger than memory, and its file needs no second copy there.
+//! A tensor that is set to other memory is interleaved at once. One that is set to bytes of a file that the host has
+//! mapped is read from that file later, and again if it was given back (`resident`): so a model may be larger than
+//! memory, and its file needs no second copy there.
 
 mod budget;
 mod loader;
@@ -82,7 +84,7 @@ pub fn weight_of(node: TensorRef) -> Option<Arc<Weight>> {
     let t = node.src(0).filter(|t| matches!(node.op(), GGML_OP_MUL_MAT | GGML_OP_MUL_MAT_ID) && holds(*t))?;
     let buffer = t.buffer()?;
     let author = buffer_author::<RepackBuffer>(&buffer)?;
-    author.weight(author.offset(t))
+    author.weight(author.offset(t)).map(|(weight, _)| weight)
 }
 
 struct Repack;
@@ -99,7 +101,7 @@ impl BufferType for Repack {
         let memory = AlignedBlock::zeroed_pages(size, ALIGNMENT, "a CPU_REPACK buffer")?;
         if budget::shortage(size as u64, When::Loading) > 0 {
             // Large pages would take memory of weights that are not there for others beside them.
-            memory.is_given_back_often(0..size);
+            memory.use_small_pages(0..size);
         }
         Ok(RepackBuffer { memory: Arc::new(memory), weights: RwLock::default() })
     }
@@ -120,14 +122,15 @@ impl RepackBuffer {
     /// The bytes of a tensor in this buffer.
     ///
     /// # Safety
-    /// Nobody else uses them while the result is used.
+    /// No other code uses them while the result is used.
     #[allow(clippy::mut_from_ref)] // the caller's promise
     unsafe fn bytes(&self, t: TensorRef) -> &mut [u8] {
         let (base, start) = (self.memory.as_ptr(), t.data().addr());
         let at = start.wrapping_sub(base.addr());
         let size = t.nbytes();
         assert!(at <= self.memory.size() && size <= self.memory.size() - at, "'{}' is not in this buffer", t.name());
-        // SAFETY: by the assertion, the bytes are in the block, which lives as long as `self`. The caller promises that nobody else uses them.
+        // SAFETY: by the assertion, the bytes are in the block, which is not freed before `self`. The caller promises that
+        // no other code uses them.
         unsafe { std::slice::from_raw_parts_mut(base.add(at), size) }
     }
 
@@ -136,32 +139,33 @@ impl RepackBuffer {
         t.data().addr().wrapping_sub(self.memory.as_ptr().addr())
     }
 
-    /// The weight that has the byte at an offset.
-    fn weight(&self, offset: usize) -> Option<Arc<Weight>> {
+    /// The weight that has the byte at an offset, and where it has it.
+    fn weight(&self, offset: usize) -> Option<(Arc<Weight>, usize)> {
         let weights = brief_read(&self.weights);
         let (start, weight) = weights.range(..=offset).next_back()?;
-        (offset - start < weight.size()).then(|| Arc::clone(weight))
+        let at = offset - start;
+        (at < weight.size()).then(|| (Arc::clone(weight), at))
     }
 
     /// Sets a whole tensor to bytes of a file that the host has mapped, which are read later. Returns false if they are
-    /// other bytes.
-    fn read_later(&self, t: TensorRef, data: &[u8], offset: usize) -> bool {
-        let is_whole = offset == 0 && data.len() == t.nbytes() && t.view_src().is_none();
-        let Some(strips) = strips(t).filter(|_| is_whole && data.len() >= LATER) else { return false };
-        let Some(mapping) = FileMapping::of(data) else { return false };
-        let Some(origin) = FilePart::of(&mapping) else { return false };
+    /// a part of a tensor, or cannot be read later.
+    fn read_later(&self, t: TensorRef, mapping: &FileMapping<'_>, offset: usize) -> bool {
+        let size = mapping.bytes().len();
+        let is_whole = offset == 0 && size == t.nbytes() && t.view_src().is_none();
+        let Some(strips) = strips(t).filter(|_| is_whole) else { return false };
+        let Some(origin) = FilePart::of(mapping) else { return false };
         let at = self.offset(t);
-        self.end(at..at + data.len(), true);
+        self.end(at..at + size, true);
         let matrices = (t.ne()[2] * t.ne()[3]) as usize;
-        // SAFETY: `bytes` checks that the tensor is in the memory. The contract of `Buffer`: nobody uses the tensor now,
-        // and later only products read it, which hold it (`cpu::exec`), and this buffer, which asks for it first.
+        // SAFETY: `bytes` checks that the tensor is in the memory. The contract of `Buffer`: no other code uses the tensor
+        // now. Later only products read it, which hold it (`cpu::exec`), and this buffer, which looks it up first.
         let weight = unsafe {
             self.bytes(t);
             Weight::new(Arc::clone(&self.memory), at, strips, origin, matrices)
         };
         brief_write(&self.weights).insert(at, Arc::clone(&weight));
         // The host has perhaps touched them all.
-        mapping.give_back(0..data.len());
+        mapping.give_back(0..size);
         loader::push(&weight);
         true
     }
@@ -189,13 +193,13 @@ impl RepackBuffer {
     }
 
     /// Writes bytes `range` of a tensor; see [`strips::Strips::write`].
-    fn write(&self, t: TensorRef, range: Range<usize>, new: New<'_>) {
+    fn write(&self, t: TensorRef, range: Range<usize>, new: New<'_>, source: Option<&FileMapping<'_>>) {
         let at = self.offset(t);
         self.end(at..at.saturating_add(t.nbytes()), range == (0..t.nbytes()));
-        // SAFETY: the contract of `Buffer`: nobody uses a tensor while it is written.
+        // SAFETY: the contract of `Buffer`: no other code uses a tensor while it is written.
         let memory = unsafe { self.bytes(t) };
         match strips(t) {
-            Some(s) => s.write(memory, range, new),
+            Some(s) => s.write(memory, range, new, source),
             None => new.write(0, &mut memory[range]),
         }
     }
@@ -214,27 +218,26 @@ impl Buffer for RepackBuffer {
     }
 
     fn memset(&self, t: TensorRef, value: u8, offset: usize, size: usize) {
-        self.write(t, offset..offset + size, New::Fill(value));
+        self.write(t, offset..offset + size, New::Fill(value), None);
     }
 
     fn set(&self, t: TensorRef, data: &[u8], offset: usize) {
-        if self.read_later(t, data, offset) {
+        let source = if data.len() >= LATER { FileMapping::of(data) } else { None };
+        if source.as_ref().is_some_and(|mapping| self.read_later(t, mapping, offset)) {
             return;
         }
-        self.write(t, offset..offset + data.len(), New::Bytes(data));
+        self.write(t, offset..offset + data.len(), New::Bytes(data), source.as_ref());
     }
 
     fn get(&self, t: TensorRef, data: &mut [u8], offset: usize) {
-        let at = self.offset(t);
-        if let Some(weight) = self.weight(at) {
-            let start = brief_read(&self.weights).range(..=at).next_back().map_or(0, |(start, _)| at - start);
-            if let Err(e) = weight.read(start + offset, data) {
+        if let Some((weight, at)) = self.weight(self.offset(t)) {
+            if let Err(e) = weight.read(at + offset, data) {
                 log_error!("CPU_REPACK: '{}' cannot be read: {e}", t.name());
                 data.fill(NOT_READ);
             }
             return;
         }
-        // SAFETY: the contract of `Buffer`: nobody writes a tensor while it is read.
+        // SAFETY: the contract of `Buffer`: no code writes a tensor while it is read.
         let memory = unsafe { self.bytes(t) };
         match strips(t) {
             Some(s) => s.read(memory, offset, data),
@@ -245,7 +248,7 @@ impl Buffer for RepackBuffer {
     fn clear(&self, _: BufferRef, value: u8) {
         self.end(0..self.memory.size(), true);
         // All bytes are equal, in whichever order they are.
-        // SAFETY: the block has so many bytes, and by the contract of `Buffer` nobody uses them during the call.
+        // SAFETY: the block has so many bytes, and by the contract of `Buffer` no other code uses them during the call.
         unsafe { self.memory.as_ptr().write_bytes(value, self.memory.size()) }
     }
 }

@@ -50,7 +50,7 @@ struct State {
     /// Number of holds, in the process with this number.
     holds: usize,
     process: u32,
-    /// Whether it stays in memory when nobody holds it.
+    /// Whether it stays in memory without a hold.
     stays: bool,
     in_small_pages: bool,
     /// Matrices that are not in memory.
@@ -101,8 +101,8 @@ impl Weight {
     /// The tensor at `at` in the memory, of `matrices` matrices whose rows are in the file. None is in memory yet.
     ///
     /// # Safety
-    /// The memory has so many bytes there. Until [`Self::end`], nobody but this object writes them, and nobody reads
-    /// those of a matrix unless it is held and in memory.
+    /// The memory has so many bytes there. Until [`Self::end`], only this object writes them, and those of a matrix are
+    /// read only while it is held and in memory.
     pub unsafe fn new(
         memory: Arc<AlignedBlock>,
         at: usize,
@@ -178,16 +178,16 @@ impl Weight {
         can
     }
 
-    /// It stays in memory when nobody holds it.
+    /// It stays in memory without a hold.
     pub fn stay(&self) {
         brief(&self.state).stays = true;
     }
 
-    /// It is in memory only while somebody holds it.
+    /// It is in memory only while it is held.
     pub fn pass(&self) {
         let was = std::mem::replace(&mut brief(&self.state).in_small_pages, true);
         if !was {
-            self.memory.is_given_back_often(self.at..self.at + self.size());
+            self.memory.use_small_pages(self.at..self.at + self.size());
         }
     }
 
@@ -216,8 +216,8 @@ impl Weight {
         }
         let Range { start, end } = self.bytes(matrix);
         self.memory.will_write(self.at + start..self.at + end);
-        // SAFETY: the promise of `new`: the bytes are in the memory, and nobody reads those of a matrix that is not
-        // there. Who holds the lock is the only one who writes them.
+        // SAFETY: the promise of `new`: the bytes are in the memory, and those of a matrix that is not there are not
+        // read. Only the thread with the lock writes them.
         let memory = unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(self.at + start), end - start) };
         self.strips.fill(memory, &self.origin, start, reader)?;
         self.origin.check()?;
@@ -258,7 +258,7 @@ impl Weight {
         self.origin.check()
     }
 
-    /// Gives the memory of matrices back if nobody holds the weight, and returns how much.
+    /// Gives the memory of matrices back unless the weight is held, and returns how much.
     fn give_back(&self, state: &mut State, which: impl Fn(usize) -> bool) -> u64 {
         let here = |matrix: &usize| self.is_here(*matrix) && which(*matrix);
         if *state.holds() > 0 || state.has_ended || !(0..self.matrices.len()).any(|matrix| here(&matrix)) {
@@ -279,8 +279,8 @@ impl Weight {
         for matrix in (0..self.matrices.len()).filter(here) {
             self.matrices[matrix].is_here.store(false, Ordering::Release);
             let Range { start, end } = self.bytes(matrix);
-            // SAFETY: the promise of `new`: nobody reads a matrix of a weight that nobody holds, and loading it needs a
-            // hold, which waits for `state`.
+            // SAFETY: the promise of `new`: a matrix of a weight without a hold is not read, and loading it needs a hold,
+            // which waits for `state`.
             unsafe { self.memory.give_back(self.at + start..self.at + end) };
             budget::give(end - start);
             state.away += 1;
@@ -289,7 +289,7 @@ impl Weight {
         bytes
     }
 
-    /// The tensor becomes something else: nobody brings matrices any more. Its bytes are what they are.
+    /// Ends the weight, because its tensor becomes something else. Its bytes stay as they are.
     pub fn end(&self) {
         loop {
             let mut state = brief(&self.state);
@@ -317,7 +317,7 @@ impl Drop for Weight {
     }
 }
 
-/// Gives back `bytes` bytes of weights that nobody holds, those first that were used least recently.
+/// Gives back `bytes` bytes of weights without a hold, those first that were used least recently.
 pub fn make_room(bytes: u64) {
     if bytes == 0 {
         return;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// Threads that read: some interleave what they have read while others wait for the device.
 const READERS: usize = 3;
-/// After there was no room, so long none is asked for.
+/// Time after a failed request for room until the next one.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A product with a weight that may be somewhere else.
@@ -37,7 +37,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Those of a computation of `threads` threads. `products` are its products, in order; it is asked only if
+    /// Those of a computation of `threads` threads. `products` returns its products, in order; it is called only if
     /// something is not in memory.
     pub fn new(threads: usize, products: impl FnOnce() -> Vec<Product>) -> Self {
         if !resident::any() {
@@ -83,8 +83,6 @@ struct Turn {
     wanted: usize,
     has_ended: bool,
     error: Option<String>,
-    /// The time that threads have waited.
-    waited: Duration,
 }
 
 struct Shared {
@@ -122,10 +120,14 @@ impl Shared {
         let items = (held.iter().zip(products))
             .map(|(held, product)| Item { state: AtomicU8::new(state((held.0, &product))), product })
             .collect();
-        let turn = Turn { held, used: 0, passed: 0, wanted: 0, has_ended: false, error: None, waited: Duration::ZERO };
+        let turn = Turn { held, used: 0, passed: 0, wanted: 0, has_ended: false, error: None };
         let places = (0..threads).map(|_| AtomicUsize::new(0)).collect();
         let (next, turn, moved) = (AtomicUsize::new(0), Mutex::new(turn), Condvar::new());
         Self { items, places, window, computation, next, turn, moved }
+    }
+
+    fn item_at(&self, at: usize) -> Option<usize> {
+        self.items.binary_search_by_key(&at, |item| item.product.at).ok()
     }
 
     fn state(&self, i: usize) -> u8 {
@@ -154,7 +156,7 @@ impl Shared {
             if !self.begin(i, room.is_some()) {
                 return self.fail("weights were set while a graph was computed with them".into());
             }
-            reader.is_tight(resident::relieve() || room.is_none());
+            reader.set_tight(resident::relieve() || room.is_none());
             if let Err(e) = weight.load_all(&mut reader) {
                 return self.fail(e.to_string());
             }
@@ -189,7 +191,7 @@ impl Shared {
             turn = self.moved.wait(turn).unwrap_or_else(PoisonError::into_inner);
         }
         let bytes = if stays { 0 } else { weight.size() };
-        // The host has set the tensor again, which the computation uses: it cannot have wanted that.
+        // The host has set the tensor again while the computation uses it.
         if !weight.hold() {
             return false;
         }
@@ -253,16 +255,14 @@ impl Stream {
     pub fn enter(&self, thread: usize, at: usize) -> Result<()> {
         let shared = &*self.shared;
         self.pass(thread, at);
-        let Ok(i) = shared.items.binary_search_by_key(&at, |item| item.product.at) else { return Ok(()) };
+        let Some(i) = shared.item_at(at) else { return Ok(()) };
         if shared.state(i) == WAITING {
-            let begun = Instant::now();
             let mut turn = lock(&shared.turn);
             turn.wanted = turn.wanted.max(i + 1);
             shared.moved.notify_all();
             while shared.state(i) == WAITING {
                 turn = shared.moved.wait(turn).unwrap_or_else(PoisonError::into_inner);
             }
-            turn.waited += begun.elapsed();
         }
         if shared.state(i) == READY {
             return Ok(());
@@ -285,7 +285,7 @@ impl Stream {
     /// Why a matrix cannot be there.
     pub fn experts(&self, [ith, nth]: [usize; 2], at: usize, chosen: impl Fn() -> Vec<usize>) -> Result<()> {
         let shared = &*self.shared;
-        let Ok(i) = shared.items.binary_search_by_key(&at, |item| item.product.at) else { return Ok(()) };
+        let Some(i) = shared.item_at(at) else { return Ok(()) };
         let weight = &shared.items[i].product.weight;
         let chosen = chosen();
         {
@@ -303,7 +303,7 @@ impl Stream {
         let first = chosen.len() * ith / nth.max(1);
         let mine = chosen[first..].iter().chain(&chosen[..first]);
         let mut reader = Reader::new(false);
-        reader.is_tight(true);
+        reader.set_tight(true);
         mine.copied().try_for_each(|matrix| weight.load(matrix, &mut reader))
     }
 }
@@ -318,7 +318,7 @@ impl Drop for Stream {
         lock(&shared.turn).has_ended = true;
         shared.moved.notify_all();
         for reader in self.readers.drain(..) {
-            // It has nothing to say.
+            // The reader returns no result.
             let _ = reader.join();
         }
         let mut turn = lock(&shared.turn);

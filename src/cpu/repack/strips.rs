@@ -22,20 +22,12 @@ pub enum New<'a> {
     Fill(u8),
 }
 
-impl<'a> New<'a> {
+impl New<'_> {
     /// Writes the bytes from `at` on.
     pub fn write(self, at: usize, to: &mut [u8]) {
         match self {
             Self::Bytes(data) => to.copy_from_slice(&data[at..][..to.len()]),
             Self::Fill(value) => to.fill(value),
-        }
-    }
-
-    /// The mapped file that the bytes are in, if they are in one.
-    pub fn source(self) -> Option<FileMapping<'a>> {
-        match self {
-            Self::Bytes(data) => FileMapping::of(data),
-            Self::Fill(_) => None,
         }
     }
 }
@@ -54,8 +46,8 @@ impl Reader {
         Self { cache: Cache::Kept, threads, buffer: Buffer::default() }
     }
 
-    /// Whether memory is scarce: pages of files need not stay there.
-    pub fn is_tight(&mut self, is_tight: bool) {
+    /// If memory is scarce, pages of files need not stay there.
+    pub fn set_tight(&mut self, is_tight: bool) {
         self.cache = if is_tight { Cache::Passed } else { Cache::Kept };
     }
 }
@@ -89,8 +81,8 @@ impl Strips {
         assert!(rows.len() == self.bytes() && strip.len() == self.bytes());
         let at: Vec<*const u8> = rows.chunks_exact(self.row).map(<[u8]>::as_ptr).collect();
         let Interleaved { shape, interleave, .. } = self.kernels;
-        // SAFETY: the contract of `Interleave`: `at` has an address for each lane, each with a row of whole blocks, and `strip` has room for all of
-        // them. A `&mut` does not overlap them.
+        // SAFETY: the contract of `Interleave`: `at` has an address for each lane, each with a row of whole blocks, and
+        // `strip` has room for all of them. A `&mut` does not overlap them.
         unsafe { interleave(self.row / shape.bytes * shape.values, at.as_ptr(), strip.as_mut_ptr()) }
     }
 
@@ -109,8 +101,9 @@ impl Strips {
         })
     }
 
-    /// Writes bytes `range` of a tensor whose strips are in `memory`.
-    pub fn write(&self, memory: &mut [u8], range: Range<usize>, new: New<'_>) {
+    /// Writes bytes `range` of a tensor whose strips are in `memory`. Pages of `source`, the mapping of the new bytes, are
+    /// given back if they are many.
+    pub fn write(&self, memory: &mut [u8], range: Range<usize>, new: New<'_>, source: Option<&FileMapping<'_>>) {
         let (size, start, end) = (self.bytes(), range.start, range.end);
         let one = |((i, part), strip): ((usize, Range<usize>), &mut [u8])| {
             let at = i * size + part.start - start;
@@ -126,17 +119,17 @@ impl Strips {
             let strips = memory[start / size * size..].chunks_exact_mut(size);
             return self.parts(range).zip(strips).for_each(one);
         }
-        let (source, first) = (new.source(), start / size * size);
+        let first = start / size * size;
         let piece = PIECE.next_multiple_of(size);
         let pieces = (first..end).step_by(piece).map(|at| at.max(start)..at.saturating_add(piece).min(end));
         let pieces: Vec<_> = pieces.zip(memory[first..].chunks_mut(piece)).collect();
         numa::for_each(pieces, |(range, memory): (Range<usize>, &mut [u8])| {
             self.parts(range.clone()).zip(memory.chunks_exact_mut(size)).for_each(one);
-            if let Some(source) = &source {
+            if let Some(source) = source {
                 source.give_back(range.start - start..range.end - start);
             }
         });
-        if let Some(source) = &source {
+        if let Some(source) = source {
             // Also the pages that two pieces share.
             source.give_back(0..end - start);
         }

@@ -97,21 +97,21 @@ impl Model {
         let find = |t: TensorRef| {
             let buffer = t.buffer().unwrap();
             let author = buffer_author::<RepackBuffer>(&buffer).unwrap();
-            author.weight(author.offset(t)).map_or((t.ne()[2]) as usize, |weight| weight.count())
+            author.weight(author.offset(t)).map_or((t.ne()[2]) as usize, |(weight, _)| weight.count())
         };
         self.weights.iter().copied().map(find).collect()
     }
 
-    /// Computes until so many matrices of each tensor are in memory: other tests may hold what is there.
-    fn wait_for(&mut self, want: [usize; 4]) {
+    /// Computes until what is in memory is good: other tests may hold what is there.
+    fn wait_for(&mut self, threads: usize, chosen: &[i32], is_good: impl Fn(&[usize]) -> bool) {
         for _ in 0..1000 {
-            self.compare(1, 1, &[0, 1]);
-            if self.here() == want {
+            self.compare(threads, 1, chosen);
+            if is_good(&self.here()) {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        panic!("{:?} are in memory, not {want:?}", self.here());
+        panic!("{:?} matrices are in memory", self.here());
     }
 }
 
@@ -166,29 +166,13 @@ fn memory_has_what_the_limit_permits() {
     }
     let limit = Limit::of(1 << 40);
     let mut model = Model::new(GGML_TYPE_Q4_0);
-    model.wait_for([1, 1, 1, 8]);
+    model.wait_for(1, &[0, 1], |here| here == [1, 1, 1, 8]);
     // Something else takes memory: the next computation gives weights back.
     limit.change(0);
-    for _ in 0..1000 {
-        model.compare(2, 1, &[2, 6]);
-        let here = model.here();
-        if here[..3] == [0, 0, 0] && here[3] <= 2 {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let here = model.here();
-    assert!(here[..3] == [0, 0, 0] && here[3] <= 2, "{here:?}");
+    model.wait_for(2, &[2, 6], |here| here[..3] == [0, 0, 0] && here[3] <= 2);
     // There is room again.
     limit.change(1 << 40);
-    for _ in 0..100 {
-        model.compare(2, 1, &[2, 6]);
-        if model.here()[..3] == [1, 1, 1] {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    panic!("{:?}", model.here());
+    model.wait_for(2, &[2, 6], |here| here[..3] == [1, 1, 1]);
 }
 
 #[test]

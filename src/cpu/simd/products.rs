@@ -350,8 +350,8 @@ unsafe fn some_rows<F: Factors, const C: usize, const CHAINS: bool>(
             };
         }
         until!(if CHAINS { whole.min(chain) } else { whole });
-        // The sums of one chain need all registers. So those of the chains before are in memory: as variables, they would
-        // compete with them. The compiler leaves what is volatile where it is.
+        // The sums of one chain need all registers. So those of the chains before are in memory: as variables, they
+        // would compete with them. The compiler leaves what is volatile where it is.
         let mut ended = [[const { std::mem::MaybeUninit::<F::Sums>::uninit() }; ROWS]; C];
         let ended: *mut F::Sums = ended.as_mut_ptr().cast();
         while CHAINS && i < whole {
