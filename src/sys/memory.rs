@@ -280,6 +280,31 @@ pub fn prefetch_near(at: *const u8, bytes: usize) {
     request::<true>(at, bytes / LINE);
 }
 
+/// What begins to be loaded into the cache while rows before it are multiplied: in the order of its addresses, although several rows are read
+/// together, because memory is fastest so.
+pub struct Later {
+    next: *const u8,
+    until: *const u8,
+}
+
+impl Later {
+    /// From here on. It is a hint, so any address is allowed.
+    #[inline(always)]
+    pub fn new(from: *const u8) -> Self {
+        Self { next: from, until: from }
+    }
+
+    /// Begins to load as many bytes more.
+    #[inline(always)]
+    pub fn load(&mut self, bytes: usize) {
+        self.until = self.until.wrapping_add(bytes);
+        while self.next < self.until {
+            request::<false>(self.next, 1);
+            self.next = self.next.wrapping_add(LINE);
+        }
+    }
+}
+
 /// There is no memory. Unlike an [`Error`], it needs none itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;

@@ -4,6 +4,7 @@ use super::plan::spaced;
 use crate::abi::ggml::ggml_type;
 use crate::cpu::simd::interleave::{Interleaved, MAX_LANES, Unpacked};
 use crate::cpu::simd::{Kernels, tile};
+use std::ptr::null;
 
 /// Values of a row in a panel; a multiple of every block.
 const STEP: usize = 1024;
@@ -142,7 +143,7 @@ impl Panels<'_> {
     ) -> [*const u8; tile::MAX_COLS] {
         let size = self.layout.column();
         assert!(tile::spread_bytes(k) <= size * size_of::<f32>() && self.columns.len() >= tile::MAX_COLS * size);
-        let mut wide = [std::ptr::null(); tile::MAX_COLS];
+        let mut wide = [null(); tile::MAX_COLS];
         for (c, to) in self.columns.chunks_mut(size.max(1)).enumerate().take(n.min(acts.len())) {
             // SAFETY: the contract of `Spread`: the caller promises the blocks, and by the assertion there is room for the result.
             unsafe { spread(k, acts[c], to.as_mut_ptr().cast()) };
@@ -188,13 +189,14 @@ impl Panels<'_> {
             let to = self.part(strips, p, k, r);
             // SAFETY: the contracts of `strip`, and of `Unpack`: the caller promises the rows, and `part` has checked the room in the panel.
             unsafe {
-                let strip = self.strip(strips, k, rows - r, |i| row(r + i));
+                let strip = self.strip(strips, k, rows - r, null(), |i| row(r + i));
                 (strips.unpack)(k, strip, to, self.layout.height);
             }
         }
     }
 
     /// Interleaves `rows` rows, or the first ones if there are more than those of a strip. The last one stands for rows that are missing.
+    /// `ahead`: what will be needed next, as for the kernel; NULL for nothing.
     ///
     /// # Safety
     /// `strips` are the kernels of the format. For `r` below `rows`, which is not 0, `k` values of the format are readable at `row(r)`, and `k` is a
@@ -204,13 +206,14 @@ impl Panels<'_> {
         strips: &Interleaved,
         k: usize,
         rows: usize,
+        ahead: *const u8,
         row: impl Fn(usize) -> *const u8,
     ) -> *const u8 {
         let (lanes, bytes) = (strips.lanes, k / strips.shape.values * strips.shape.bytes);
         assert!(lanes <= MAX_LANES && lanes * bytes <= size_of_val(self.rows.values));
         let at: [*const u8; MAX_LANES] = std::array::from_fn(|i| row(i.min(lanes.min(rows) - 1)));
         // SAFETY: the contract of `Interleave`: the caller promises the rows, and the assertion ensures room for the strip.
-        unsafe { (strips.interleave)(k, at.as_ptr(), self.rows.values.as_mut_ptr().cast()) };
+        unsafe { (strips.interleave)(k, at.as_ptr(), self.rows.values.as_mut_ptr().cast(), ahead) };
         self.rows.values.as_ptr().cast()
     }
 

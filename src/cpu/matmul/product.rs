@@ -10,6 +10,7 @@ use crate::cpu::simd::interleave::{Interleaved, MAX_FEW};
 use crate::cpu::simd::{Kernels, cover, tile};
 use crate::cpu::stack;
 use std::ops::Range;
+use std::ptr::null;
 
 /// Rows that are multiplied with all columns before the next rows. A multiple of all numbers of rows of a strip.
 pub const COLUMN_ROWS: usize = 16;
@@ -124,7 +125,7 @@ impl<'a, C: Columns> Job<'a, C> {
 
     /// Addresses of the columns `cols`, at most `N`.
     pub(super) fn addresses<const N: usize>(&self, dest: &mut Dest<'_>, cols: Range<usize>) -> Addresses<N> {
-        let mut at = Addresses { acts: [std::ptr::null(); N], dsts: [std::ptr::null_mut(); N] };
+        let mut at = Addresses { acts: [null(); N], dsts: [std::ptr::null_mut(); N] };
         for (c, j) in cols.enumerate() {
             let (from, to) = self.columns.get(j);
             (at.acts[c], at.dsts[c]) = (self.activations.row(from), dest.floats(to, self.rows.clone()));
@@ -184,15 +185,25 @@ impl<'a, C: Columns> Job<'a, C> {
             let mut multiply = || {
                 for first in self.rows.clone().step_by(lanes) {
                     let rows = lanes.min(self.rows.end - first);
+                    let row = self.row(first);
+                    // Each step loads a part of the next strip's rows, in the order of their addresses.
+                    let next = row.wrapping_add(lanes * stride);
                     for k0 in (0..self.plan.k).step_by(step) {
                         let step = step.min(self.plan.k - k0);
-                        let from = self.row(first).wrapping_add(k0 / values * bytes);
+                        let from = row.wrapping_add(k0 / values * bytes);
                         let strip = match &mut packed {
-                            // SAFETY: the rows are inside the matrix by the assertions in `new`, `k0 + step` is at most `k`, and both are multiples of
-                            // the block.
-                            Some(packed) => unsafe {
-                                packed.strip(strips, step, rows, |r| from.wrapping_add(r * stride))
-                            },
+                            Some(packed) => {
+                                // What other columns have read is in the cache.
+                                let is_first = some == self.cols.start;
+                                let ahead = if is_first {
+                                    next.wrapping_add(lanes * (from.addr() - row.addr()))
+                                } else {
+                                    null()
+                                };
+                                // SAFETY: the rows are inside the matrix by the assertions in `new`, `k0 + step` is at most `k`, and both are
+                                // multiples of the block.
+                                unsafe { packed.strip(strips, step, rows, ahead, |r| from.wrapping_add(r * stride)) }
+                            }
                             None => from,
                         };
                         if step < self.plan.k {

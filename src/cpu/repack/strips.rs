@@ -83,7 +83,7 @@ impl Strips {
         let Interleaved { shape, interleave, .. } = self.kernels;
         // SAFETY: the contract of `Interleave`: `at` has an address for each lane, each with a row of whole blocks, and
         // `strip` has room for all of them. A `&mut` does not overlap them.
-        unsafe { interleave(self.row / shape.bytes * shape.values, at.as_ptr(), strip.as_mut_ptr()) }
+        unsafe { interleave(self.row / shape.bytes * shape.values, at.as_ptr(), strip.as_mut_ptr(), std::ptr::null()) }
     }
 
     /// The rows of a strip.

@@ -704,7 +704,7 @@ fn interleaved_rows_compute_in_the_order_of_a_tile() {
                 );
                 // SAFETY: the contracts of the kernels: there are `lanes` rows of `n` values, and room for the strip and the panel.
                 unsafe {
-                    (f.interleave)(n, rows.as_ptr(), strip.as_mut_ptr());
+                    (f.interleave)(n, rows.as_ptr(), strip.as_mut_ptr(), std::ptr::null());
                     let to = interleave::Unpacked {
                         q: panel.0.as_mut_ptr(),
                         scales: panel.1.as_mut_ptr(),

@@ -15,7 +15,7 @@ pub mod formats;
 use super::lanes::{Dots, Lanes};
 use super::tile::{Act, Form, begin, put, start};
 use super::words::Words;
-use crate::sys::memory::{prefetch, prefetch_near};
+use crate::sys::memory::{Later, prefetch, prefetch_near};
 
 /// Bytes from what is processed to what is loaded into the cache: two pages, because processors load ahead by themselves up to the end of a page. Kernels
 /// ask for a part of a block at a time: some processors stop at many requests at once.
@@ -288,19 +288,23 @@ pub unsafe fn unpack_with<D: Words, F: Format>(
     }
 }
 
-/// Interleaves `k` values of as many rows as there are lanes.
+/// Interleaves `k` values of as many rows as there are lanes. Meanwhile as many bytes from `ahead` on begin to be loaded into the cache; NULL: none.
 ///
 /// # Safety
 /// `rows` has an address for each lane, with `k` values in blocks of `F`. `strip` is writable for as many bytes, and does not overlap them. The
 /// processor has the instruction set of `D`.
 #[inline(always)]
-pub unsafe fn interleave<D: Words, F: Format>(k: usize, rows: *const *const u8, strip: *mut u8) {
+pub unsafe fn interleave<D: Words, F: Format>(k: usize, rows: *const *const u8, strip: *mut u8, ahead: *const u8) {
     let Shape { values, bytes, words_at, words, scale_at, scale } = F::SHAPE;
     let lanes = D::Floats::N;
     // SAFETY: the caller promises the blocks, the strip and the instruction set; all offsets are inside of a block.
     unsafe {
+        let mut later = Later::new(ahead);
         for i in 0..k / values {
             let (from, to) = (i * bytes, strip.add(i * bytes * lanes));
+            if !ahead.is_null() {
+                later.load(lanes * bytes);
+            }
             // The last four words may overlap those before.
             for w in (0..words).step_by(4) {
                 let w = w.min(words - 4);
@@ -341,7 +345,7 @@ impl<D: Words> Block<D> {
     /// # Safety
     /// See [`Block`].
     #[inline(always)]
-    unsafe fn new(at: *const u8) -> Self {
+    pub unsafe fn new(at: *const u8) -> Self {
         Self { at, lanes: std::marker::PhantomData }
     }
     /// Word `w` of each row.
@@ -368,7 +372,7 @@ impl<D: Words> Block<D> {
 ///
 /// # Safety
 /// As for that function.
-pub type Interleave = unsafe fn(k: usize, rows: *const *const u8, strip: *mut u8);
+pub type Interleave = unsafe fn(k: usize, rows: *const *const u8, strip: *mut u8, ahead: *const u8);
 
 /// Adds the products of a strip and the number of columns of the kernel to the results of the first `rows` rows of the strip. `add` is false for
 /// the first step of `k`: the results are not read then. If `ahead`, what comes after the strip will be needed next: the kernel begins to load it into
@@ -429,9 +433,9 @@ macro_rules! instantiate {
             type Floats = <$words as Dots>::Floats;
 
             $(#[target_feature(enable = $features)])?
-            unsafe fn interleave<F: Format>(k: usize, rows: *const *const u8, strip: *mut u8) {
+            unsafe fn interleave<F: Format>(k: usize, rows: *const *const u8, strip: *mut u8, ahead: *const u8) {
                 // SAFETY: this function enables the features, and the contract of `Interleave` covers the rest.
-                unsafe { interleave::interleave::<$words, F>(k, rows, strip) }
+                unsafe { interleave::interleave::<$words, F>(k, rows, strip, ahead) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn columns<F: Format, const C: usize>(
