@@ -46,6 +46,23 @@ pub fn amx_int8() -> bool {
     crate::sys::tiles::tiles().bytes
 }
 
+/// Whether halves become floats in other units than those that multiply, as with all processors of AMD that have AVX2. Those of Intel use one of the
+/// two that multiply.
+pub fn converts_beside_products() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: every x86-64 has the instruction, and leaf 0.
+        #[allow(unused_unsafe)] // newer compilers know that
+        let maker = unsafe { std::arch::x86_64::__cpuid(0) };
+        let name = [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes).concat();
+        name == b"AuthenticAMD" || name == b"HygonGenuine"
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        false
+    }
+}
+
 macro_rules! aarch64 {
     ($($doc:literal $name:ident: $feature:tt;)*) => {$(
         #[doc = $doc]

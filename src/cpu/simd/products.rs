@@ -107,6 +107,8 @@ impl ConvertFrom {
     pub const SLOW: Self = Self { f16: 16, bf16: 16 };
     /// Where kernels convert as fast as they multiply; but many columns read a copy with less work (docs/PERFORMANCE.md).
     pub const FAST: Self = Self { f16: 256, bf16: 48 };
+    /// The same where other units convert halves.
+    pub const BESIDE: Self = Self { f16: usize::MAX, ..Self::FAST };
 
     /// The number for a format.
     pub fn of(self, t: ggml_type) -> usize {

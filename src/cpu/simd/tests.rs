@@ -778,6 +778,6 @@ fn interleaved_rows_compute_in_the_order_of_a_tile() {
                 assert!(back == x, "{t:?}: the rows are not restored");
             }
         }
-        assert_eq!(n_formats, if k.level == Level::Scalar { 0 } else { 15 }, "{:?}", k.level);
+        assert_eq!(n_formats, if k.level == Level::Scalar { 0 } else { 18 }, "{:?}", k.level);
     }
 }

@@ -84,22 +84,6 @@ with_simd! {
     unsafe fn pairs_to_words(v: __m256i) -> __m256i {
         _mm256_madd_epi16(v, _mm256_set1_epi16(1))
     }
-    // The sums of four vectors, as eight lanes: rows 0 to 3 from the low halves, 4 to 7 from the high ones.
-    unsafe fn by_row(v: [__m256i; 4]) -> __m256i {
-        _mm256_hadd_epi32(_mm256_hadd_epi32(v[0], v[1]), _mm256_hadd_epi32(v[2], v[3]))
-    }
-    // The same for sums of 16 bits. `times` as large ones fit into 16 bits.
-    unsafe fn words_by_row(v: [__m256i; 4], times: i32) -> __m256i {
-        if times < 2 {
-            return by_row([pairs_to_words(v[0]), pairs_to_words(v[1]), pairs_to_words(v[2]), pairs_to_words(v[3])]);
-        }
-        let (first, last) = (_mm256_hadd_epi16(v[0], v[1]), _mm256_hadd_epi16(v[2], v[3]));
-        if times < 4 {
-            _mm256_hadd_epi32(pairs_to_words(first), pairs_to_words(last))
-        } else {
-            pairs_to_words(_mm256_hadd_epi16(first, last))
-        }
-    }
     // Sixteen activations, for both rows of a pair.
     pub unsafe fn twice(p: *const u8) -> __m256i {
         _mm256_broadcastsi128_si256(_mm_loadu_si128(p.cast()))
@@ -130,40 +114,69 @@ const fn sums_that_fit<C: Codes>(n: i32) -> i32 {
     i16::MAX as i32 / (n * 127 * C::MAX)
 }
 
-/// Sums of a group of 32 values of eight rows, where `parts` has those of its first and last sixteen values: in pairs, by pairs of rows.
-#[inline(always)]
-pub unsafe fn group_sums<C: Codes>([first, last]: [[__m256i; 4]; 2]) -> __m256i {
-    // SAFETY: the caller promises AVX2.
-    unsafe {
-        let mut sums = [_mm256_setzero_si256(); 4];
-        let times = const { sums_that_fit::<C>(4) };
-        for (sums, (first, last)) in sums.iter_mut().zip(first.into_iter().zip(last)) {
-            *sums = match times {
+/// Sums of products of four values or fewer: of pairs of rows, then of four rows, then of eight, of which each has a lane. With 16 bits as long as they fit.
+/// `N` products are in a number at first.
+#[derive(Clone, Copy)]
+pub struct Sums<const N: i32>(__m256i);
+
+impl<const N: i32> Sums<N> {
+    /// Of 32 values of two rows: the first sixteen, and the last.
+    #[inline(always)]
+    pub unsafe fn of_both<C: Codes>(first: __m256i, last: __m256i) -> Self {
+        // SAFETY: the caller promises AVX2.
+        Self(unsafe {
+            match const { sums_that_fit::<C>(N) } {
                 0 => _mm256_add_epi32(pairs_to_words(first), pairs_to_words(last)),
                 _ => _mm256_add_epi16(first, last),
-            };
+            }
+        })
+    }
+
+    /// Of four rows.
+    #[inline(always)]
+    pub unsafe fn and<C: Codes>(self, more: Self) -> Self {
+        // SAFETY: the caller promises AVX2.
+        Self(unsafe {
+            match const { sums_that_fit::<C>(N) } {
+                0 => _mm256_hadd_epi32(self.0, more.0),
+                1 => _mm256_hadd_epi32(pairs_to_words(self.0), pairs_to_words(more.0)),
+                _ => _mm256_hadd_epi16(self.0, more.0),
+            }
+        })
+    }
+
+    /// Of eight rows: 0 to 3 from the low halves, 4 to 7 from the high ones.
+    #[inline(always)]
+    pub unsafe fn all<C: Codes>(self, more: Self) -> __m256i {
+        // SAFETY: the caller promises AVX2.
+        unsafe {
+            match const { sums_that_fit::<C>(N) } {
+                0 | 1 => _mm256_hadd_epi32(self.0, more.0),
+                2 | 3 => _mm256_hadd_epi32(pairs_to_words(self.0), pairs_to_words(more.0)),
+                _ => pairs_to_words(_mm256_hadd_epi16(self.0, more.0)),
+            }
         }
-        if times == 0 { by_row(sums) } else { words_by_row(sums, times) }
     }
 }
 
-/// As [`group_sums`], for a group of 16 values.
-#[inline(always)]
-pub unsafe fn group_sums_16<C: Codes>(parts: [__m256i; 4]) -> __m256i {
-    // SAFETY: the caller promises AVX2.
-    unsafe { words_by_row(parts, const { sums_that_fit::<C>(2) }) }
+/// [`Sums`] of a group of 32 values.
+pub type Coarse = Sums<4>;
+/// [`Sums`] of a group of 16 values.
+pub type Fine = Sums<2>;
+
+impl Fine {
+    /// Of 16 values of two rows.
+    #[inline(always)]
+    pub fn of(products: __m256i) -> Self {
+        Self(products)
+    }
 }
 
-/// Products of a group of 32 values of two rows.
+/// Sums of a group of 32 values of two rows.
 #[inline(always)]
-unsafe fn pair_products<C: Codes>(w: Pair, a: Pair) -> [__m256i; 2] {
+unsafe fn coarse<C: Codes>(w: Pair, a: Pair) -> Coarse {
     // SAFETY: forwarded to the caller.
-    unsafe { [products::<C>(w[0], a[0]), products::<C>(w[1], a[1])] }
-}
-
-/// The parts of [`group_sums`], of the products of four pairs of rows.
-fn turned(p: [[__m256i; 2]; 4]) -> [[__m256i; 4]; 2] {
-    [[p[0][0], p[1][0], p[2][0], p[3][0]], [p[0][1], p[1][1], p[2][1], p[3][1]]]
+    unsafe { Coarse::of_both::<C>(products::<C>(w[0], a[0]), products::<C>(w[1], a[1])) }
 }
 
 /// Adds the products of a group, whose sums in integers are `sums`, in the order of a tile. `at` is the [`Act`] block, `group` the number
@@ -187,10 +200,7 @@ pub unsafe fn add_group<C: Codes>(
         } else {
             // The number there is for a bias of 128. It is shifted as a vector: the compiler would shift it first, and move it then.
             let start = opaque(_mm256_set1_epi32(at.add(START + 4 * group).cast::<i32>().read_unaligned()));
-            _mm256_add_epi32(
-                sums,
-                _mm256_srai_epi32::<7>(_mm256_sll_epi32(start, _mm_cvtsi32_si128(C::BIAS.ilog2() as i32))),
-            )
+            _mm256_add_epi32(sums, _mm256_sra_epi32(start, _mm_cvtsi32_si128(7 - C::BIAS.trailing_zeros() as i32)))
         };
         let d = _mm256_broadcast_ss(&at.add(SCALE).cast::<f32>().read_unaligned());
         let acc = _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), scale), d, acc);
@@ -220,17 +230,35 @@ unsafe fn small_rows<B: Small>(k: usize, x: Rows8, ahead: usize, act: *const u8)
             later.load(ROWS * B::BYTES);
             let at = act.add(i * form::<B>().act_bytes());
             let a = [twice(at), twice(at.add(16))];
-            let sums = group_sums::<B>(turned([
-                pair_products::<B>(B::codes(x[0], x[4]), a),
-                pair_products::<B>(B::codes(x[1], x[5]), a),
-                pair_products::<B>(B::codes(x[2], x[6]), a),
-                pair_products::<B>(B::codes(x[3], x[7]), a),
-            ]));
+            let first = coarse::<B>(B::codes(x[0], x[4]), a).and::<B>(coarse::<B>(B::codes(x[1], x[5]), a));
+            let last = coarse::<B>(B::codes(x[2], x[6]), a).and::<B>(coarse::<B>(B::codes(x[3], x[7]), a));
+            let sums = first.all::<B>(last);
             let (scale, offset) = B::scales(&x);
             acc = add_group::<B>(acc, sums, scale, offset, at, 0);
         }
         acc
     }
+}
+
+/// Sums of four groups of 16 values of two rows.
+#[inline(always)]
+unsafe fn fine<C: Codes>(w: [Pair; 2], a: [Pair; 2]) -> [Fine; 4] {
+    // SAFETY: forwarded to the caller.
+    unsafe {
+        [
+            Fine::of(products::<C>(w[0][0], a[0][0])),
+            Fine::of(products::<C>(w[0][1], a[0][1])),
+            Fine::of(products::<C>(w[1][0], a[1][0])),
+            Fine::of(products::<C>(w[1][1], a[1][1])),
+        ]
+    }
+}
+
+/// Sums of four rows.
+#[inline(always)]
+unsafe fn two<C: Codes>(a: [Fine; 4], b: [Fine; 4]) -> [Fine; 4] {
+    // SAFETY: forwarded to the caller.
+    unsafe { [a[0].and::<C>(b[0]), a[1].and::<C>(b[1]), a[2].and::<C>(b[2]), a[3].and::<C>(b[3])] }
 }
 
 /// Words of the interleaved blocks at most, and a vector for their separate scales.
@@ -269,30 +297,37 @@ unsafe fn super_rows<B: Super>(k: usize, x: Rows8, ahead: usize, act: *const u8)
             let b = Block::<Avx2Dots>::new(words.as_ptr().cast());
             macro_rules! chunk {
                 ($j:literal) => {
-                    let codes = [
-                        B::codes::<$j>(x[0], x[4]),
-                        B::codes::<$j>(x[1], x[5]),
-                        B::codes::<$j>(x[2], x[6]),
-                        B::codes::<$j>(x[3], x[7]),
-                    ];
-                    for half in 0..2 {
-                        let t = 2 * $j + half;
-                        let at = act.add((8 * i + t) * form::<B>().act_bytes());
-                        let a = [twice(at), twice(at.add(16))];
-                        let parts = turned([
-                            pair_products::<B>(codes[0][half], a),
-                            pair_products::<B>(codes[1][half], a),
-                            pair_products::<B>(codes[2][half], a),
-                            pair_products::<B>(codes[3][half], a),
-                        ]);
-                        if B::FINE {
-                            for g in 0..2 {
-                                let (scale, offset) = scales::<B>(b, 2 * t + g);
-                                acc = add_group::<B>(acc, group_sums_16::<B>(parts[g]), scale, offset, at, g);
-                            }
-                        } else {
-                            let (scale, offset) = scales::<B>(b, t);
-                            acc = add_group::<B>(acc, group_sums::<B>(parts), scale, offset, at, 0);
+                    let at = act.add((8 * i + 2 * $j) * form::<B>().act_bytes());
+                    let at = [at, at.add(form::<B>().act_bytes())];
+                    let a = [[twice(at[0]), twice(at[0].add(16))], [twice(at[1]), twice(at[1].add(16))]];
+                    // Pairs of rows one after the other: the sums of two need half as many registers.
+                    if B::FINE {
+                        macro_rules! rows {
+                            ($r:literal) => {{
+                                let codes = B::codes::<$j>(x[$r], x[$r + 4]);
+                                fine::<B>(codes, a)
+                            }};
+                        }
+                        let first = two::<B>(rows!(0), rows!(1));
+                        let last = two::<B>(rows!(2), rows!(3));
+                        for g in 0..4 {
+                            let (scale, offset) = scales::<B>(b, 4 * $j + g);
+                            acc = add_group::<B>(acc, first[g].all::<B>(last[g]), scale, offset, at[g / 2], g % 2);
+                        }
+                    } else {
+                        macro_rules! rows {
+                            ($r:literal) => {{
+                                let codes = B::codes::<$j>(x[$r], x[$r + 4]);
+                                [coarse::<B>(codes[0], a[0]), coarse::<B>(codes[1], a[1])]
+                            }};
+                        }
+                        let ([p, q], [r, s]) = (rows!(0), rows!(1));
+                        let first = [p.and::<B>(r), q.and::<B>(s)];
+                        let ([p, q], [r, s]) = (rows!(2), rows!(3));
+                        let last = [p.and::<B>(r), q.and::<B>(s)];
+                        for g in 0..2 {
+                            let (scale, offset) = scales::<B>(b, 2 * $j + g);
+                            acc = add_group::<B>(acc, first[g].all::<B>(last[g]), scale, offset, at[g], 0);
                         }
                     }
                 };
@@ -358,18 +393,22 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
         (GGML_TYPE_Q6_K, wide::<codes::Q6K>),
         (GGML_TYPE_IQ4_XS, wide::<codes::Iq4Xs>),
         (GGML_TYPE_TQ2_0, wide::<codes::Tq2_0>),
-        (GGML_TYPE_TQ1_0, unpacked::<quant::tq1_0::BlockTq1_0>),
-        (GGML_TYPE_Q1_0, unpacked::<quant::q1_0::BlockQ1_0>),
-        (GGML_TYPE_Q2_0, unpacked::<quant::q2_0::BlockQ2_0>),
     ]
     .into_iter()
     .chain(points::ALL)
     {
         gemv::set(k, t, rows);
     }
-    // NVFP4 is interleaved faster than it is unpacked, except for a few rows.
-    gemv::set(k, GGML_TYPE_NVFP4, unpacked::<quant::nvfp4::BlockNvfp4>);
-    if let Some(gemv) = &mut k.gemv[GGML_TYPE_NVFP4 as usize] {
-        gemv.few_rows = true;
+    // These are interleaved faster than they are unpacked, except for a few rows.
+    for (t, rows) in [
+        (GGML_TYPE_NVFP4, unpacked::<quant::nvfp4::BlockNvfp4> as Rows),
+        (GGML_TYPE_TQ1_0, unpacked::<quant::tq1_0::BlockTq1_0>),
+        (GGML_TYPE_Q1_0, unpacked::<quant::q1_0::BlockQ1_0>),
+        (GGML_TYPE_Q2_0, unpacked::<quant::q2_0::BlockQ2_0>),
+    ] {
+        gemv::set(k, t, rows);
+        if let Some(gemv) = &mut k.gemv[t as usize] {
+            gemv.few_rows = true;
+        }
     }
 }

@@ -10,6 +10,8 @@ mod wide;
 
 pub use vnni::fill as fill_vnni;
 
+use crate::cpu::features;
+
 use super::{Kernels, blocks, convert, float, interleave, order, products, recurrent, tile};
 
 float::instantiate!(lanes::Avx2, "avx2,fma,f16c");
@@ -28,7 +30,10 @@ interleave::instantiate!(lanes::Avx2Dots, few 8, [4 3 2 1], "avx2,fma,f16c");
 pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_float(k);
     k.products = row_products::PRODUCTS;
-    k.products.convert_from = products::ConvertFrom::FAST;
+    k.products.convert_from = match features::converts_beside_products() {
+        true => products::ConvertFrom::BESIDE,
+        false => products::ConvertFrom::FAST,
+    };
     k.recurrent = recurrent_kernels::RECURRENT;
     fill_blocks(k);
     fill_conversions(k);

@@ -4,7 +4,7 @@
 //! themselves are looked up one by one.
 
 use super::super::gemv::Rows;
-use super::gemv::{Codes, ROWS, Rows8, add_group, form, group_sums, group_sums_16, twice, with_simd, words16};
+use super::gemv::{Coarse, Codes, Fine, ROWS, Rows8, add_group, form, twice, with_simd, words16};
 use super::lanes::Avx2Dots;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::simd::words::Words;
@@ -383,11 +383,15 @@ unsafe fn point_rows<B: Points>(k: usize, x: Rows8, ahead: usize, act: *const u8
                 let none = _mm256_setzero_ps();
                 if B::FINE {
                     for h in 0..2 {
-                        let sums = group_sums_16::<B>(parts[h]);
+                        let first = Fine::of(parts[h][0]).and::<B>(Fine::of(parts[h][1]));
+                        let sums = first.all::<B>(Fine::of(parts[h][2]).and::<B>(Fine::of(parts[h][3])));
                         acc = add_group::<B>(acc, sums, B::scale(&b, 2 * t + h), none, at, h);
                     }
                 } else {
-                    acc = add_group::<B>(acc, group_sums::<B>(parts), B::scale(&b, t), none, at, 0);
+                    let [first, last] = parts;
+                    let a = Coarse::of_both::<B>(first[0], last[0]).and::<B>(Coarse::of_both::<B>(first[1], last[1]));
+                    let b4 = Coarse::of_both::<B>(first[2], last[2]).and::<B>(Coarse::of_both::<B>(first[3], last[3]));
+                    acc = add_group::<B>(acc, a.all::<B>(b4), B::scale(&b, t), none, at, 0);
                 }
             }
         }

@@ -109,13 +109,29 @@ with_simd! {
     unsafe fn negative(v: D::Floats) -> D::Floats {
         D::Floats::splat(-0.0).sub(v)
     }
-    // Sets bit 4 of the bytes of quad `i` of 32 values whose fifth bits are in the word `high`.
-    unsafe fn fifth_bits(low: D, high: D, i: usize) -> D {
+    // Sets `bit` of the bytes of quad `i` of 32 values of which the word `flags` has a bit each.
+    unsafe fn flagged(low: D, flags: D, i: usize, bit: u8) -> D {
         let mask = if i.is_multiple_of(2) { [1, 2, 4, 8] } else { [16, 32, 64, 128] };
-        low.join(high.repeat_byte(i / 2), D::splat(i32::from_le_bytes(mask)), 16)
+        low.join(flags.repeat_byte(i / 2), D::splat(i32::from_le_bytes(mask)), bit)
     }
     unsafe fn five_bits(low: [D; 8], high: D) -> [D; 8] {
-        eight!(I => fifth_bits(low[I], high, I))
+        eight!(I => flagged(low[I], high, I, 16))
+    }
+    // The four values of two bits of byte `i` of each word.
+    unsafe fn spread(w: D, i: usize) -> D {
+        let four = byte(w, i);
+        let two = four.or(four.left(12));
+        two.or(two.left(6)).and(bytes(3))
+    }
+    // Digit `n` of each byte in base 3: the highest of the byte times `3^n`.
+    unsafe fn digit(w: D, n: usize) -> D {
+        let mut w = w;
+        for _ in 0..n {
+            w = w.add_bytes(w.add_bytes(w));
+        }
+        let (even, odd) = (w.and(D::splat(0x00ff_00ff)), w.right(8).and(D::splat(0x00ff_00ff)));
+        let (even, odd) = (even.add(even).add(even), odd.add(odd).add(odd));
+        even.right(8).and(D::splat(0x0003_0003)).or(odd.and(D::splat(0x0300_0300)))
     }
     // The nibbles of eight words: the low ones, or the high ones for `which` 1.
     unsafe fn eight_nibbles(b: Block<D>, at: usize, which: usize) -> [D; 8] {
@@ -273,4 +289,23 @@ formats! {
     Tq2_0 { SHAPE: Shape = Shape::scale_last(256, 16), BITS: u32 = 2, BIAS: i32 = 1 }
     scale(b, _g) { b.halves(16) }
     codes(b, t) { two_bits(b, 8 * (t / 4), t % 4) }
+
+    Tq1_0 { SHAPE: Shape = Shape::scale_last(256, 13), BITS: u32 = 2, BIAS: i32 = 1 }
+    scale(b, _g) { b.halves(13) }
+    codes(b, t) {
+        // Digits of 32 bytes, then those of 16, then those of four.
+        match t {
+            0..5 => eight!(I => digit(b.word(I), t)),
+            7 => eight!(I => if I < 4 { digit(b.word(8 + I), 4) } else { digit(b.word(12), I % 4) }),
+            _ => eight!(I => digit(b.word(8 + I % 4), 2 * (t - 5) + I / 4)),
+        }
+    }
+
+    Q1_0 { SHAPE: Shape = Shape::scale_first(128, 2, 4), BITS: u32 = 2, BIAS: i32 = 1 }
+    scale(b, _g) { b.halves(4) }
+    codes(b, t) { eight!(I => flagged(D::splat(0), b.word(t), I, 2)) }
+
+    Q2_0 { SHAPE: Shape = Shape::scale_first(64, 2, 4), BITS: u32 = 2, BIAS: i32 = 1 }
+    scale(b, _g) { b.halves(4) }
+    codes(b, t) { eight!(I => spread(b.word(2 * t + I / 4), I % 4)) }
 }

@@ -488,7 +488,10 @@ macro_rules! each_format {
             (GGML_TYPE_IQ4_XS, $kernels::<formats::Iq4Xs>()),
             (GGML_TYPE_MXFP4, $kernels::<formats::Mxfp4>()),
             (GGML_TYPE_NVFP4, $kernels::<formats::Nvfp4>()),
+            (GGML_TYPE_TQ1_0, $kernels::<formats::Tq1_0>()),
             (GGML_TYPE_TQ2_0, $kernels::<formats::Tq2_0>()),
+            (GGML_TYPE_Q1_0, $kernels::<formats::Q1_0>()),
+            (GGML_TYPE_Q2_0, $kernels::<formats::Q2_0>()),
         ] {
             $all[t as usize] = kernels;
         }
