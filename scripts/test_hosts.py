@@ -306,6 +306,27 @@ def completion(t):
         t.check(texts[0] == texts[2], "llama-completion gives the same text with 1 and 2 threads")
 
 
+def reported(path, limit):
+    """Whether a placement report says where the weights of a mapped model are, and why: all in memory, or half of them."""
+    with open(path, encoding="utf-8") as f:
+        weights = json.load(f)["weights"]
+    os.remove(path)
+    of = {b["buffer_type"]: b for b in weights["buffers"]}
+    repacked, memory = of.get("CPU_REPACK", {}), weights["memory"] or {}
+    parts = ("mapped_bytes", "copied_bytes", "interleaved_bytes", "device_bytes")
+    good = repacked.get("interleaved_bytes") == repacked.get("bytes") and any(b["mapped_bytes"] for b in of.values())
+    good = good and all(sum(b[p] for p in parts) == b["bytes"] and 0 <= b["resident_bytes"] <= b["bytes"] for b in of.values())
+    # Small tensors are copied.
+    good = good and memory["away_bytes"] + memory["in_memory_bytes"] == repacked["from_file_bytes"] >= 0.9 * repacked["bytes"]
+    good = good and memory.get("limit_bytes") == limit and memory["read_bytes"] > 0 and memory["waited_seconds"] >= 0
+    if limit is not None:
+        # What is not in memory is said; large pages may have a little more than that.
+        good = good and memory["away_bytes"] > 0 and memory["in_memory_bytes"] <= limit and "GGML_RS_CPU_COPIES" in memory["decision"]
+    if not good:
+        print(json.dumps(weights, indent=1))
+    return good, f"a placement report says where weights are, {'with a limit' if limit else 'without a limit'}"
+
+
 def copies(t):
     """Weights that do not fit into memory are read again for each token, and give the same text."""
     for kind in ("Q8_0", "Q4_K"):
@@ -314,14 +335,17 @@ def copies(t):
             continue
         text = lambda mode, **environment: t.run("ours", "llama-completion", "-m", model, "-p", "Once upon a time", "-n", 16, "--temp", 0, "-no-cnv",
                                                  "--no-display-prompt", "-t", 2, "-lm", mode, **environment)
-        usual = text("mmap")
+        report = os.path.join(t.models, f"weights-{kind}.json")
         half = str(os.path.getsize(model) // 2)
+        usual = text("mmap", GGML_SCHED_REPORT=report)
+        t.check(*reported(report, None))
         others = {"none of the weights stays in memory": text("mmap", GGML_RS_CPU_COPIES="0"),
-                  "half of the weights stay in memory": text("mmap", GGML_RS_CPU_COPIES=half),
+                  "half of the weights stay in memory": text("mmap", GGML_RS_CPU_COPIES=half, GGML_SCHED_REPORT=report),
                   "the file is not mapped": text("none", GGML_RS_CPU_COPIES="0")}
         if usual is not None:
             for name, other in others.items():
                 t.check(other == usual, f"llama-completion with {kind} gives the same text when {name}")
+        t.check(*reported(report, int(half)))
 
 
 def estimate(t, side, *arguments):

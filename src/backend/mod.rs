@@ -8,6 +8,7 @@
 //! - `meta`: several devices as one, for tensor parallelism
 //! - `damage`: writes that have failed, where the interface has no result for it
 //! - `host`: the buffer type "CPU" in host memory
+//! - `keeper`: what keeps weights in memory says of it, for reports
 //! - `registry`: the process's list of backends; `dl`: backends from dynamic libraries
 //! - `plan`: plans of graphs that the library keeps on a stream
 //! - `graph_copy`: copying a graph to another device, comparing two backends
@@ -27,6 +28,7 @@ pub mod grad_reset;
 pub mod graph_copy;
 pub mod handle;
 pub mod host;
+pub mod keeper;
 pub mod meta;
 pub mod multi;
 pub mod observe;

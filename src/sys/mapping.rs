@@ -29,7 +29,7 @@ pub struct FilePlace {
 
 /// A line of `/proc/self/maps`.
 #[cfg(any(target_os = "linux", test))]
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Area {
     bytes: Range<usize>,
     /// Its first byte in the file.
@@ -90,6 +90,35 @@ pub fn file_at(address: *const u8) -> Option<(String, u64)> {
     areas()?.find(|area| area.bytes.contains(&at)).map(|area| area.place.file)
 }
 
+/// The read-only mappings of files that the process had when this was made.
+pub struct MappedFiles {
+    #[cfg(target_os = "linux")]
+    areas: Vec<Area>,
+}
+
+impl MappedFiles {
+    /// Those of now; none if the system does not say.
+    pub fn now() -> Self {
+        Self {
+            #[cfg(target_os = "linux")]
+            areas: areas().map_or_else(Vec::new, |areas| areas.filter(|area| area.is_read_only_file).collect()),
+        }
+    }
+
+    /// Whether all of this memory is such mappings.
+    pub fn cover(&self, addresses: Range<usize>) -> bool {
+        #[cfg(target_os = "linux")]
+        {
+            covered(self.areas.iter().cloned(), &addresses).is_some()
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = addresses;
+            false
+        }
+    }
+}
+
 impl<'a> FileMapping<'a> {
     /// The mapping that has all of `bytes`; `None` if some of them are other memory, or if the system does not say.
     pub fn of(bytes: &'a [u8]) -> Option<Self> {
@@ -138,6 +167,33 @@ impl<'a> FileMapping<'a> {
         }
         #[cfg(not(target_os = "linux"))]
         let _ = part;
+    }
+}
+
+/// How many bytes of these are in memory and in this process's tables, in whole pages; `None` if the system does not
+/// say. The system may have more of a file in its cache.
+pub fn resident(addresses: Range<usize>) -> Option<usize> {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::FileExt;
+        /// Entries that are read at once.
+        const ENTRIES: usize = 4096;
+        let page = super::memory::page_size();
+        let pagemap = std::fs::File::open("/proc/self/pagemap").ok()?;
+        let (first, end) = (addresses.start / page, addresses.end.div_ceil(page));
+        let (mut entries, mut pages) = (vec![0; 8 * ENTRIES], 0);
+        for at in (first..end).step_by(ENTRIES) {
+            let some = &mut entries[..8 * ENTRIES.min(end - at)];
+            pagemap.read_exact_at(some, 8 * at as u64).ok()?;
+            // Bit 63 of an entry.
+            pages += some.chunks_exact(8).filter(|entry| entry[7] & 0x80 != 0).count();
+        }
+        Some(pages * page)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = addresses;
+        None
     }
 }
 
@@ -232,19 +288,18 @@ mod tests {
             // SAFETY: the mapping has so many bytes and stays until the process ends; only this test writes the file.
             unsafe { std::slice::from_raw_parts(at.cast_const().cast::<u8>(), size) }
         };
-        // `mincore` counts pages in the kernel's cache, so the process's own are read from /proc/self/pagemap: bit 63
-        // of each entry.
         let present = |bytes: &[u8]| {
-            use std::os::unix::fs::FileExt;
-            let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
-            let mut entries = vec![0; 8 * bytes.len() / page];
-            pagemap.read_exact_at(&mut entries, (bytes.as_ptr().addr() / page * 8) as u64).unwrap();
-            entries.chunks(8).filter(|e| e[7] & 0x80 != 0).count()
+            let start = bytes.as_ptr().addr();
+            resident(start..start + bytes.len()).unwrap() / page
         };
         let bytes = map(libc::PROT_READ, libc::MAP_SHARED);
         assert_eq!(bytes, contents);
         assert_eq!(present(bytes), pages);
         let mapping = FileMapping::of(&bytes[10..size - 10]).unwrap();
+        let (files, start) = (MappedFiles::now(), bytes.as_ptr().addr());
+        assert!(
+            files.cover(start..start + size) && !files.cover(contents.as_ptr().addr()..contents.as_ptr().addr() + 1)
+        );
         // Pages with other bytes stay: the first, the last, and those that a part shares with others.
         mapping.give_back(0..page * 4);
         assert_eq!(present(bytes), pages - 3);

@@ -167,6 +167,7 @@ pub fn text(all: &Value) -> String {
     }
     if !d.is_null() {
         cpu(&mut out, &d["cpu"]);
+        memory(&mut out, &d["memory"]);
     }
     if let Some(folder) = all["pipeline_cache"]["folder"].as_str() {
         let cache = &all["pipeline_cache"];
@@ -218,6 +219,24 @@ fn cpu(out: &mut String, cpu: &Value) {
             of("activations")
         );
     }
+}
+
+/// What weights of models may take.
+fn memory(out: &mut String, memory: &Value) {
+    let of = |key: &str| memory[key].as_u64();
+    let (Some(total), Some(free), Some(left)) = (of("total_bytes"), of("free_bytes"), of("left_free_bytes")) else {
+        return;
+    };
+    let (room, why) = match of("limit_bytes") {
+        Some(limit) => (limit, "the limit of GGML_RS_CPU_COPIES".to_owned()),
+        None => (free.saturating_sub(left), format!("{} stay free for the host", bytes(left))),
+    };
+    let _ = writeln!(out, "\nMemory\n  of the process   {}, {} free", bytes(total), bytes(free));
+    let _ = writeln!(
+        out,
+        "  for weights      {}: {why}; what has no room is read from its file for each computation",
+        bytes(room)
+    );
 }
 
 fn environment(out: &mut String, d: &Value) {

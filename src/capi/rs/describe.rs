@@ -3,6 +3,7 @@
 use crate::abi::ggml::{GGML_MAX_NAME, ggml_type};
 use crate::abi::rs::GGML_RS_ABI_DIGEST;
 use crate::cpu::features;
+use crate::cpu::repack::account;
 use crate::cpu::simd::{Kernels, Level, dot_type, kernels};
 use crate::environment::{self, ALL, Doubt, Group};
 use crate::guard::guarded;
@@ -73,12 +74,24 @@ fn pipeline_cache() -> Option<String> {
     }
 }
 
+/// Memory for weights in `CPU_REPACK`.
+fn memory_json() -> Value {
+    let account = account();
+    json!({
+        "total_bytes": account.memory.map(|m| m.total),
+        "free_bytes": account.memory.map(|m| m.free),
+        "left_free_bytes": account.left_free,
+        "limit_bytes": account.limit,
+    })
+}
+
 /// Returns what this library is and uses on this machine, as JSON. Free it with `ggml_rs_string_free`.
 ///
 /// The JSON contains `version`, `abi_digest` (as text), `max_name`, `debug` (whether it was built with debug
 /// assertions), `backends` (the built-in ones), `cpu` (`level`: the kernels in use, `levels` that this processor
 /// supports, `features`, and `formats`: how products with weights of each format are computed), `pipeline_cache` (the
-/// folder, or null), `environment` (every variable that the library reads, `value`: null if it is not set) and
+/// folder, or null), `memory` (`total_bytes` of the process, with limits of cgroups, what is free, `left_free_bytes` by
+/// weights that can be read from their file again, and their `limit_bytes`, or null), `environment` (every variable that the library reads, `value`: null if it is not set) and
 /// `unknown` (`GGML_*` variables that it does not have, with a similar name, or the reason, if there is one).
 #[guarded]
 #[unsafe(no_mangle)]
@@ -91,6 +104,7 @@ pub unsafe extern "C" fn ggml_rs_describe() -> *mut c_char {
         "backends": if cfg!(feature = "vulkan") { &["CPU", "RPC", "Vulkan"][..] } else { &["CPU", "RPC"] },
         "cpu": cpu_json(),
         "pipeline_cache": pipeline_cache(),
+        "memory": memory_json(),
         "environment": environment_json(),
         "unknown": doubts_json(),
     });
@@ -122,6 +136,8 @@ mod tests {
             (&q4["block_values"], &q4["block_bytes"], &q4["activations"]),
             (&json!(256), &json!(144), &json!("Q8_K"))
         );
+        let memory = |key: &str| all["memory"][key].as_u64();
+        assert!(memory("free_bytes") <= memory("total_bytes") && memory("left_free_bytes") <= memory("total_bytes"));
         let variables = all["environment"].as_array().unwrap();
         assert!(variables.iter().any(|v| v["name"] == "GGML_TRACE" && v["section"] == "general"));
         assert!(variables.iter().all(|v| v["name"] != "GGML_ORACLE_BASE"));

@@ -26,7 +26,7 @@ pub enum When {
 }
 
 /// What weights leave free in a memory.
-fn reserve(memory: Memory, when: When) -> u64 {
+pub fn reserve(memory: Memory, when: When) -> u64 {
     let part = if when == When::Loading { 16 } else { 64 };
     (memory.total / part + (40 << 20)).min(RESERVE)
 }
@@ -109,7 +109,7 @@ pub fn give(bytes: usize) {
 }
 
 /// The limit that was set.
-fn limit() -> Option<u64> {
+pub fn limit() -> Option<u64> {
     #[cfg(test)]
     if let Some(limit) = tests::limit() {
         return Some(limit);

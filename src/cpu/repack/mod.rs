@@ -7,6 +7,7 @@
 //! mapped is read from that file later, and again if it was given back (`resident`): so a model may be larger than
 //! memory, and its file needs no second copy there.
 
+mod account;
 mod budget;
 mod loader;
 mod resident;
@@ -19,7 +20,7 @@ use super::device;
 use super::simd::{Level, kernels};
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::backend::author::{Buffer, BufferType, NOT_READ, buffer_author, leak_buffer_type};
-use crate::backend::{BufferRef, BufferTypeRef};
+use crate::backend::{BufferRef, BufferTypeRef, keeper};
 use crate::error::Result;
 use crate::log_error;
 use crate::sys::file_part::FilePart;
@@ -35,6 +36,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock, RwLock};
 use strips::{New, Reader, strips};
 
+pub use account::account;
 pub use stream::{Product, Weights};
 
 /// Alignment of tensors in bytes.
@@ -53,7 +55,10 @@ const DIRECT_PIECE: usize = 4 << 20;
 /// The buffer type.
 pub fn buffer_type() -> BufferTypeRef {
     static TYPE: OnceLock<BufferTypeRef> = OnceLock::new();
-    *crate::sys::sync::once(&TYPE, || leak_buffer_type(Some(device::device()), Repack))
+    *crate::sys::sync::once(&TYPE, || {
+        keeper::set(&account::Keeper);
+        leak_buffer_type(Some(device::device()), Repack)
+    })
 }
 
 /// Whether this processor has kernels for which the buffer type is worth its memory.
@@ -81,10 +86,19 @@ pub fn is_interleaved(t: TensorRef) -> bool {
 
 /// The weight of a product, if it may be somewhere else than in memory.
 pub fn weight_of(node: TensorRef) -> Option<Arc<Weight>> {
-    let t = node.src(0).filter(|t| matches!(node.op(), GGML_OP_MUL_MAT | GGML_OP_MUL_MAT_ID) && holds(*t))?;
-    let buffer = t.buffer()?;
+    weight_at(node.src(0).filter(|_| matches!(node.op(), GGML_OP_MUL_MAT | GGML_OP_MUL_MAT_ID))?)
+}
+
+/// A tensor that may be somewhere else than in memory.
+fn weight_at(t: TensorRef) -> Option<Arc<Weight>> {
+    let buffer = t.buffer().filter(|_| holds(t))?;
     let author = buffer_author::<RepackBuffer>(&buffer)?;
     author.weight(author.offset(t)).map(|(weight, _)| weight)
+}
+
+/// Whether a tensor is read from its file when it is needed.
+fn is_from_file(t: TensorRef) -> bool {
+    weight_at(t).is_some()
 }
 
 struct Repack;

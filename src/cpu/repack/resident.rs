@@ -5,6 +5,7 @@
 //! stays. A computation whose weights are all in memory holds them by one [`Lease`], during which nothing is given
 //! back.
 
+use super::account;
 use super::budget::{self, Pressure, When};
 use super::strips::{Reader, Strips};
 use crate::error::Result;
@@ -90,6 +91,12 @@ impl Drop for Lease {
 /// Whether there are any such weights.
 pub fn any() -> bool {
     WEIGHTS.load(Ordering::Relaxed) > 0
+}
+
+/// Bytes of weights that are not in memory.
+pub fn away() -> u64 {
+    let all: Vec<_> = brief(&ALL).iter().filter_map(Weak::upgrade).collect();
+    all.iter().map(|weight| (brief(&weight.state).away * weight.matrix_size()) as u64).sum()
 }
 
 /// The number of a new computation.
@@ -224,6 +231,7 @@ impl Weight {
         let mut state = brief(&self.state);
         one.is_here.store(true, Ordering::Release);
         budget::take(end - start);
+        account::read(end - start);
         state.away -= 1;
         if state.away == 0 {
             AWAY.fetch_sub(1, Ordering::SeqCst);

@@ -3,6 +3,7 @@
 //! no room to stay is given back when all threads have passed its node. Experts are brought when the router has chosen
 //! them (`experts`).
 
+use super::account;
 use super::budget::{self, Pressure, Room, When};
 use super::resident::{self, Lease, Weight};
 use super::strips::Reader;
@@ -260,8 +261,13 @@ impl Stream {
             let mut turn = lock(&shared.turn);
             turn.wanted = turn.wanted.max(i + 1);
             shared.moved.notify_all();
+            let begun = Instant::now();
             while shared.state(i) == WAITING {
                 turn = shared.moved.wait(turn).unwrap_or_else(PoisonError::into_inner);
+            }
+            // The others wait at the same time.
+            if thread == 0 {
+                account::waited(begun.elapsed());
             }
         }
         if shared.state(i) == READY {
@@ -304,7 +310,12 @@ impl Stream {
         let mine = chosen[first..].iter().chain(&chosen[..first]);
         let mut reader = Reader::new(false);
         reader.set_tight(true);
-        mine.copied().try_for_each(|matrix| weight.load(matrix, &mut reader))
+        let begun = Instant::now();
+        let result = mine.copied().try_for_each(|matrix| weight.load(matrix, &mut reader));
+        if ith == 0 {
+            account::waited(begun.elapsed());
+        }
+        result
     }
 }
 

@@ -209,6 +209,7 @@ impl View<'_> {
             "steps": steps.iter().map(step).collect::<Value>(),
             "fallbacks": self.fallbacks().into_iter().map(fallback).collect::<Value>(),
             "memory": self.memory_json(&nodes, &steps),
+            "weights": self.weights_json(),
         })
     }
 }
