@@ -13,6 +13,8 @@ const RESERVE: u64 = 4 << 30;
 
 /// Bytes of all such weights in memory.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
+/// Bytes of all buffers for weights.
+static PLANNED: AtomicU64 = AtomicU64::new(0);
 /// Bytes of those that are being loaded.
 static LOADING: AtomicU64 = AtomicU64::new(0);
 
@@ -25,10 +27,18 @@ pub enum When {
     Computing,
 }
 
-/// What weights leave free in a memory.
+/// What weights leave free in a memory: less if all of them fit in, because then none is read again, which takes memory,
+/// too.
 pub fn reserve(memory: Memory, when: When) -> u64 {
+    reserve_for(PLANNED.load(Ordering::Relaxed).saturating_sub(taken()), memory, when)
+}
+
+/// The same, where weights of `more` bytes are not in memory yet.
+fn reserve_for(more: u64, memory: Memory, when: When) -> u64 {
     let part = if when == When::Loading { 16 } else { 64 };
-    (memory.total / part + (40 << 20)).min(RESERVE)
+    let usual = (memory.total / part + (40 << 20)).min(RESERVE);
+    let close = (memory.total / 128 + (6 << 20)).min(usual);
+    if more.saturating_add(close) <= memory.free { close } else { usual }
 }
 
 /// Memory for weights that are being loaded, and that stay.
@@ -98,6 +108,23 @@ pub fn taken() -> u64 {
     TAKEN.load(Ordering::Relaxed)
 }
 
+/// A place for weights, of so many bytes, while it lives.
+pub struct Planned(u64);
+
+impl Planned {
+    /// There will be weights of so many bytes.
+    pub fn new(bytes: usize) -> Self {
+        PLANNED.fetch_add(bytes as u64, Ordering::Relaxed);
+        Self(bytes as u64)
+    }
+}
+
+impl Drop for Planned {
+    fn drop(&mut self) {
+        PLANNED.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
 /// Weights of `bytes` bytes are in memory.
 pub fn take(bytes: usize) {
     TAKEN.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -156,8 +183,11 @@ pub mod tests {
 
     #[test]
     fn weights_leave_memory_free() {
-        let of = |total: u64, when| reserve(Memory { total: total << 20, free: 0 }, when) >> 20;
+        let of = |total: u64, when| reserve_for(200 << 20, Memory { total: total << 20, free: 0 }, when) >> 20;
         assert_eq!([256, 8192, 1 << 20].map(|total| of(total, When::Loading)), [56, 552, 4096]);
         assert_eq!([256, 8192, 1 << 20].map(|total| of(total, When::Computing)), [44, 168, 4096]);
+        // If all of them fit in, the reserve is for the host alone.
+        let of = |free: u64| reserve_for(200 << 20, Memory { total: 256 << 20, free: free << 20 }, When::Loading) >> 20;
+        assert_eq!([207, 208, 256].map(of), [56, 8, 8]);
     }
 }

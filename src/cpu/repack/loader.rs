@@ -62,6 +62,15 @@ pub fn push(weight: &Arc<Weight>) {
     }
 }
 
+/// Loads a weight. Who computes with it gets an error.
+fn load(weight: &Weight, reader: &mut Reader) {
+    for matrix in 0..weight.matrices() {
+        if weight.is_ending() || weight.load(matrix, reader).is_err() {
+            return;
+        }
+    }
+}
+
 /// Loads weights until there are none left, or no memory.
 fn work() {
     let mut reader = Reader::new(false);
@@ -75,8 +84,7 @@ fn work() {
         if room.is_some() {
             weight.stay();
             reader.set_tight(resident::relieve());
-            // Who computes with it gets the error.
-            let _ = weight.load_all(&mut reader);
+            load(&weight, &mut reader);
         } else {
             let mut queue = brief(&QUEUE);
             let was_first = !queue.weights.is_empty();

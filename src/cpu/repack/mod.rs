@@ -28,7 +28,7 @@ use crate::sys::mapping::FileMapping;
 use crate::sys::memory::AlignedBlock;
 use crate::sys::sync::{brief_read, brief_write};
 use crate::tensor::TensorRef;
-use budget::When;
+use budget::{Planned, When};
 use resident::Weight;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -117,7 +117,7 @@ impl BufferType for Repack {
             // Large pages would take memory of weights that are not there for others beside them.
             memory.use_small_pages(0..size);
         }
-        Ok(RepackBuffer { memory: Arc::new(memory), weights: RwLock::default() })
+        Ok(RepackBuffer { memory: Arc::new(memory), weights: RwLock::default(), _planned: Planned::new(size) })
     }
 
     fn alignment(&self) -> usize {
@@ -130,6 +130,7 @@ struct RepackBuffer {
     memory: Arc<AlignedBlock>,
     /// Tensors that need not be in the memory, by their offset.
     weights: RwLock<BTreeMap<usize, Arc<Weight>>>,
+    _planned: Planned,
 }
 
 impl RepackBuffer {

@@ -37,6 +37,8 @@ pub struct Weight {
     origin: FilePart,
     matrices: Box<[Matrix]>,
     state: Mutex<State>,
+    /// Whoever ends it waits for those who hold it.
+    is_ending: AtomicBool,
 }
 
 struct Matrix {
@@ -136,7 +138,8 @@ impl Weight {
         WEIGHTS.fetch_add(1, Ordering::Relaxed);
         AWAY.fetch_add(1, Ordering::SeqCst);
         let matrices = (0..matrices).map(|_| matrix()).collect();
-        let this = Arc::new(Self { memory, at, strips, origin, matrices, state: Mutex::new(state) });
+        let (state, is_ending) = (Mutex::new(state), AtomicBool::new(false));
+        let this = Arc::new(Self { memory, at, strips, origin, matrices, state, is_ending });
         let mut all = brief(&ALL);
         all.retain(|weight| weight.strong_count() > 0);
         all.push(Arc::downgrade(&this));
@@ -160,6 +163,11 @@ impl Weight {
     /// Whether a matrix is in memory.
     pub fn is_here(&self, matrix: usize) -> bool {
         self.matrices[matrix].is_here.load(Ordering::Acquire)
+    }
+
+    /// Number of matrices: several if a router chooses among them.
+    pub fn matrices(&self) -> usize {
+        self.matrices.len()
     }
 
     /// Number of matrices that are in memory.
@@ -297,8 +305,14 @@ impl Weight {
         bytes
     }
 
+    /// Whether it ends as soon as it is not held.
+    pub fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed)
+    }
+
     /// Ends the weight, because its tensor becomes something else. Its bytes stay as they are.
     pub fn end(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
         loop {
             let mut state = brief(&self.state);
             if *state.holds() == 0 {
@@ -313,7 +327,7 @@ impl Weight {
                 return;
             }
             drop(state);
-            // Only the thread that loads in the background: it sees it after this matrix.
+            // Only the thread that loads in the background: it stops after this matrix.
             std::thread::sleep(Duration::from_micros(200));
         }
     }
