@@ -51,8 +51,8 @@ pub fn amx_int8() -> bool {
 pub fn converts_beside_products() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
+        #[allow(unused_unsafe)] // newer compilers know that it is safe
         // SAFETY: every x86-64 has the instruction, and leaf 0.
-        #[allow(unused_unsafe)] // newer compilers know that
         let maker = unsafe { std::arch::x86_64::__cpuid(0) };
         let name = [maker.ebx, maker.edx, maker.ecx].map(u32::to_le_bytes).concat();
         name == b"AuthenticAMD" || name == b"HygonGenuine"

@@ -272,7 +272,7 @@ impl ProductPlan {
 
     /// Partition of `times` matrices of `rows` by `columns` results for `threads` threads.
     pub fn cut(&self, rows: usize, columns: usize, times: usize, threads: usize) -> Cut {
-        let wanted = 4 * threads;
+        let wanted = PIECES * threads;
         match self.method {
             Method::Dots => {
                 // All columns at once; rows in several pieces for each thread, but not too small ones.
@@ -288,9 +288,12 @@ impl ProductPlan {
                 let mut cut = Cut { rows, columns, row_step: PANELS * self.panels.height, col_step: 1024 };
                 // More rows need the columns less often from a cache far away, but each thread needs some pieces.
                 let many = if self.registers { registers::MANY } else { floats::BY_STEP_FROM };
-                if self.panels.form.is_none() && columns >= many {
+                let wanted = if self.panels.form.is_none() && columns >= many {
                     cut.row_step = cut.row_step.max(floats::PIECE);
-                }
+                    MANY_PIECES * threads
+                } else {
+                    wanted
+                };
                 // A piece packs its columns for its rows: rather fewer columns than fewer rows.
                 if self.registers {
                     cut.col_step = cut.col_step.min(columns.max(1));
@@ -312,6 +315,12 @@ impl ProductPlan {
         }
     }
 }
+
+/// Pieces of work for each thread, if there are so many.
+const PIECES: usize = 4;
+/// The same for plain numbers with many columns, whose pieces take milliseconds: a thread that the system stops for a
+/// moment should have few of them left.
+const MANY_PIECES: usize = 16;
 
 /// A partition of rows and columns into pieces.
 #[derive(Clone, Copy, Debug)]

@@ -356,9 +356,9 @@ unsafe fn products<B: Points>(magnitudes: __m256i, bits: __m256i, r: usize, h: u
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // the loops index several arrays
 unsafe fn point_rows<B: Points>(k: usize, x: Rows8, ahead: usize, act: *const u8) -> __m256 {
-    let zero = unsafe { _mm256_setzero_si256() };
     // SAFETY: the contract of `gemv::Rows`: eight rows of `k` values, and activations for them. Block indices are below `k / 256`.
     unsafe {
+        let zero = _mm256_setzero_si256();
         let mut b = Block { indices: [[0; 64]; ROWS], bits: [zero; 8], words: [zero; 20], d: _mm256_setzero_ps() };
         let mut acc = _mm256_setzero_ps();
         let mut later = Later::new(x[0].wrapping_add(ahead));
