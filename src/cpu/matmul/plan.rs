@@ -290,7 +290,8 @@ impl ProductPlan {
                 let many = if self.registers { registers::MANY } else { floats::BY_STEP_FROM };
                 let wanted = if self.panels.form.is_none() && columns >= many {
                     cut.row_step = cut.row_step.max(floats::PIECE);
-                    MANY_PIECES * threads
+                    // Registers pack their columns for each piece again.
+                    if self.registers { wanted } else { MANY_PIECES * threads }
                 } else {
                     wanted
                 };
