@@ -53,8 +53,9 @@ GGML_API const struct ggml_rs_abi *ggml_rs_get_abi(void);
 /// assertions), `backends` (the built-in ones), `cpu` (`level`: the kernels in use, `levels` that this processor
 /// supports, `features`, and `formats`: how products with weights of each format are computed), `pipeline_cache` (the
 /// folder, or null), `memory` (`total_bytes` of the process, with limits of cgroups, what is free, `left_free_bytes` by
-/// weights that can be read from their file again, and their `limit_bytes`, or null), `environment` (every variable that the library reads, `value`: null if it is not set) and
-/// `unknown` (`GGML_*` variables that it does not have, with a similar name, or the reason, if there is one).
+/// weights that can be read from their file again, and their `limit_bytes`, or null), `environment` (every variable
+/// that the library reads, `value`: null if it is not set) and `unknown` (`GGML_*` variables that it does not have,
+/// with a similar name, or the reason, if there is one).
 GGML_API char *ggml_rs_describe(void);
 
 //
@@ -114,19 +115,19 @@ enum ggml_rs_format {
 /// itself.
 ///
 /// The JSON contains `model` (the name of the largest model that the process has read from a GGUF file, or null),
-/// `date` (when the scheduler was made, in UTC), `backends`, `splits` (ranges of nodes, and the `copies` before
-/// them), `leafs`, `nodes` (`backend`: its index, `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it),
-/// `steps` (copies and nodes in the order they run), `fallbacks`, and `memory`: for each buffer type `used_bytes`,
+/// `date` (when the scheduler was made, in UTC), `backends`, `splits` (ranges of nodes, and the `copies` before them),
+/// `leafs`, `nodes` (`backend`: its index, `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it), `steps`
+/// (copies and nodes in the order they run), `fallbacks`, and `memory`: for each buffer type `used_bytes`,
 /// `lower_bound` (the most bytes in use at one step), their `ratio` (meaningful only if `planned_for_this_graph`: a
 /// larger graph may have been reserved), and `blocks` with the first and last step that need them. `weights` has, for
-/// each type of buffers with weights of the graph (`buffers`), how many of their `bytes` are pages of a file that the host has
-/// mapped (`mapped_bytes`), copies (`copied_bytes`), interleaved for the kernels (`interleaved_bytes`) or on a device
-/// (`device_bytes`), how many can be read from a file again (`from_file_bytes`), and how many are in memory at the
-/// moment (`resident_bytes`, null if that is not known); and `memory`, null before there was a buffer CPU_REPACK: all
-/// memory of the process (`total_bytes`, with limits of cgroups), what of it is free (`free_bytes`) and what weights
-/// leave free (`left_free_bytes`), the limit of GGML_RS_CPU_COPIES (`limit_bytes`, or null), the weights from files that
-/// are in memory (`in_memory_bytes`) and that are not (`away_bytes`), what that means (`decision`), how much has been
-/// read from files (`read_bytes`), and how long computations have waited for it (`waited_seconds`).
+/// each type of buffers with weights of the graph (`buffers`), how many of their `bytes` are pages of a file that the
+/// host has mapped (`mapped_bytes`), copies (`copied_bytes`), interleaved for the kernels (`interleaved_bytes`) or on a
+/// device (`device_bytes`), how many can be read from a file again (`from_file_bytes`), and how many are in memory at
+/// the moment (`resident_bytes`, null if that is not known); and `memory`, null before there was a buffer CPU_REPACK:
+/// all memory of the process (`total_bytes`, with limits of cgroups), what of it is free (`free_bytes`) and what
+/// weights leave free (`left_free_bytes`), the limit of GGML_RS_CPU_COPIES (`limit_bytes`, or null), the weights from
+/// files that are in memory (`in_memory_bytes`) and that are not (`away_bytes`), what that means (`decision`), how much
+/// has been read from files (`read_bytes`), and how long computations have waited for it (`waited_seconds`).
 GGML_API char *ggml_rs_sched_report(ggml_backend_sched_t sched, enum ggml_rs_format format);
 
 /// Writes the report of `ggml_rs_sched_report` to a file, which is replaced. If no graph is split, or the file cannot

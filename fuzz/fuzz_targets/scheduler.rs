@@ -88,7 +88,8 @@ unsafe fn layer(
     }
 }
 
-/// Takes the memory of all tensors away, as if the host had built the graph again: after a reset it belongs to the scheduler's next graph.
+/// Takes the memory of all tensors away, as if the host had built the graph again: after a reset it belongs to the
+/// scheduler's next graph.
 ///
 /// # Safety
 /// The graphs are valid.
@@ -150,7 +151,8 @@ unsafe fn build(ways: u64) -> (*mut ggml_context, Vec<Case>) {
 }
 
 fn main_of(calls: Vec<Call>, ways: u64, fresh: bool) {
-    // SAFETY: objects of the library, used before they are freed, and freed once. Handles of one scheduler are not used with another.
+    // SAFETY: objects of the library, used before they are freed, and freed once. Handles of one scheduler are not used
+    // with another.
     unsafe {
         let cpus = [Cpu::new(0, 1, fresh), Cpu::new(1, 1 + i32::from(fresh), fresh)];
         let mut backends = [own(!0), cpus[0].backend, cpus[1].backend];
@@ -168,7 +170,8 @@ fn main_of(calls: Vec<Call>, ways: u64, fresh: bool) {
             let case = |i: u8| &cases[usize::from(i) % cases.len()];
             match call {
                 Call::New { parallel, offload, computes } => {
-                    // The scheduler's copies, which go with it, are sources of the graphs that it has split: hosts build them again.
+                    // The scheduler's copies, which go with it, are sources of the graphs that it has split: hosts
+                    // build them again.
                     ggml_backend_sched_free(sched);
                     ggml_free(c);
                     (c, cases) = build(ways);

@@ -1,5 +1,5 @@
-//! What keeps weights in memory, and reads them from their files when they are needed, says about it here. So reports can
-//! ask without knowing who that is.
+//! What keeps weights in memory, and reads them from their files when they are needed, says about it here. So reports
+//! can ask without knowing who that is.
 
 use crate::sys::available::Memory;
 use crate::tensor::TensorRef;

@@ -46,8 +46,8 @@ pub fn amx_int8() -> bool {
     crate::sys::tiles::tiles().bytes
 }
 
-/// Whether halves become floats in other units than those that multiply, as with all processors of AMD that have AVX2. Those of Intel use one of the
-/// two that multiply.
+/// Whether halves become floats in other units than those that multiply, as with all processors of AMD that have AVX2.
+/// Those of Intel use one of the two that multiply.
 pub fn converts_beside_products() -> bool {
     #[cfg(target_arch = "x86_64")]
     {

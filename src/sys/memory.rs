@@ -41,9 +41,11 @@ pub struct AlignedBlock {
 #[cfg(target_os = "linux")]
 const LARGE_PAGE: usize = 2 << 20;
 
-// SAFETY: memory of the global allocator and mappings may be freed on any thread. The block itself never reads or writes its bytes.
+// SAFETY: memory of the global allocator and mappings may be freed on any thread. The block itself never reads or
+// writes its bytes.
 unsafe impl Send for AlignedBlock {}
-// SAFETY: a shared block gives out only its address and size; each access through the address has its own SAFETY comment.
+// SAFETY: a shared block gives out only its address and size; each access through the address has its own SAFETY
+// comment.
 unsafe impl Sync for AlignedBlock {}
 
 impl AlignedBlock {
@@ -57,8 +59,8 @@ impl AlignedBlock {
         Self::with(size, align, what, alloc_zeroed)
     }
 
-    /// Like [`Self::new`], but requests large pages for a large block if the system has them: reading through it then misses the TLB
-    /// less often.
+    /// Like [`Self::new`], but requests large pages for a large block if the system has them: reading through it then
+    /// misses the TLB less often.
     pub fn paged(size: usize, align: usize, what: &str) -> Result<Self> {
         #[cfg(not(target_os = "linux"))]
         const LARGE_PAGE: usize = 2 << 20;
@@ -74,7 +76,8 @@ impl AlignedBlock {
         Ok(block)
     }
 
-    /// Like [`Self::zeroed`], with large pages as [`Self::paged`] for a large block. The system clears a page when a thread first uses it.
+    /// Like [`Self::zeroed`], with large pages as [`Self::paged`] for a large block. The system clears a page when a
+    /// thread first uses it.
     pub fn zeroed_pages(size: usize, align: usize, what: &str) -> Result<Self> {
         #[cfg(target_os = "linux")]
         if size >= 2 * LARGE_PAGE && align <= LARGE_PAGE {
@@ -83,7 +86,8 @@ impl AlignedBlock {
         Self::zeroed(size, align, what)
     }
 
-    /// A mapping of `size` bytes at a multiple of a large page; `None` if there is not enough memory. `align` is at most a large page.
+    /// A mapping of `size` bytes at a multiple of a large page; `None` if there is not enough memory. `align` is at
+    /// most a large page.
     #[cfg(target_os = "linux")]
     fn mapped(size: usize, align: usize) -> Option<Self> {
         let layout = Layout::from_size_align(size, align).ok()?;
@@ -98,7 +102,8 @@ impl AlignedBlock {
         let start = start.cast::<u8>();
         let before = start.addr().next_multiple_of(LARGE_PAGE) - start.addr();
         let block = start.wrapping_add(before);
-        // SAFETY: all ranges are inside the mapping, and whole pages. What is before the block and behind it is not used.
+        // SAFETY: all ranges are inside the mapping, and whole pages. What is before the block and behind it is not
+        // used.
         unsafe {
             if before > 0 {
                 libc::munmap(start.cast(), before);
@@ -144,8 +149,8 @@ impl AlignedBlock {
         let _ = range;
     }
 
-    /// Gets the pages of bytes `range`, which will be written, at once: it takes half of the time of getting each when it
-    /// is first used.
+    /// Gets the pages of bytes `range`, which will be written, at once: it takes half of the time of getting each when
+    /// it is first used.
     pub fn will_write(&self, range: Range<usize>) {
         /// Since Linux 5.14; before, an error.
         #[cfg(target_os = "linux")]
@@ -204,7 +209,8 @@ impl Drop for AlignedBlock {
     fn drop(&mut self) {
         #[cfg(target_os = "linux")]
         if self.mapped {
-            // SAFETY: `mapped` has mapped that many bytes (there is no overflow: it did so), and only `drop` unmaps them.
+            // SAFETY: `mapped` has mapped that many bytes (there is no overflow: it did so), and only `drop` unmaps
+            // them.
             unsafe { libc::munmap(self.ptr.as_ptr().cast(), mapping(self.layout.size()).unwrap_or(0)) };
             return;
         }
@@ -213,8 +219,8 @@ impl Drop for AlignedBlock {
     }
 }
 
-/// Allocates `size` uninitialised bytes with the C library at a multiple of `ALIGN`, for callers who do not know the size when they
-/// free. Returns NULL if there is not enough memory. Free them with [`c_aligned_free`].
+/// Allocates `size` uninitialised bytes with the C library at a multiple of `ALIGN`, for callers who do not know the
+/// size when they free. Returns NULL if there is not enough memory. Free them with [`c_aligned_free`].
 pub fn c_aligned_alloc<const ALIGN: usize>(size: usize) -> *mut c_void {
     const { assert!(ALIGN.is_power_of_two() && ALIGN.is_multiple_of(size_of::<*const ()>())) };
     #[cfg(not(windows))]
@@ -239,12 +245,14 @@ pub fn c_aligned_alloc<const ALIGN: usize>(size: usize) -> *mut c_void {
 /// `p` is NULL or came from [`c_aligned_alloc`], and nobody uses it afterwards.
 pub unsafe fn c_aligned_free(p: *mut c_void) {
     #[cfg(not(windows))]
-    // SAFETY: the caller promises NULL or a pointer of `c_aligned_alloc`, which is one of `posix_memalign`. `free` takes both.
+    // SAFETY: the caller promises NULL or a pointer of `c_aligned_alloc`, which is one of `posix_memalign`. `free`
+    // takes both.
     unsafe {
         libc::free(p)
     }
     #[cfg(windows)]
-    // SAFETY: the caller promises NULL or a pointer of `c_aligned_alloc`, which is one of `aligned_malloc`. `aligned_free` takes both.
+    // SAFETY: the caller promises NULL or a pointer of `c_aligned_alloc`, which is one of `aligned_malloc`.
+    // `aligned_free` takes both.
     unsafe {
         libc::aligned_free(p)
     }
@@ -267,21 +275,22 @@ fn request<const NEAR: bool>(at: *const u8, lines: usize) {
     let _ = (at, lines);
 }
 
-/// Begins to load the `bytes` bytes at `at` into the cache of the second level, which can wait for more lines at a time than the first. It is a hint,
-/// so any address is allowed.
+/// Begins to load the `bytes` bytes at `at` into the cache of the second level, which can wait for more lines at a time
+/// than the first. It is a hint, so any address is allowed.
 #[inline]
 pub fn prefetch(at: *const u8, bytes: usize) {
     request::<false>(at, bytes.div_ceil(LINE));
 }
 
-/// As [`prefetch`], but into the nearest cache, and without a line at the end that is not whole: what reads everything in order asks for it with the next bytes.
+/// As [`prefetch`], but into the nearest cache, and without a line at the end that is not whole: what reads everything
+/// in order asks for it with the next bytes.
 #[inline(always)]
 pub fn prefetch_near(at: *const u8, bytes: usize) {
     request::<true>(at, bytes / LINE);
 }
 
-/// What begins to be loaded into the cache while rows before it are multiplied: in the order of its addresses, although several rows are read
-/// together, because memory is fastest so.
+/// What begins to be loaded into the cache while rows before it are multiplied: in the order of its addresses, although
+/// several rows are read together, because memory is fastest so.
 pub struct Later {
     next: *const u8,
     until: *const u8,
@@ -376,7 +385,8 @@ impl NumberBytes {
 
     /// Returns the bytes for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        // SAFETY: `words` has at least `len` initialised bytes (`zeroed`), any bytes are valid words, and `self` is borrowed mutably.
+        // SAFETY: `words` has at least `len` initialised bytes (`zeroed`), any bytes are valid words, and `self` is
+        // borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len) }
     }
 }
@@ -430,7 +440,8 @@ mod tests {
         assert!(matches!(AlignedBlock::new(1 << 60, 64, "test"), Err(Error::OutOfMemory { .. })));
     }
 
-    /// Every byte of a block of every size is its own, and no other: a sanitizer sees a write behind it, and memory that is not given back.
+    /// Every byte of a block of every size is its own, and no other: a sanitizer sees a write behind it, and memory
+    /// that is not given back.
     #[test]
     fn blocks_of_every_size_and_alignment() {
         for align in [1, 2, 8, 16, 64, 256, 4096] {

@@ -91,8 +91,9 @@ fn memory_json() -> Value {
 /// assertions), `backends` (the built-in ones), `cpu` (`level`: the kernels in use, `levels` that this processor
 /// supports, `features`, and `formats`: how products with weights of each format are computed), `pipeline_cache` (the
 /// folder, or null), `memory` (`total_bytes` of the process, with limits of cgroups, what is free, `left_free_bytes` by
-/// weights that can be read from their file again, and their `limit_bytes`, or null), `environment` (every variable that the library reads, `value`: null if it is not set) and
-/// `unknown` (`GGML_*` variables that it does not have, with a similar name, or the reason, if there is one).
+/// weights that can be read from their file again, and their `limit_bytes`, or null), `environment` (every variable
+/// that the library reads, `value`: null if it is not set) and `unknown` (`GGML_*` variables that it does not have,
+/// with a similar name, or the reason, if there is one).
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_describe() -> *mut c_char {

@@ -25,19 +25,19 @@ fn format_of(format: raw::ggml_rs_format) -> Format {
 /// itself.
 ///
 /// The JSON contains `model` (the name of the largest model that the process has read from a GGUF file, or null),
-/// `date` (when the scheduler was made, in UTC), `backends`, `splits` (ranges of nodes, and the `copies` before
-/// them), `leafs`, `nodes` (`backend`: its index, `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it),
-/// `steps` (copies and nodes in the order they run), `fallbacks`, and `memory`: for each buffer type `used_bytes`,
+/// `date` (when the scheduler was made, in UTC), `backends`, `splits` (ranges of nodes, and the `copies` before them),
+/// `leafs`, `nodes` (`backend`: its index, `cause`: the step that decided, as GGML_SCHED_DEBUG=2 prints it), `steps`
+/// (copies and nodes in the order they run), `fallbacks`, and `memory`: for each buffer type `used_bytes`,
 /// `lower_bound` (the most bytes in use at one step), their `ratio` (meaningful only if `planned_for_this_graph`: a
 /// larger graph may have been reserved), and `blocks` with the first and last step that need them. `weights` has, for
-/// each type of buffers with weights of the graph (`buffers`), how many of their `bytes` are pages of a file that the host has
-/// mapped (`mapped_bytes`), copies (`copied_bytes`), interleaved for the kernels (`interleaved_bytes`) or on a device
-/// (`device_bytes`), how many can be read from a file again (`from_file_bytes`), and how many are in memory at the
-/// moment (`resident_bytes`, null if that is not known); and `memory`, null before there was a buffer CPU_REPACK: all
-/// memory of the process (`total_bytes`, with limits of cgroups), what of it is free (`free_bytes`) and what weights
-/// leave free (`left_free_bytes`), the limit of GGML_RS_CPU_COPIES (`limit_bytes`, or null), the weights from files that
-/// are in memory (`in_memory_bytes`) and that are not (`away_bytes`), what that means (`decision`), how much has been
-/// read from files (`read_bytes`), and how long computations have waited for it (`waited_seconds`).
+/// each type of buffers with weights of the graph (`buffers`), how many of their `bytes` are pages of a file that the
+/// host has mapped (`mapped_bytes`), copies (`copied_bytes`), interleaved for the kernels (`interleaved_bytes`) or on a
+/// device (`device_bytes`), how many can be read from a file again (`from_file_bytes`), and how many are in memory at
+/// the moment (`resident_bytes`, null if that is not known); and `memory`, null before there was a buffer CPU_REPACK:
+/// all memory of the process (`total_bytes`, with limits of cgroups), what of it is free (`free_bytes`) and what
+/// weights leave free (`left_free_bytes`), the limit of GGML_RS_CPU_COPIES (`limit_bytes`, or null), the weights from
+/// files that are in memory (`in_memory_bytes`) and that are not (`away_bytes`), what that means (`decision`), how much
+/// has been read from files (`read_bytes`), and how long computations have waited for it (`waited_seconds`).
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_sched_report(sched: ggml_backend_sched_t, format: raw::ggml_rs_format) -> *mut c_char {
@@ -73,7 +73,8 @@ pub unsafe extern "C" fn ggml_rs_sched_write_report(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_string_free(text: *mut c_char) {
     if !text.is_null() {
-        // SAFETY: the header asks for a string of this library, which is not used afterwards; all of them came from `CString::into_raw`.
+        // SAFETY: the header asks for a string of this library, which is not used afterwards; all of them came from
+        // `CString::into_raw`.
         drop(unsafe { CString::from_raw(text) });
     }
 }

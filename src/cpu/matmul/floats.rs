@@ -11,13 +11,14 @@ use crate::cpu::simd::{Kernels, cover};
 use crate::sys::memory::prefetch;
 use std::ops::Range;
 
-/// From this number of columns on, all rows of a piece are multiplied by one step of the columns before the next step: all steps of so many columns take
-/// more pages than the TLB holds.
+/// From this number of columns on, all rows of a piece are multiplied by one step of the columns before the next step:
+/// all steps of so many columns take more pages than the TLB holds.
 pub const BY_STEP_FROM: usize = 128;
 /// Rows of a piece of work with as many columns, if there are enough rows.
 pub const PIECE: usize = 256;
 
-/// Rows so many bytes apart compete for the same sets of the cache: 32 of them would fill half of those of a cache of 512 KiB.
+/// Rows so many bytes apart compete for the same sets of the cache: 32 of them would fill half of those of a cache of
+/// 512 KiB.
 const COMPETING: usize = 8192;
 /// From this number of columns on, such rows are copied, or converted, whatever their format.
 const COPIES_FROM: usize = 256;
@@ -62,7 +63,8 @@ struct Step {
 }
 
 impl Step {
-    /// Multiplies the rows, at most [`MAX_BLOCK_ROWS`], by the columns `at`, of which there are as many as the kernel has.
+    /// Multiplies the rows, at most [`MAX_BLOCK_ROWS`], by the columns `at`, of which there are as many as the kernel
+    /// has.
     ///
     /// # Safety
     /// The rows are readable for `k` numbers of the format of the kernel. The columns have `k` numbers, and their results are writable for a float of
@@ -85,7 +87,8 @@ impl Step {
         let to = at.dsts.map(|d| d.wrapping_add(whole));
         let mut results = [[0.0f32; ROWS]; MAX_COLS];
         let room = results.each_mut().map(|r| r.as_mut_ptr());
-        // SAFETY: as above, with results that have room for all rows of the kernel. The caller promises those of `n` rows from `to` on.
+        // SAFETY: as above, with results that have room for all rows of the kernel. The caller promises those of `n`
+        // rows from `to` on.
         unsafe {
             for c in 0..if self.add { columns } else { 0 } {
                 room[c].cast::<u8>().copy_from_nonoverlapping(to[c].cast(), n * size_of::<f32>());
@@ -145,8 +148,9 @@ impl<C: Columns> Job<'_, C> {
                         None => self.addresses(dest, self.cols.start + c..self.cols.start + c + width),
                     };
                     let at = at.moved(k0 * act_size, first - self.rows.start);
-                    // SAFETY: the rows are inside the matrix by the assertions in `new`, or converted, with `step.k` values. The columns have as many
-                    // from `k0`, and their results have the rows of the piece (`addresses`).
+                    // SAFETY: the rows are inside the matrix by the assertions in `new`, or converted, with `step.k`
+                    // values. The columns have as many from `k0`, and their results have the rows of the piece
+                    // (`addresses`).
                     unsafe { step.multiply(kernel, width, &at) };
                     // What follows is in the cache now: to ask again takes time.
                     step.ahead = 0;
@@ -176,7 +180,8 @@ impl<C: Columns> Job<'_, C> {
     /// Converts a row of weights, which has as many values as `to`.
     fn convert(&self, row: *const u8, to: &mut [f32]) {
         let (k, n) = (self.kernels, to.len());
-        // SAFETY: the contract of `Kernels`: the row is inside the matrix by the assertions in `new`, and `to` has room for `n` floats.
+        // SAFETY: the contract of `Kernels`: the row is inside the matrix by the assertions in `new`, and `to` has room
+        // for `n` floats.
         unsafe {
             match self.plan.weights {
                 GGML_TYPE_F16 => (k.f16_to_f32)(n, to.as_mut_ptr(), row.cast()),

@@ -41,7 +41,8 @@ pub struct Job<'a, C> {
     pub(super) cols: Range<usize>,
 }
 
-/// Addresses of some columns: their activations in the form of the plan, and their results, from the first row of the piece on.
+/// Addresses of some columns: their activations in the form of the plan, and their results, from the first row of the
+/// piece on.
 #[derive(Clone, Copy)]
 pub(super) struct Addresses<const N: usize> {
     pub acts: [*const u8; N],
@@ -136,8 +137,8 @@ impl<'a, C: Columns> Job<'a, C> {
     fn dots(&self, dest: &mut Dest<'_>) {
         let (k, n, stride) = (self.kernels, self.plan.k, self.stride());
         let vec_dot = k.vec_dot[self.plan.weights as usize];
-        // A few rows at a time: they stay in the cache for all columns, and the addresses of a column (some divisions) are computed once
-        // for these rows.
+        // A few rows at a time: they stay in the cache for all columns, and the addresses of a column (some divisions)
+        // are computed once for these rows.
         for first in self.rows.clone().step_by(COLUMN_ROWS) {
             let rows = COLUMN_ROWS.min(self.rows.end - first);
             let weights = self.row(first);
@@ -145,15 +146,17 @@ impl<'a, C: Columns> Job<'a, C> {
                 let (from, to) = self.columns.get(j);
                 let (act, dst) = (self.activations.row(from), dest.floats(to, first..first + rows));
                 if let Some(gemv) = self.plan.gemv {
-                    // SAFETY: the contract of `Rows`: by the assertions in `new` there are `rows` rows of `n` values. The column has `n`
-                    // values in the form of the plan (`Activations::row`), and `dest.floats` has checked the results.
+                    // SAFETY: the contract of `Rows`: by the assertions in `new` there are `rows` rows of `n` values.
+                    // The column has `n` values in the form of the plan (`Activations::row`), and `dest.floats` has
+                    // checked the results.
                     unsafe { (gemv.rows)(n, weights, stride, rows, act, dst) };
                     continue;
                 }
                 for i in 0..rows {
                     let row = weights.wrapping_add(i * stride);
-                    // SAFETY: the contracts of `Kernels` and `VecDot`: by the assertions in `new` the row has `n` values. The column has
-                    // `n` values in the form of the plan (`Activations::row`), and `dest.floats` has checked `rows` floats at `dst`.
+                    // SAFETY: the contracts of `Kernels` and `VecDot`: by the assertions in `new` the row has `n`
+                    // values. The column has `n` values in the form of the plan (`Activations::row`), and `dest.floats`
+                    // has checked `rows` floats at `dst`.
                     unsafe {
                         let sum = match self.plan.weights {
                             GGML_TYPE_F32 => (k.dot)(n, row.cast(), act.cast()),
@@ -200,8 +203,8 @@ impl<'a, C: Columns> Job<'a, C> {
                                 } else {
                                     null()
                                 };
-                                // SAFETY: the rows are inside the matrix by the assertions in `new`, `k0 + step` is at most `k`, and both are
-                                // multiples of the block.
+                                // SAFETY: the rows are inside the matrix by the assertions in `new`, `k0 + step` is at
+                                // most `k`, and both are multiples of the block.
                                 unsafe { packed.strip(strips, step, rows, ahead, |r| from.wrapping_add(r * stride)) }
                             }
                             None => from,
@@ -216,8 +219,9 @@ impl<'a, C: Columns> Job<'a, C> {
                         for (c, _, kernel) in parts.iter().map_while(|part| *part) {
                             // Once is enough, and what is packed is in the cache.
                             let ahead = c == 0 && some == self.cols.start && in_memory;
-                            // SAFETY: the contract of `Columns`: the strip has `step` values of each row, by the assertions in `new` if it is in the matrix.
-                            // The columns have `step` values from `k0`, and the results have these rows (`addresses`).
+                            // SAFETY: the contract of `Columns`: the strip has `step` values of each row, by the
+                            // assertions in `new` if it is in the matrix. The columns have `step` values from `k0`, and
+                            // the results have these rows (`addresses`).
                             unsafe {
                                 kernel(
                                     step,
@@ -266,8 +270,8 @@ impl<'a, C: Columns> Job<'a, C> {
         for (k0, step) in self.steps() {
             for (p, first, rows) in self.panels() {
                 let row = |r: usize| self.row(first).wrapping_add(r * stride + k0 / values * bytes);
-                // SAFETY: the rows are inside the matrix by the assertions in `new`, in whole strips if they are interleaved; `k0 + step` is at most
-                // `k`, and both are multiples of the block.
+                // SAFETY: the rows are inside the matrix by the assertions in `new`, in whole strips if they are
+                // interleaved; `k0 + step` is at most `k`, and both are multiples of the block.
                 unsafe {
                     match &self.plan.strips {
                         Some(f) if self.plan.interleaved => {
@@ -289,8 +293,9 @@ impl<'a, C: Columns> Job<'a, C> {
                 }
                 for (p, first, rows) in self.panels() {
                     let at = at.moved(0, first - self.rows.start);
-                    // SAFETY: the contract of `ByteTile`: the panel has `step` values of each row. The columns have `step / 32` blocks from
-                    // `k0`, widened if the weights are, and the results have the rows of this panel (`addresses`).
+                    // SAFETY: the contract of `ByteTile`: the panel has `step` values of each row. The columns have
+                    // `step / 32` blocks from `k0`, widened if the weights are, and the results have the rows of this
+                    // panel (`addresses`).
                     unsafe { kernel(step, packed.bytes(p, step), at.acts.as_ptr(), at.dsts.as_ptr(), rows, k0 > 0) };
                 }
             }

@@ -27,8 +27,8 @@ pub enum When {
     Computing,
 }
 
-/// What weights leave free in a memory: less if all of them fit in, because then none is read again, which takes memory,
-/// too.
+/// What weights leave free in a memory: less if all of them fit in, because then none is read again, which takes
+/// memory, too.
 pub fn reserve(memory: Memory, when: When) -> u64 {
     reserve_for(PLANNED.load(Ordering::Relaxed).saturating_sub(taken()), memory, when)
 }

@@ -1,4 +1,5 @@
-//! How matrix times column with AVX2 unpacks the formats whose values are bits or codes of tables; `points` has those of grids.
+//! How matrix times column with AVX2 unpacks the formats whose values are bits or codes of tables; `points` has those
+//! of grids.
 
 use super::gemv::{Codes, Pair, Rows8, Small, Super, with_simd, words16};
 use crate::cpu::simd::interleave::formats::{self as interleaved, FP4};
@@ -83,7 +84,8 @@ with_simd! {
     }
 }
 
-/// Declares formats: `Name { constants } note { methods }`. Those of 256 values also have the interleaved format, and where words of it are that have scales.
+/// Declares formats: `Name { constants } note { methods }`. Those of 256 values also have the interleaved format, and
+/// where words of it are that have scales.
 macro_rules! formats {
     ($($kind:ident $name:ident $(, $format:ty, $words:expr;)? { $($constant:ident: $ty:ty = $value:expr),* } $note:literal { $($body:tt)* })*) => {$(
         pub struct $name;

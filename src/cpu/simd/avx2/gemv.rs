@@ -1,10 +1,12 @@
-//! Matrix times column with AVX2. Eight rows are processed at once, and a lane of a vector of results is a row, as in a panel. So every result is
-//! one chain of additions in the order of `k`, and has the same bits as in a tile (`tile::byte_tile`).
+//! Matrix times column with AVX2. Eight rows are processed at once, and a lane of a vector of results is a row, as in a
+//! panel. So every result is one chain of additions in the order of `k`, and has the same bits as in a tile
+//! (`tile::byte_tile`).
 //!
 //! Files: this one has the sums, `codes` the formats whose values are bits or codes, `points` those of grids.
 //!
-//! Weights are unpacked to unsigned bytes with a bias (`BIAS`), or to signed bytes if the values need all eight bits. Vectors have sixteen
-//! values of row `r` in the low half and of row `r + 4` in the high half: the sums of four vectors then need two levels of horizontal additions.
+//! Weights are unpacked to unsigned bytes with a bias (`BIAS`), or to signed bytes if the values need all eight bits.
+//! Vectors have sixteen values of row `r` in the low half and of row `r + 4` in the high half: the sums of four vectors
+//! then need two levels of horizontal additions.
 
 use super::super::gemv::{self, Rows};
 use super::super::interleave::{Block, Format};
@@ -72,7 +74,8 @@ macro_rules! with_simd {
     ($($vis:vis unsafe fn $name:ident $(<const $j:ident: $jt:ty>)? ($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)*) => {$(
         #[inline(always)]
         $vis unsafe fn $name $(<const $j: $jt>)? ($($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the contracts of `Small`, `Super` and `Points`: the processor has the instructions, and the bytes of the blocks are readable.
+            // SAFETY: the contracts of `Small`, `Super` and `Points`: the processor has the instructions, and the bytes
+            // of the blocks are readable.
             unsafe { $body }
         }
     )*};
@@ -114,8 +117,8 @@ const fn sums_that_fit<C: Codes>(n: i32) -> i32 {
     i16::MAX as i32 / (n * 127 * C::MAX)
 }
 
-/// Sums of products of four values or fewer: of pairs of rows, then of four rows, then of eight, of which each has a lane. With 16 bits as long as they fit.
-/// `N` products are in a number at first.
+/// Sums of products of four values or fewer: of pairs of rows, then of four rows, then of eight, of which each has a
+/// lane. With 16 bits as long as they fit. `N` products are in a number at first.
 #[derive(Clone, Copy)]
 pub struct Sums<const N: i32>(__m256i);
 
@@ -179,8 +182,8 @@ unsafe fn coarse<C: Codes>(w: Pair, a: Pair) -> Coarse {
     unsafe { Coarse::of_both::<C>(products::<C>(w[0], a[0]), products::<C>(w[1], a[1])) }
 }
 
-/// Adds the products of a group, whose sums in integers are `sums`, in the order of a tile. `at` is the [`Act`] block, `group` the number
-/// of the group in it.
+/// Adds the products of a group, whose sums in integers are `sums`, in the order of a tile. `at` is the [`Act`] block,
+/// `group` the number of the group in it.
 #[inline(always)]
 pub unsafe fn add_group<C: Codes>(
     acc: __m256,
@@ -198,7 +201,8 @@ pub unsafe fn add_group<C: Codes>(
         let sums = if C::BIAS == 0 {
             sums
         } else {
-            // The number there is for a bias of 128. It is shifted as a vector: the compiler would shift it first, and move it then.
+            // The number there is for a bias of 128. It is shifted as a vector: the compiler would shift it first, and
+            // move it then.
             let start = opaque(_mm256_set1_epi32(at.add(START + 4 * group).cast::<i32>().read_unaligned()));
             _mm256_add_epi32(sums, _mm256_sra_epi32(start, _mm_cvtsi32_si128(7 - C::BIAS.trailing_zeros() as i32)))
         };
@@ -221,7 +225,8 @@ pub const fn form<C: Codes>() -> Form {
 /// Dot products of eight rows of [`Small`] blocks. `ahead` bytes further are the rows that come next.
 #[inline(always)]
 unsafe fn small_rows<B: Small>(k: usize, x: Rows8, ahead: usize, act: *const u8) -> __m256 {
-    // SAFETY: the contract of `gemv::Rows`: eight rows of `k` values, and activations for them. Block indices are below `k / 32`.
+    // SAFETY: the contract of `gemv::Rows`: eight rows of `k` values, and activations for them. Block indices are below
+    // `k / 32`.
     unsafe {
         let mut acc = _mm256_setzero_ps();
         let mut later = Later::new(x[0].wrapping_add(ahead));
@@ -277,7 +282,8 @@ unsafe fn scales<B: Super>(b: Block<Avx2Dots>, g: usize) -> (__m256, __m256) {
 /// As [`small_rows`], for [`Super`] blocks.
 #[inline(always)]
 unsafe fn super_rows<B: Super>(k: usize, x: Rows8, ahead: usize, act: *const u8) -> __m256 {
-    // SAFETY: the contract of `gemv::Rows`: eight rows of `k` values, and activations for them. Block indices are below `k / 256`.
+    // SAFETY: the contract of `gemv::Rows`: eight rows of `k` values, and activations for them. Block indices are below
+    // `k / 256`.
     unsafe {
         let shape = <B::Interleaved as Format>::SHAPE;
         let mut words = [MaybeUninit::<__m256i>::uninit(); MAX_WORDS];
@@ -348,8 +354,8 @@ macro_rules! kernel {
             let mut r = 0;
             while r < rows {
                 let n = ROWS.min(rows - r);
-                // SAFETY: the contract of `gemv::Rows`, for at most eight of its rows: where fewer are left, the last stands for the others. The
-                // features of this function are those that the callees require.
+                // SAFETY: the contract of `gemv::Rows`, for at most eight of its rows: where fewer are left, the last
+                // stands for the others. The features of this function are those that the callees require.
                 unsafe {
                     let x = std::array::from_fn(|i| x.add((r + i.min(n - 1)) * stride));
                     let acc = $rows::<B>(k, x, ROWS * stride, act);

@@ -1,5 +1,6 @@
-//! Kernels for x86-64 with AVX2, FMA and F16C. Files: `lanes` (eight lanes for the float and block kernels), `gemv` (matrix times column; `codes` and `points`: of which formats), `vnni`
-//! (tiles and interleaved weights with AVX-VNNI), `wide` (tiles of signed bytes).
+//! Kernels for x86-64 with AVX2, FMA and F16C. Files: `lanes` (eight lanes for the float and block kernels), `gemv`
+//! (matrix times column; `codes` and `points`: of which formats), `vnni` (tiles and interleaved weights with AVX-VNNI),
+//! `wide` (tiles of signed bytes).
 
 mod codes;
 mod gemv;

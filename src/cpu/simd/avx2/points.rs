@@ -1,7 +1,8 @@
-//! Matrix times column with AVX2 for formats whose values are points of a grid: eight or four values for each index. As in `gemv`, eight rows at once.
+//! Matrix times column with AVX2 for formats whose values are points of a grid: eight or four values for each index. As
+//! in `gemv`, eight rows at once.
 //!
-//! Indices, signs and scales of a block are computed first: those of a row in a vector, or those of eight rows in a lane each. Only the points
-//! themselves are looked up one by one.
+//! Indices, signs and scales of a block are computed first: those of a row in a vector, or those of eight rows in a
+//! lane each. Only the points themselves are looked up one by one.
 
 use super::super::gemv::Rows;
 use super::gemv::{Coarse, Codes, Fine, ROWS, Rows8, add_group, form, twice, with_simd, words16};
@@ -71,7 +72,8 @@ static SPREAD: [[[u8; 32]; 2]; 4] = {
     all
 };
 
-/// For every eight 16-bit numbers: byte `first` of eight for the first `repeats` of them, the next byte for the next ones, and so on.
+/// For every eight 16-bit numbers: byte `first` of eight for the first `repeats` of them, the next byte for the next
+/// ones, and so on.
 const fn bytes_for<const REPEATS: usize>(first: usize) -> [u8; 32] {
     let mut all = [0x80; 32];
     let mut i = 0;
@@ -149,7 +151,8 @@ with_simd! {
         let [a, b, c, d] = at.map(|i| grid[i] as i32);
         _mm_set_epi32(d, c, b, a)
     }
-    // Indices of eight values with their low bytes at `low`, and `bits` more from fields of the bytes at `high`, four of which are in `per` bytes.
+    // Indices of eight values with their low bytes at `low`, and `bits` more from fields of the bytes at `high`, four
+    // of which are in `per` bytes.
     unsafe fn two_more(low: *const u8, high: *const u8, indices: &mut [u16; 64]) {
         let high = eight(high);
         for (n, from) in [const { bytes_for::<4>(0) }, const { bytes_for::<4>(4) }].iter().enumerate() {
@@ -336,7 +339,8 @@ formats! {
     }
 }
 
-/// Products of sixteen values of rows `r` and `r + 4`, added in pairs: their magnitudes and the bits of their group, half `h` of it.
+/// Products of sixteen values of rows `r` and `r + 4`, added in pairs: their magnitudes and the bits of their group,
+/// half `h` of it.
 #[inline(always)]
 unsafe fn products<B: Points>(magnitudes: __m256i, bits: __m256i, r: usize, h: usize, a: __m256i) -> __m256i {
     // SAFETY: the caller promises AVX2.
@@ -356,7 +360,8 @@ unsafe fn products<B: Points>(magnitudes: __m256i, bits: __m256i, r: usize, h: u
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // the loops index several arrays
 unsafe fn point_rows<B: Points>(k: usize, x: Rows8, ahead: usize, act: *const u8) -> __m256 {
-    // SAFETY: the contract of `gemv::Rows`: eight rows of `k` values, and activations for them. Block indices are below `k / 256`.
+    // SAFETY: the contract of `gemv::Rows`: eight rows of `k` values, and activations for them. Block indices are below
+    // `k / 256`.
     unsafe {
         let zero = _mm256_setzero_si256();
         let mut b = Block { indices: [[0; 64]; ROWS], bits: [zero; 8], words: [zero; 20], d: _mm256_setzero_ps() };

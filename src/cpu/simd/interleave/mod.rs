@@ -1,14 +1,15 @@
-//! Interleaved weights: the blocks of as many rows as a vector has lanes, word by word, so that a lane has the data of a row. No kernel
-//! needs sums or shuffles across lanes then, and weights are unpacked in registers.
+//! Interleaved weights: the blocks of as many rows as a vector has lanes, word by word, so that a lane has the data of
+//! a row. No kernel needs sums or shuffles across lanes then, and weights are unpacked in registers.
 //!
-//! An interleaved block has the size of the blocks that it is made of: first the 32-bit words of the blocks in order, each as a vector with
-//! a word of each row; then the scale in front of or behind the words, as an array with an element for each row, if the format has such a
-//! scale of one or two bytes ([`Shape`]).
+//! An interleaved block has the size of the blocks that it is made of: first the 32-bit words of the blocks in order,
+//! each as a vector with a word of each row; then the scale in front of or behind the words, as an array with an
+//! element for each row, if the format has such a scale of one or two bytes ([`Shape`]).
 //!
-//! Files: this one has the kernels, generic over the instruction set ([`Words`]) and the format ([`Format`]); `formats` has the formats.
+//! Files: this one has the kernels, generic over the instruction set ([`Words`]) and the format ([`Format`]); `formats`
+//! has the formats.
 //!
-//! Every result is one chain of additions in the order of `k`, as in a tile: the exact sum of a group, times its scale, times the scale of
-//! the activations, is added to the result; then the offset times the sum of the activations.
+//! Every result is one chain of additions in the order of `k`, as in a tile: the exact sum of a group, times its scale,
+//! times the scale of the activations, is added to the result; then the offset times the sum of the activations.
 
 pub mod formats;
 
@@ -17,8 +18,9 @@ use super::tile::{Act, Form, begin, put, start};
 use super::words::Words;
 use crate::sys::memory::{Later, prefetch, prefetch_near};
 
-/// Bytes from what is processed to what is loaded into the cache: two pages, because processors load ahead by themselves up to the end of a page. Kernels
-/// ask for a part of a block at a time: some processors stop at many requests at once.
+/// Bytes from what is processed to what is loaded into the cache: two pages, because processors load ahead by
+/// themselves up to the end of a page. Kernels ask for a part of a block at a time: some processors stop at many
+/// requests at once.
 const AHEAD: usize = 8192;
 /// The same for formats with a byte for each weight, which are loaded into the nearest cache.
 const NEAR_AHEAD: usize = 4096;
@@ -158,8 +160,8 @@ pub unsafe fn columns<D: Words, F: Format, const C: usize>(
     const START: usize = Act::<32, false>::START;
     let (lanes, per, groups) = (D::Floats::N, F::SHAPE.values / 32, 32 / F::GROUP);
     let act_bytes = form::<D, F>().act_bytes();
-    // SAFETY: the caller promises the blocks, the columns and the instruction set; block indices are below `k / values`, and groups are
-    // those of the block.
+    // SAFETY: the caller promises the blocks, the columns and the instruction set; block indices are below `k /
+    // values`, and groups are those of the block.
     unsafe {
         let mut acc = [D::Floats::splat(0.0); C];
         for (c, acc) in acc.iter_mut().enumerate() {
@@ -192,8 +194,8 @@ pub unsafe fn columns<D: Words, F: Format, const C: usize>(
                                     dot_group(start, half(codes, g), at.add(16 * g), F::BITS)
                                 };
                                 let d = D::Floats::splat(at.add(SCALE).cast::<f32>().read_unaligned());
-                                // Else the compiler loads the activations of many groups first, and moves the sums to the end of the block: with more values
-                                // than there are registers.
+                                // Else the compiler loads the activations of many groups first, and moves the sums to
+                                // the end of the block: with more values than there are registers.
                                 acc[c] = sums.to_floats().mul(scale).mul_add(d, acc[c]).computed();
                             }
                             if F::OFFSETS {
@@ -249,7 +251,8 @@ pub unsafe fn unpack<D: Words, F: Format>(k: usize, strip: *const u8, to: Unpack
     unsafe { unpack_with::<D, F>(k, strip, to, height, put) }
 }
 
-/// [`unpack`], where `put` stores the bytes of a vector of four values of each row; its second argument is their number in the rows.
+/// [`unpack`], where `put` stores the bytes of a vector of four values of each row; its second argument is their number
+/// in the rows.
 ///
 /// # Safety
 /// As for [`unpack`], but for the bytes of the panel.
@@ -262,7 +265,8 @@ pub unsafe fn unpack_with<D: Words, F: Format>(
     put: impl Fn(D, usize),
 ) {
     let (lanes, per, groups) = (D::Floats::N, F::SHAPE.values / 32, 32 / F::GROUP);
-    // SAFETY: the caller promises the blocks, the panel and the instruction set; all indices are below those of `k` values.
+    // SAFETY: the caller promises the blocks, the panel and the instruction set; all indices are below those of `k`
+    // values.
     unsafe {
         for i in 0..k / F::SHAPE.values {
             let b = Block::<D>::new(strip.add(i * F::SHAPE.bytes * lanes));
@@ -288,7 +292,8 @@ pub unsafe fn unpack_with<D: Words, F: Format>(
     }
 }
 
-/// Interleaves `k` values of as many rows as there are lanes. Meanwhile as many bytes from `ahead` on begin to be loaded into the cache; NULL: none.
+/// Interleaves `k` values of as many rows as there are lanes. Meanwhile as many bytes from `ahead` on begin to be
+/// loaded into the cache; NULL: none.
 ///
 /// # Safety
 /// `rows` has an address for each lane, with `k` values in blocks of `F`. `strip` is writable for as many bytes, and does not overlap them. The
@@ -374,9 +379,9 @@ impl<D: Words> Block<D> {
 /// As for that function.
 pub type Interleave = unsafe fn(k: usize, rows: *const *const u8, strip: *mut u8, ahead: *const u8);
 
-/// Adds the products of a strip and the number of columns of the kernel to the results of the first `rows` rows of the strip. `add` is false for
-/// the first step of `k`: the results are not read then. If `ahead`, what comes after the strip will be needed next: the kernel begins to load it into
-/// the cache.
+/// Adds the products of a strip and the number of columns of the kernel to the results of the first `rows` rows of the
+/// strip. `add` is false for the first step of `k`: the results are not read then. If `ahead`, what comes after the
+/// strip will be needed next: the kernel begins to load it into the cache.
 ///
 /// # Safety
 /// `strip` has `k` values of each row in interleaved blocks. `acts` and `dst` have as many pointers as the kernel has columns: each in `acts` is
