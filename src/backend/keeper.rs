@@ -37,7 +37,7 @@ pub struct Account {
 
 /// Who keeps weights.
 pub trait Keeper: Sync {
-    /// What is known of a tensor; nothing if it is somewhere else.
+    /// What is known of a tensor: nothing if another buffer has it.
     fn kept(&self, t: TensorRef) -> Kept;
     /// The account of all buffers.
     fn account(&self) -> Account;

@@ -170,30 +170,48 @@ impl<'a> FileMapping<'a> {
     }
 }
 
-/// How many bytes of these are in memory and in this process's tables, in whole pages; `None` if the system does not
-/// say. The system may have more of a file in its cache.
-pub fn resident(addresses: Range<usize>) -> Option<usize> {
+/// Which of the process's pages are in memory, and in its tables. The system may have more of a file in its cache.
+pub struct ResidentPages {
     #[cfg(target_os = "linux")]
-    {
-        use std::os::unix::fs::FileExt;
-        /// Entries that are read at once.
-        const ENTRIES: usize = 4096;
-        let page = super::memory::page_size();
-        let pagemap = std::fs::File::open("/proc/self/pagemap").ok()?;
-        let (first, end) = (addresses.start / page, addresses.end.div_ceil(page));
-        let (mut entries, mut pages) = (vec![0; 8 * ENTRIES], 0);
-        for at in (first..end).step_by(ENTRIES) {
-            let some = &mut entries[..8 * ENTRIES.min(end - at)];
-            pagemap.read_exact_at(some, 8 * at as u64).ok()?;
-            // Bit 63 of an entry.
-            pages += some.chunks_exact(8).filter(|entry| entry[7] & 0x80 != 0).count();
+    pagemap: std::fs::File,
+}
+
+impl ResidentPages {
+    /// `None` if the system does not say.
+    pub fn open() -> Option<Self> {
+        #[cfg(target_os = "linux")]
+        {
+            Some(Self { pagemap: std::fs::File::open("/proc/self/pagemap").ok()? })
         }
-        Some(pages * page)
+        #[cfg(not(target_os = "linux"))]
+        {
+            None
+        }
     }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = addresses;
-        None
+
+    /// How many bytes of these there are now, in whole pages.
+    pub fn bytes(&self, addresses: Range<usize>) -> Option<usize> {
+        #[cfg(target_os = "linux")]
+        {
+            use std::os::unix::fs::FileExt;
+            /// Entries that are read at once.
+            const ENTRIES: usize = 1024;
+            let page = super::memory::page_size();
+            let (first, end) = (addresses.start / page, addresses.end.div_ceil(page));
+            let (mut entries, mut pages) = ([0; 8 * ENTRIES], 0);
+            for at in (first..end).step_by(ENTRIES) {
+                let some = &mut entries[..8 * ENTRIES.min(end - at)];
+                self.pagemap.read_exact_at(some, 8 * at as u64).ok()?;
+                // Bit 63 of an entry.
+                pages += some.chunks_exact(8).filter(|entry| entry[7] & 0x80 != 0).count();
+            }
+            Some(pages * page)
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = addresses;
+            None
+        }
     }
 }
 
@@ -290,7 +308,7 @@ mod tests {
         };
         let present = |bytes: &[u8]| {
             let start = bytes.as_ptr().addr();
-            resident(start..start + bytes.len()).unwrap() / page
+            ResidentPages::open().unwrap().bytes(start..start + bytes.len()).unwrap() / page
         };
         let bytes = map(libc::PROT_READ, libc::MAP_SHARED);
         assert_eq!(bytes, contents);

@@ -17,12 +17,6 @@ pub const BY_STEP_FROM: usize = 128;
 /// Rows of a piece of work with as many columns, if there are enough rows.
 pub const PIECE: usize = 256;
 
-/// Rows so many bytes apart compete for the same sets of the cache: 32 of them would fill half of those of a cache of
-/// 512 KiB.
-const COMPETING: usize = 8192;
-/// From this number of columns on, such rows are copied, or converted, whatever their format.
-const COPIES_FROM: usize = 256;
-
 /// Values of `k` in a chain of additions. The longer the chains, the larger the error. The original has four for each
 /// lane of a row, and multiplies floats as they are: up to a `k` of `4 * STEP` its chains are shorter than those of a
 /// step. Three chains are enough for its precision, two for short rows, where the sums of lanes and chains weigh more.
@@ -119,12 +113,7 @@ impl<C: Columns> Job<'_, C> {
         }
         let bfloat16s = matches!(self.plan.act, ActForm::Bfloat16s);
         let act_size = if bfloat16s { size_of::<u16>() } else { size_of::<f32>() };
-        let mut convert_from = products.convert_from.of(weights);
-        // Rows that are a power of two apart compete for the same sets of the cache.
-        if self.stride().is_multiple_of(COMPETING) {
-            convert_from = convert_from.min(COPIES_FROM);
-        }
-        let convert = !bfloat16s && columns >= convert_from;
+        let convert = !bfloat16s && columns >= products.convert_from.of(weights, self.stride());
         let kernels = if convert { products.together.f32 } else { products.together.of(weights) };
         // Few columns stay in the cache, and rows are read in their order.
         let height = if columns > MAX_COLS { products.block_rows } else { ROWS };

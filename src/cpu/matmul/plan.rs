@@ -272,7 +272,7 @@ impl ProductPlan {
 
     /// Partition of `times` matrices of `rows` by `columns` results for `threads` threads.
     pub fn cut(&self, rows: usize, columns: usize, times: usize, threads: usize) -> Cut {
-        let wanted = PIECES * threads;
+        let mut wanted = PIECES * threads;
         match self.method {
             Method::Dots => {
                 // All columns at once; rows in several pieces for each thread, but not too small ones.
@@ -288,13 +288,13 @@ impl ProductPlan {
                 let mut cut = Cut { rows, columns, row_step: PANELS * self.panels.height, col_step: 1024 };
                 // More rows need the columns less often from a cache far away, but each thread needs some pieces.
                 let many = if self.registers { registers::MANY } else { floats::BY_STEP_FROM };
-                let wanted = if self.panels.form.is_none() && columns >= many {
+                if self.panels.form.is_none() && columns >= many {
                     cut.row_step = cut.row_step.max(floats::PIECE);
-                    // Registers pack their columns for each piece again.
-                    if self.registers { wanted } else { MANY_PIECES * threads }
-                } else {
-                    wanted
-                };
+                    // Not with registers, which pack their columns for each piece again.
+                    if !self.registers {
+                        wanted = MANY_PIECES * threads;
+                    }
+                }
                 // A piece packs its columns for its rows: rather fewer columns than fewer rows.
                 if self.registers {
                     cut.col_step = cut.col_step.min(columns.max(1));

@@ -198,10 +198,9 @@ impl<'a, C: Columns> Job<'a, C> {
                             Some(packed) => {
                                 // What other columns have read is in the cache.
                                 let is_first = some == self.cols.start;
-                                let ahead = if is_first {
-                                    next.wrapping_add(lanes * (from.addr() - row.addr()))
-                                } else {
-                                    null()
+                                let ahead = match is_first {
+                                    true => next.wrapping_add(lanes * (k0 / values * bytes)),
+                                    false => null(),
                                 };
                                 // SAFETY: the rows are inside the matrix by the assertions in `new`, `k0 + step` is at
                                 // most `k`, and both are multiples of the block.

@@ -89,7 +89,7 @@ pub fn weight_of(node: TensorRef) -> Option<Arc<Weight>> {
     weight_at(node.src(0).filter(|_| matches!(node.op(), GGML_OP_MUL_MAT | GGML_OP_MUL_MAT_ID))?)
 }
 
-/// A tensor that may be somewhere else than in memory.
+/// A tensor as a weight that need not be in memory; `None` if it is always there.
 fn weight_at(t: TensorRef) -> Option<Arc<Weight>> {
     let buffer = t.buffer().filter(|_| holds(t))?;
     let author = buffer_author::<RepackBuffer>(&buffer)?;
@@ -144,8 +144,8 @@ impl RepackBuffer {
         let at = start.wrapping_sub(base.addr());
         let size = t.nbytes();
         assert!(at <= self.memory.size() && size <= self.memory.size() - at, "'{}' is not in this buffer", t.name());
-        // SAFETY: by the assertion, the bytes are in the block, which is not freed before `self`. The caller promises that
-        // no other code uses them.
+        // SAFETY: by the assertion, the bytes are in the block, which is not freed before `self`. The caller promises
+        // that no other code uses them.
         unsafe { std::slice::from_raw_parts_mut(base.add(at), size) }
     }
 
@@ -172,8 +172,8 @@ impl RepackBuffer {
         let at = self.offset(t);
         self.end(at..at + size, true);
         let matrices = (t.ne()[2] * t.ne()[3]) as usize;
-        // SAFETY: `bytes` checks that the tensor is in the memory. The contract of `Buffer`: no other code uses the tensor
-        // now. Later only products read it, which hold it (`cpu::exec`), and this buffer, which looks it up first.
+        // SAFETY: `bytes` checks that the tensor is in the memory. The contract of `Buffer`: no other code uses the
+        // tensor now. Later only products read it, which hold it (`cpu::exec`), and this buffer, which looks it up first.
         let weight = unsafe {
             self.bytes(t);
             Weight::new(Arc::clone(&self.memory), at, strips, origin, matrices)

@@ -37,7 +37,7 @@ pub struct Weight {
     origin: FilePart,
     matrices: Box<[Matrix]>,
     state: Mutex<State>,
-    /// Whoever ends it waits for those who hold it.
+    /// Whether [`Weight::end`] waits until it is not held.
     is_ending: AtomicBool,
 }
 
@@ -295,8 +295,8 @@ impl Weight {
         for matrix in (0..self.matrices.len()).filter(here) {
             self.matrices[matrix].is_here.store(false, Ordering::Release);
             let Range { start, end } = self.bytes(matrix);
-            // SAFETY: the promise of `new`: a matrix of a weight without a hold is not read, and loading it needs a hold,
-            // which waits for `state`.
+            // SAFETY: the promise of `new`: a matrix of a weight without a hold is not read, and loading it needs a
+            // hold, which waits for `state`.
             unsafe { self.memory.give_back(self.at + start..self.at + end) };
             budget::give(end - start);
             state.away += 1;

@@ -101,8 +101,8 @@ impl Strips {
         })
     }
 
-    /// Writes bytes `range` of a tensor whose strips are in `memory`. Pages of `source`, the mapping of the new bytes, are
-    /// given back if they are many.
+    /// Writes bytes `range` of a tensor whose strips are in `memory`. Pages of `source`, the mapping of the new bytes,
+    /// are given back if they are many.
     pub fn write(&self, memory: &mut [u8], range: Range<usize>, new: New<'_>, source: Option<&FileMapping<'_>>) {
         let (size, start, end) = (self.bytes(), range.start, range.end);
         let one = |((i, part), strip): ((usize, Range<usize>), &mut [u8])| {

@@ -110,10 +110,14 @@ impl ConvertFrom {
     /// The same where other units convert halves.
     pub const BESIDE: Self = Self { f16: usize::MAX, ..Self::FAST };
 
-    /// The number for a format.
-    pub fn of(self, t: ggml_type) -> usize {
+    /// The number for a format, whose rows are `stride` bytes apart.
+    pub fn of(self, t: ggml_type, stride: usize) -> usize {
+        /// Rows so many bytes apart compete for the same sets of the cache, as copies do not: 32 of them would fill half
+        /// of those of a cache of 512 KiB.
+        const COMPETING: usize = 8192;
         match t {
             GGML_TYPE_F32 => 64,
+            GGML_TYPE_F16 if stride.is_multiple_of(COMPETING) => self.f16.min(Self::FAST.f16),
             GGML_TYPE_F16 => self.f16,
             GGML_TYPE_BF16 => self.bf16,
             _ => 16,

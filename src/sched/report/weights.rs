@@ -4,7 +4,7 @@
 use super::data::View;
 use crate::backend::keeper::{self, Account, Kept};
 use crate::backend::{BufferRef, BufferTypeRef};
-use crate::sys::mapping::{MappedFiles, resident};
+use crate::sys::mapping::{MappedFiles, ResidentPages};
 use crate::tensor::TensorRef;
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -29,7 +29,7 @@ impl Weights {
         Self { buft, buffers, tensors: 0, bytes: 0, mapped: 0, interleaved: 0, on_device: 0, from_file: 0, resident }
     }
 
-    fn add(&mut self, t: TensorRef, buffer: BufferRef, files: &MappedFiles) {
+    fn add(&mut self, t: TensorRef, buffer: BufferRef, files: &MappedFiles, pages: Option<&ResidentPages>) {
         let (start, size) = (t.data().addr(), t.nbytes());
         let (addresses, bytes) = (start..start + size, size as u64);
         let kept = keeper::keeper().map_or_else(Kept::default, |k| k.kept(t));
@@ -48,7 +48,7 @@ impl Weights {
             self.from_file += bytes;
         }
         // Pages at the ends have bytes of others, too.
-        let resident = resident(addresses).map(|n| n.min(size) as u64);
+        let resident = pages.and_then(|pages| pages.bytes(addresses)).map(|n| n.min(size) as u64);
         self.resident = self.resident.zip(resident).map(|(sum, n)| sum + n);
     }
 
@@ -92,7 +92,8 @@ fn account_json(account: &Account) -> Value {
 impl View<'_> {
     /// The weights of the graph, by type of buffer, and the memory for those that are read from files.
     pub(super) fn weights_json(&self) -> Value {
-        let (mut all, mut seen, files) = (Vec::<Weights>::new(), HashSet::new(), MappedFiles::now());
+        let (mut all, mut seen) = (Vec::<Weights>::new(), HashSet::new());
+        let (files, pages) = (MappedFiles::now(), ResidentPages::open());
         for &id in self.graph.flat.leafs() {
             let t = self.graph.ids.tensor(id).root();
             let Some(buffer) = t.buffer().filter(|b| b.is_weights() && !t.data().is_null()) else { continue };
@@ -103,7 +104,7 @@ impl View<'_> {
             if at == all.len() {
                 all.push(Weights::new(buffer.buft()));
             }
-            all[at].add(t, buffer, &files);
+            all[at].add(t, buffer, &files, pages.as_ref());
         }
         json!({
             "buffers": all.iter().map(Weights::json).collect::<Value>(),

@@ -1,7 +1,7 @@
 //! How matrix times column with AVX2 unpacks the formats whose values are bits or codes of tables; `points` has those
 //! of grids.
 
-use super::gemv::{Codes, Pair, Rows8, Small, Super, with_simd, words16};
+use super::gemv::{Codes, Pair, Rows8, Small, Super, halves, with_simd};
 use crate::cpu::simd::interleave::formats::{self as interleaved, FP4};
 use crate::quant::iq4_nl::CURVE;
 use std::arch::x86_64::*;
@@ -59,10 +59,6 @@ with_simd! {
     }
     unsafe fn left<const N: i32>(v: Pair) -> Pair {
         [_mm256_slli_epi16::<N>(v[0]), _mm256_slli_epi16::<N>(v[1])]
-    }
-    // The halves at `at` in each row.
-    unsafe fn halves(x: &Rows8, at: usize) -> __m256 {
-        _mm256_cvtph_ps(words16(x, at))
     }
     // Fifth bits in four bytes at `a` and `b`, for the values of `low`.
     unsafe fn five_bits(low: Pair, a: *const u8, b: *const u8) -> Pair {

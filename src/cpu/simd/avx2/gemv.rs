@@ -49,7 +49,8 @@ pub trait Codes {
 /// A block of 32 values with one scale.
 ///
 /// # Safety
-/// The methods read at most `BYTES` bytes at each pointer. Call them only if these are readable and the processor has AVX2, FMA and F16C.
+/// The methods read at most `BYTES` bytes at each pointer. Call them only if these are readable and the processor has
+/// AVX2, FMA and F16C.
 pub unsafe trait Small: Codes {
     /// The scales and offsets of eight blocks.
     unsafe fn scales(x: &Rows8) -> (__m256, __m256);
@@ -91,8 +92,12 @@ with_simd! {
     pub unsafe fn twice(p: *const u8) -> __m256i {
         _mm256_broadcastsi128_si256(_mm_loadu_si128(p.cast()))
     }
-    // Two bytes at `at` of each row.
-    pub unsafe fn words16(x: &Rows8, at: usize) -> __m128i {
+    // The halves at `at` in each row.
+    pub unsafe fn halves(x: &Rows8, at: usize) -> __m256 {
+        _mm256_cvtph_ps(words16(x, at))
+    }
+    // Their bits.
+    unsafe fn words16(x: &Rows8, at: usize) -> __m128i {
         let h = x.map(|x| x.add(at).cast::<i16>().read_unaligned());
         _mm_set_epi16(h[7], h[6], h[5], h[4], h[3], h[2], h[1], h[0])
     }
@@ -245,9 +250,16 @@ unsafe fn small_rows<B: Small>(k: usize, x: Rows8, ahead: usize, act: *const u8)
     }
 }
 
+/// Sums of two groups of 32 values of two rows.
+#[inline(always)]
+unsafe fn coarse_2<C: Codes>(w: [Pair; 2], a: [Pair; 2]) -> [Coarse; 2] {
+    // SAFETY: forwarded to the caller.
+    unsafe { [coarse::<C>(w[0], a[0]), coarse::<C>(w[1], a[1])] }
+}
+
 /// Sums of four groups of 16 values of two rows.
 #[inline(always)]
-unsafe fn fine<C: Codes>(w: [Pair; 2], a: [Pair; 2]) -> [Fine; 4] {
+unsafe fn fine_4<C: Codes>(w: [Pair; 2], a: [Pair; 2]) -> [Fine; 4] {
     // SAFETY: forwarded to the caller.
     unsafe {
         [
@@ -259,11 +271,14 @@ unsafe fn fine<C: Codes>(w: [Pair; 2], a: [Pair; 2]) -> [Fine; 4] {
     }
 }
 
-/// Sums of four rows.
+/// Sums of groups of four rows.
 #[inline(always)]
-unsafe fn two<C: Codes>(a: [Fine; 4], b: [Fine; 4]) -> [Fine; 4] {
-    // SAFETY: forwarded to the caller.
-    unsafe { [a[0].and::<C>(b[0]), a[1].and::<C>(b[1]), a[2].and::<C>(b[2]), a[3].and::<C>(b[3])] }
+unsafe fn four_rows<C: Codes, const N: i32, const G: usize>(mut a: [Sums<N>; G], b: [Sums<N>; G]) -> [Sums<N>; G] {
+    for (a, b) in a.iter_mut().zip(b) {
+        // SAFETY: forwarded to the caller.
+        *a = unsafe { a.and::<C>(b) };
+    }
+    a
 }
 
 /// Words of the interleaved blocks at most, and a vector for their separate scales.
@@ -306,31 +321,22 @@ unsafe fn super_rows<B: Super>(k: usize, x: Rows8, ahead: usize, act: *const u8)
                     let at = act.add((8 * i + 2 * $j) * form::<B>().act_bytes());
                     let at = [at, at.add(form::<B>().act_bytes())];
                     let a = [[twice(at[0]), twice(at[0].add(16))], [twice(at[1]), twice(at[1].add(16))]];
-                    // Pairs of rows one after the other: the sums of two need half as many registers.
+                    // The values of rows `r` and `r + 4`.
+                    macro_rules! codes {
+                        ($r:literal) => {
+                            B::codes::<$j>(x[$r], x[$r + 4])
+                        };
+                    }
                     if B::FINE {
-                        macro_rules! rows {
-                            ($r:literal) => {{
-                                let codes = B::codes::<$j>(x[$r], x[$r + 4]);
-                                fine::<B>(codes, a)
-                            }};
-                        }
-                        let first = two::<B>(rows!(0), rows!(1));
-                        let last = two::<B>(rows!(2), rows!(3));
+                        let first = four_rows::<B, _, _>(fine_4::<B>(codes!(0), a), fine_4::<B>(codes!(1), a));
+                        let last = four_rows::<B, _, _>(fine_4::<B>(codes!(2), a), fine_4::<B>(codes!(3), a));
                         for g in 0..4 {
                             let (scale, offset) = scales::<B>(b, 4 * $j + g);
                             acc = add_group::<B>(acc, first[g].all::<B>(last[g]), scale, offset, at[g / 2], g % 2);
                         }
                     } else {
-                        macro_rules! rows {
-                            ($r:literal) => {{
-                                let codes = B::codes::<$j>(x[$r], x[$r + 4]);
-                                [coarse::<B>(codes[0], a[0]), coarse::<B>(codes[1], a[1])]
-                            }};
-                        }
-                        let ([p, q], [r, s]) = (rows!(0), rows!(1));
-                        let first = [p.and::<B>(r), q.and::<B>(s)];
-                        let ([p, q], [r, s]) = (rows!(2), rows!(3));
-                        let last = [p.and::<B>(r), q.and::<B>(s)];
+                        let first = four_rows::<B, _, _>(coarse_2::<B>(codes!(0), a), coarse_2::<B>(codes!(1), a));
+                        let last = four_rows::<B, _, _>(coarse_2::<B>(codes!(2), a), coarse_2::<B>(codes!(3), a));
                         for g in 0..2 {
                             let (scale, offset) = scales::<B>(b, 2 * $j + g);
                             acc = add_group::<B>(acc, first[g].all::<B>(last[g]), scale, offset, at[g], 0);
@@ -355,7 +361,7 @@ macro_rules! kernel {
             while r < rows {
                 let n = ROWS.min(rows - r);
                 // SAFETY: the contract of `gemv::Rows`, for at most eight of its rows: where fewer are left, the last
-                // stands for the others. The features of this function are those that the callees require.
+                // one is repeated. The features of this function are those that the callees require.
                 unsafe {
                     let x = std::array::from_fn(|i| x.add((r + i.min(n - 1)) * stride));
                     let acc = $rows::<B>(k, x, ROWS * stride, act);

@@ -5,7 +5,7 @@
 //! lane each. Only the points themselves are looked up one by one.
 
 use super::super::gemv::Rows;
-use super::gemv::{Coarse, Codes, Fine, ROWS, Rows8, add_group, form, twice, with_simd, words16};
+use super::gemv::{Coarse, Codes, Fine, ROWS, Rows8, add_group, form, halves, twice, with_simd};
 use super::lanes::Avx2Dots;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::simd::words::Words;
@@ -29,7 +29,8 @@ struct Block {
 /// A format of points.
 ///
 /// # Safety
-/// The methods read at most `BYTES` bytes of each block. Call them only if these are readable and the processor has AVX2, FMA and F16C.
+/// The methods read at most `BYTES` bytes of each block. Call them only if these are readable and the processor has
+/// AVX2, FMA and F16C.
 unsafe trait Points: Codes {
     /// Where runs of four words are in a block.
     const RUNS: &'static [usize];
@@ -130,9 +131,6 @@ with_simd! {
         let fourth = masked(_mm256_slli_epi32::<3>(w), 0x7f00_0000);
         even(or4(masked(w, 0x7f), second, third, fourth))
     }
-    unsafe fn halves(x: &Rows8, at: usize) -> __m256 {
-        _mm256_cvtph_ps(words16(x, at))
-    }
     // `d * (0.5 + code) * factor`.
     unsafe fn and_a_half(d: __m256, code: __m256i, factor: f32) -> __m256 {
         let code = _mm256_add_ps(_mm256_set1_ps(0.5), _mm256_cvtepi32_ps(code));
@@ -151,8 +149,7 @@ with_simd! {
         let [a, b, c, d] = at.map(|i| grid[i] as i32);
         _mm_set_epi32(d, c, b, a)
     }
-    // Indices of eight values with their low bytes at `low`, and `bits` more from fields of the bytes at `high`, four
-    // of which are in `per` bytes.
+    // 32 indices: their low bytes are at `low`, two more bits of each are at `high`, those of four indices in a byte.
     unsafe fn two_more(low: *const u8, high: *const u8, indices: &mut [u16; 64]) {
         let high = eight(high);
         for (n, from) in [const { bytes_for::<4>(0) }, const { bytes_for::<4>(4) }].iter().enumerate() {
