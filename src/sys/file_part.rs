@@ -1,16 +1,17 @@
-//! Bytes of a file that the host has mapped, to be read again after it has ended its mapping. They are read, not
-//! mapped: what another program has cut off is an error instead of a signal, and a change of the file is noticed.
+//! Bytes of a file that the host has mapped, to be read again after it has ended its mapping. They are read: what
+//! another program has cut off is an error instead of a signal, and a change of the file is noticed. Or they are used
+//! where this library has mapped the file, as the host did, until they have been read.
 
 use super::mapping::FileMapping;
 #[cfg(target_os = "linux")]
 use super::mapping::{FilePlace, file_at};
 use super::memory::AlignedBlock;
+use super::whole_file::WholeFile;
 use crate::error::{Error, Result};
 use std::fs::File;
+use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
-#[cfg(target_os = "linux")]
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 /// Bytes of a file.
@@ -33,6 +34,8 @@ struct OpenFile {
     /// The same file, for reading past the system's cache, if that can be.
     #[cfg(target_os = "linux")]
     direct: OnceLock<Option<File>>,
+    /// The file as memory, if that can be.
+    whole: OnceLock<Option<WholeFile>>,
 }
 
 /// Memory for bytes that are read.
@@ -108,8 +111,8 @@ impl OpenFile {
             return None;
         }
         let version = version(&file).ok()?;
-        let (path, id, direct) = (place.path.clone(), place.file.clone(), OnceLock::new());
-        let file = Arc::new(Self { file, path, id, version, direct });
+        let (path, id, direct, whole) = (place.path.clone(), place.file.clone(), OnceLock::new(), OnceLock::new());
+        let file = Arc::new(Self { file, path, id, version, direct, whole });
         super::sync::brief(&OPEN).push(Arc::downgrade(&file));
         Some(file)
     }
@@ -224,6 +227,43 @@ impl FilePart {
         let bytes = buffer.of(len, cache)?;
         self.read(at, bytes)?;
         Ok(bytes)
+    }
+
+    /// The bytes as memory; `None` if the system cannot map the file. [`Self::check`] says whether they are still there.
+    pub fn mapped(&self) -> Option<&[u8]> {
+        let map = || WholeFile::new(&self.file.file, usize::try_from(self.file.version.0).ok()?);
+        let whole = super::sync::once(&self.file.whole, map).as_ref()?;
+        Some(&whole.bytes()[self.place(0..self.len)])
+    }
+
+    /// Where some of the bytes are in the file. Panics if the part does not have them.
+    fn place(&self, bytes: Range<usize>) -> Range<usize> {
+        assert!(bytes.start <= bytes.end && bytes.end <= self.len, "{bytes:?} of {}", self.len);
+        let start = self.start as usize;
+        start + bytes.start..start + bytes.end
+    }
+
+    /// Brings some of the [mapped](Self::mapped) bytes into memory.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn load(&self, bytes: Range<usize>) -> Result<()> {
+        match self.file.whole.get() {
+            Some(Some(whole)) => whole.load(self.place(bytes)).map_err(|source| self.error(source)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes some of the mapped bytes out of memory. They stay readable.
+    pub fn give_back(&self, bytes: Range<usize>) {
+        if let Some(Some(whole)) = self.file.whole.get() {
+            whole.give_back(self.place(bytes));
+        }
+    }
+
+    /// Whether another part is of the same file.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.file, &other.file)
     }
 
     /// Whether all that was read so far is what the host has mapped.

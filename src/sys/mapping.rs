@@ -4,59 +4,18 @@
 //! copies. The kernel has these pages in its cache and reads them again when they are used, so the process can give
 //! them back as soon as they are copied.
 
-use std::ops::Range;
 #[cfg(any(target_os = "linux", test))]
-use std::path::Path;
-use std::path::PathBuf;
+use super::areas::Area;
+pub use super::areas::FilePlace;
+#[cfg(target_os = "linux")]
+use super::areas::{all, from};
+use std::ops::Range;
 
 /// Memory that is a read-only, shared mapping of a file. While it is borrowed, the mapping stays.
 pub struct FileMapping<'a> {
     bytes: &'a [u8],
     /// Where the bytes are, if they follow each other in one file.
     place: Option<FilePlace>,
-}
-
-/// Bytes of a file, as the system names them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilePlace {
-    /// Where the file was when it was mapped. Another file may be there by now.
-    pub path: PathBuf,
-    /// The file: its device, as the system writes it, and its number there.
-    pub file: (String, u64),
-    /// The first byte.
-    pub offset: u64,
-}
-
-/// A line of `/proc/self/maps`.
-#[cfg(any(target_os = "linux", test))]
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Area {
-    bytes: Range<usize>,
-    /// Its first byte in the file.
-    place: FilePlace,
-    /// Whether it is a shared mapping of a file that nobody may write through it.
-    is_read_only_file: bool,
-}
-
-/// Parses a line `START-END PERMISSIONS OFFSET DEVICE INODE PATH`; `None` if it is another line.
-#[cfg(any(target_os = "linux", test))]
-fn parse(line: &[u8]) -> Option<Area> {
-    let mut rest = line;
-    let mut word = || {
-        rest = rest.trim_ascii_start();
-        let (word, behind) = rest.split_at(rest.iter().position(|&c| c == b' ').unwrap_or(rest.len()));
-        rest = behind;
-        std::str::from_utf8(word).ok().filter(|word| !word.is_empty())
-    };
-    let (start, end) = word()?.split_once('-')?;
-    let bytes = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
-    let permissions = word()?;
-    let offset = u64::from_str_radix(word()?, 16).ok()?;
-    let file = (word()?.to_owned(), word()?.parse().ok()?);
-    let path = super::file::path(rest.trim_ascii_start()).map(Path::to_owned).unwrap_or_default();
-    // A private mapping may have pages that were written before it became read-only, and these would be lost.
-    let is_read_only_file = permissions.starts_with("r-") && permissions.ends_with('s') && file.1 != 0;
-    Some(Area { bytes, place: FilePlace { path, file, offset }, is_read_only_file })
 }
 
 /// If the areas, in ascending order, cover all of `bytes` with read-only mappings of files: where the bytes are, if
@@ -75,19 +34,11 @@ fn covered(mut areas: impl Iterator<Item = Area>, bytes: &Range<usize>) -> Optio
     Some(place.filter(|_| is_one))
 }
 
-/// The areas of this process's memory, in ascending order.
-#[cfg(target_os = "linux")]
-fn areas() -> Option<impl Iterator<Item = Area>> {
-    use std::io::BufRead;
-    let maps = std::io::BufReader::new(std::fs::File::open("/proc/self/maps").ok()?);
-    Some(maps.split(b'\n').map_while(std::result::Result::ok).filter_map(|line| parse(&line)))
-}
-
 /// The file that is mapped at an address, as [`FilePlace::file`].
 #[cfg(target_os = "linux")]
 pub fn file_at(address: *const u8) -> Option<(String, u64)> {
     let at = address.addr();
-    areas()?.find(|area| area.bytes.contains(&at)).map(|area| area.place.file)
+    from(at)?.next().filter(|area| area.bytes.contains(&at)).map(|area| area.place.file)
 }
 
 /// The read-only mappings of files that the process had when this was made.
@@ -101,7 +52,7 @@ impl MappedFiles {
     pub fn now() -> Self {
         Self {
             #[cfg(target_os = "linux")]
-            areas: areas().map_or_else(Vec::new, |areas| areas.filter(|area| area.is_read_only_file).collect()),
+            areas: all().map_or_else(Vec::new, |areas| areas.filter(|area| area.is_read_only_file).collect()),
         }
     }
 
@@ -125,7 +76,7 @@ impl<'a> FileMapping<'a> {
         #[cfg(target_os = "linux")]
         {
             let start = bytes.as_ptr().addr();
-            covered(areas()?, &(start..start + bytes.len())).map(|place| Self { bytes, place })
+            covered(from(start)?, &(start..start + bytes.len())).map(|place| Self { bytes, place })
         }
         #[cfg(not(target_os = "linux"))]
         {
@@ -233,30 +184,8 @@ pub fn will_need(addresses: Range<usize>) {
 mod tests {
     use super::*;
 
-    fn area(line: &str) -> Area {
-        parse(line.as_bytes()).unwrap()
-    }
-
     fn place(offset: u64, inode: u64) -> FilePlace {
         FilePlace { path: "/models/a b.gguf".into(), file: ("08:01".into(), inode), offset }
-    }
-
-    #[test]
-    fn only_shared_files_without_writing_count() {
-        let line = |permissions: &str, inode: &str| {
-            format!("1000-3000 {permissions} 00000000 08:01 {inode}    /models/a b.gguf")
-        };
-        let whole = Area { bytes: 0x1000..0x3000, place: place(0, 42), is_read_only_file: true };
-        assert_eq!(area(&line("r--s", "42")), whole);
-        for (permissions, inode) in [("r--p", "42"), ("rw-s", "42"), ("---s", "42"), ("r--s", "0"), ("rw-p", "0")] {
-            assert!(!area(&line(permissions, inode)).is_read_only_file, "{permissions} {inode}");
-        }
-        let other = area("7f00-7f10 r-xs 00001000 00:1f 7");
-        assert!(other.is_read_only_file);
-        assert_eq!(other.place, FilePlace { path: "".into(), file: ("00:1f".into(), 7), offset: 4096 });
-        for line in ["", "Size: 4 kB", "1000 r--s 0 08:01 42", "x-y r--s 0 08:01 42", "1000-2000 r--s 0"] {
-            assert_eq!(parse(line.as_bytes()), None, "{line}");
-        }
     }
 
     #[test]

@@ -1,15 +1,17 @@
-//! Tools for C and the operating system. Files: `memory` (aligned blocks), `available` (memory that is free), `mapping`
-//! (files that the host has mapped), `file_part` (bytes of such a file, to read again),
-//! `cstr` (C strings), `env` (whose variables count), `few` (sorting of short lists), `slices` (C arrays), `file`
-//! (paths and C streams), `net` (connections), `fork` (locks and threads in a child), `futex` (waiting without a lock),
-//! `patient` (files that are waited for), `math` (functions of the C library), `time` (clocks), `thread` (starting
-//! threads), `scheduling` (affinity and priority of threads), `library` (shared libraries), `process` (how the program
-//! is linked, and what it has printed), `jump` (exported names that jump to another function), `sync` (locks that
-//! survive a panic), `tiles` (whether the process may use tile registers), `unwind` (functions that exceptions leave).
+//! Tools for C and the operating system. Files: `memory` (aligned blocks), `available` (memory that is free), `areas`
+//! (what is mapped where), `mapping` (files that the host has mapped), `file_part` (bytes of such a file, to read
+//! again), `whole_file` (a file as memory), `cstr` (C strings), `env` (whose variables count), `few` (sorting of short
+//! lists), `slices` (C arrays), `file` (paths and C streams), `net` (connections), `fork` (locks and threads in a
+//! child), `futex` (waiting without a lock), `patient` (files that are waited for), `math` (functions of the C
+//! library), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of threads), `library`
+//! (shared libraries), `process` (how the program is linked, and what it has printed), `jump` (exported names that jump
+//! to another function), `sync` (locks that survive a panic), `tiles` (whether the process may use tile registers),
+//! `unwind` (functions that exceptions leave).
 //!
 //! Code for a single operating system or processor is here or in `cpu/simd`; `portable_tests` searches the sources for
 //! exceptions.
 
+pub mod areas;
 pub mod available;
 pub mod cstr;
 pub mod env;
@@ -33,6 +35,7 @@ pub mod thread;
 pub mod tiles;
 pub mod time;
 pub mod unwind;
+pub mod whole_file;
 
 #[cfg(test)]
 mod portable_tests;

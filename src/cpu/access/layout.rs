@@ -192,7 +192,7 @@ impl Layout {
     }
 
     /// Address range of a tensor with its data at `address`.
-    fn extent(&self, address: usize) -> Range<usize> {
+    pub(super) fn extent(&self, address: usize) -> Range<usize> {
         address..address + if self.is_empty() { 0 } else { self.reach(4) }
     }
 

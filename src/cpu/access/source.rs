@@ -48,6 +48,12 @@ impl<'g> Source<'g> {
         Self { data: tensor.data(), at: Layout::of(tensor), graph: PhantomData }
     }
 
+    /// The same layout in other memory. Panics unless `bytes` has all of it.
+    pub fn in_bytes(self, bytes: &'g [u8]) -> Self {
+        assert!(self.at.extent(0).end <= bytes.len(), "{} bytes for {:?}", bytes.len(), self.at);
+        Self { data: bytes.as_ptr(), ..self }
+    }
+
     /// The same elements as one row. Panics unless they are dense.
     pub fn flat(self) -> Self {
         Self { at: self.at.flattened(), ..self }

@@ -12,6 +12,7 @@ use super::access::claims::Claims;
 use super::barrier::Barrier;
 use super::check::{CheckedGraph, CheckedNode};
 use super::crowd;
+use super::matmul;
 use super::repack::{Product, Weights, weight_of};
 use super::table;
 use super::threadpool::{self, Pool};
@@ -274,7 +275,8 @@ fn products(graph: &CheckedGraph<'_>, steps: &Steps) -> Vec<Product> {
     let product = |(at, planned): (usize, &steps::Planned)| {
         let node = *graph.node(planned.number as usize);
         let weight = weight_of(node)?;
-        Some(Product { at, weight, is_routed: node.op() == GGML_OP_MUL_MAT_ID })
+        let (reads, takes_rows) = (matmul::reads(node), matmul::takes_rows(node, steps.n_threads));
+        Some(Product { at, weight, is_routed: node.op() == GGML_OP_MUL_MAT_ID, reads, takes_rows })
     };
     computed.filter_map(product).collect()
 }

@@ -6,7 +6,7 @@ use crate::cpu::access::claims::Claims;
 use crate::cpu::barrier::Barrier;
 use crate::cpu::exec::pace::Pace;
 use crate::cpu::exec::pieces::Pieces;
-use crate::cpu::repack::Weights;
+use crate::cpu::repack::{FileRows, Weights};
 use crate::error::{Error, Result};
 use crate::guard::foreign;
 use crate::sys::mapping::will_need;
@@ -303,8 +303,15 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Brings matrices of source 0 into memory if its buffer has them elsewhere (`cpu::repack`). All threads of the
-    /// node call it, with the same `chosen`, before any uses them; they do not wait for each other.
+    /// The rows of source 0 as its file has them, to be used for matrices that are not interleaved yet; `None` if all
+    /// are.
+    pub fn file_rows(&self) -> Option<FileRows<'a>> {
+        self.weights?.stream()?.file_rows(self.number as usize - 1)
+    }
+
+    /// Brings matrices of source 0 into memory if its buffer has them elsewhere (`cpu::repack`), or their
+    /// [rows](Self::file_rows). All threads of the node call it, with the same `chosen`, before any uses them; they do
+    /// not wait for each other.
     ///
     /// # Errors
     /// Why a matrix cannot be there.

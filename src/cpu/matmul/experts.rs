@@ -5,7 +5,7 @@
 use super::activations::{Activations, convert};
 use super::plan::{ActForm, Method, ProductPlan, Shapes, line_up};
 use super::product::{Columns, Job, Matrix};
-use super::{FEW_VALUES, kernels_for, same_source, workspace};
+use super::{FEW_VALUES, kernels_for, same_source, source_of, workspace};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, Layout, RowIndex, Source, Workspace, publish, rows};
 use crate::cpu::check::CheckedNode;
@@ -44,7 +44,15 @@ struct Parts<'a> {
 impl Plans {
     fn of(k: &Kernels, dst: TensorRef, threads: usize) -> Self {
         let s = Shapes::of(dst);
-        let k = s.kernels(k);
+        Self::with(s.kernels(k), s, dst, threads)
+    }
+
+    /// The plans where the weights are as in a file.
+    fn in_rows(&self, k: &Kernels, dst: TensorRef) -> Self {
+        Self::with(k, self.s.in_rows(), dst, self.dots.threads)
+    }
+
+    fn with(k: &Kernels, s: Shapes, dst: TensorRef, threads: usize) -> Self {
         let Some(ids) = dst.src(2) else { crate::ggml_abort!("{dst:?}: no indices") };
         let ne = Layout::of(ids).ne;
         let dots = ProductPlan::with_method(k, &s, Method::Dots, threads);
@@ -107,6 +115,14 @@ impl Plans {
             Method::Tiles => (&self.tiles, self.two_forms()),
         }
     }
+}
+
+/// Whether a node with interleaved weights can use their rows instead; see [`super::takes_rows`].
+pub fn takes_rows(node: TensorRef, n_threads: usize) -> bool {
+    let plans = Plans::of(kernels(), node, n_threads);
+    let rows = plans.in_rows(kernels(), node);
+    let forms = plans.two_forms() == rows.two_forms();
+    forms && plans.dots.is_alike(&rows.dots) && plans.tiles.is_alike(&rows.tiles)
 }
 
 /// Bytes of scratch memory that [`mul_mat_id`] needs for `dst` with `n_threads` threads.
@@ -184,6 +200,9 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
         return w.fail(e);
     }
 
+    // What is not interleaved yet.
+    let rows = w.file_rows().map(|rows| (rows, plans.in_rows(k, *node)));
+
     let without = list(plans.matrices());
     for column in w.share(without.len()) {
         let [slot, token] = without[column].map(|i| i as usize);
@@ -216,9 +235,14 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
             }
         };
         let activations = Activations::new(plan, src1, Some(act));
+        let in_rows = rows.as_ref().map(|(rows, plans)| {
+            let (plan, _) = plans.plan_for(k, list(matrix).len(), w.nth());
+            (*rows, Activations::new(plan, src1, Some(act)))
+        });
+        let (source, activations) = source_of(src0, activations, in_rows, matrix);
         let columns = Picked { ne1: src1.ne[1], entries: list(matrix) };
         let (rows, cols) = (cut.rows(at - before), cut.cols(at - before));
-        Job::new(k, Matrix { source: src0, at: [matrix, 0] }, activations, columns, rows, cols).run(w, &mut dest, own);
+        Job::new(k, Matrix { source, at: [matrix, 0] }, activations, columns, rows, cols).run(w, &mut dest, own);
     }
 }
 

@@ -30,8 +30,9 @@ mod order_tests;
 #[cfg(test)]
 mod tests;
 
-use super::access::{Dest, Layout, RowIndex, Workspace, publish, rows};
+use super::access::{Dest, Layout, RowIndex, Source, Workspace, publish, rows};
 use super::check::CheckedNode;
+use super::repack::{FileRows, Reads};
 use super::simd::{Kernels, kernels, reference};
 use super::table::Shared;
 use super::worker::Worker;
@@ -44,6 +45,29 @@ use product::{Columns, Job, Matrix};
 
 pub use experts::{SHARED_BY_EXPERTS, mul_mat_id, scratch_mul_mat_id};
 pub use plan::can;
+
+/// Whether a product with interleaved weights can use their rows instead, as a file has them: with the same activations
+/// in the same memory, and the same results.
+pub fn takes_rows(node: TensorRef, n_threads: usize) -> bool {
+    match node.src(2) {
+        Some(_) => experts::takes_rows(node, n_threads),
+        None => {
+            let s = Shapes::of(node);
+            let plan = |s: &Shapes| ProductPlan::new(kernels(), s, s.columns(), n_threads);
+            plan(&s).is_alike(&plan(&s.in_rows()))
+        }
+    }
+}
+
+/// What a product reads of its weights.
+pub fn reads(node: TensorRef) -> Reads {
+    let s = Shapes::of(node);
+    let (matrices, columns) = (s.src0.ne[2] * s.src0.ne[3], s.dst.nrows());
+    // Each column may choose another matrix.
+    let used = if node.src(2).is_some() { columns.min(matrices) } else { matrices }.max(1);
+    let bytes = node.src(0).map_or(0, TensorRef::nbytes) / matrices.max(1) * used;
+    Reads { bytes, columns: columns / used }
+}
 
 /// Bytes of scratch memory that [`mul_mat`] needs for `dst` with `n_threads` threads.
 pub fn scratch_mul_mat(dst: TensorRef, n_threads: usize) -> usize {
@@ -146,15 +170,32 @@ fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut dest: Dest<'_
         Some(published)
     };
     let activations = Activations::new(&plan, src1, published);
+    // What is not interleaved yet.
+    let rows = w.file_rows().map(|rows| (rows, ProductPlan::new(k, &s.in_rows(), s.columns(), w.nth())));
+    let in_rows = rows.as_ref().map(|(rows, plan)| (*rows, Activations::new(plan, src1, published)));
 
     let matrices = src0.ne[2] * src0.ne[3];
     let cut = plan.cut(src0.ne[1], s.columns(), matrices, w.nth());
     while let Some(at) = w.next_piece(cut.chunks() * matrices) {
         let (matrix, piece) = (at / cut.chunks(), at % cut.chunks());
         let place = [matrix % src0.ne[2], matrix / src0.ne[2]];
-        let matrix = Matrix { source: src0, at: place };
+        let (source, activations) = source_of(src0, activations, in_rows, matrix);
+        let matrix = Matrix { source, at: place };
         let columns = Repeated { ne1: src1.ne, repeats: [src1.ne[2] / src0.ne[2], src1.ne[3] / src0.ne[3]], place };
         Job::new(k, matrix, activations, columns, cut.rows(piece), cut.cols(piece)).run(w, &mut dest, own);
+    }
+}
+
+/// Where the rows of a matrix of weights are, and the activations with the plan for them: in memory, or in the file.
+fn source_of<'a>(
+    source: Source<'a>,
+    activations: Activations<'a>,
+    in_rows: Option<(FileRows<'a>, Activations<'a>)>,
+    matrix: usize,
+) -> (Source<'a>, Activations<'a>) {
+    match in_rows.and_then(|(rows, activations)| Some((rows.instead_of(matrix)?, activations))) {
+        Some((bytes, activations)) => (source.in_bytes(bytes), activations),
+        None => (source, activations),
     }
 }
 

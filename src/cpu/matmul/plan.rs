@@ -37,6 +37,11 @@ impl Shapes {
         Self { src0: Layout::of(a), src1: Layout::of(b), dst: Layout::of(dst), interleaved }
     }
 
+    /// The same where the weights are as in a file, if they are interleaved otherwise.
+    pub fn in_rows(&self) -> Self {
+        Self { interleaved: false, ..*self }
+    }
+
     /// The kernels to use instead of `k`: interleaved weights need those that they were interleaved for.
     pub fn kernels<'k>(&self, k: &'k Kernels) -> &'k Kernels {
         if self.interleaved { kernels() } else { k }
@@ -87,7 +92,7 @@ pub enum ActForm {
     Floats,
     /// The format of the dot product.
     Blocks(ggml_type),
-    /// Bytes for tiles.
+    /// Bytes for tiles, in a form [of activations](Form::of_activations).
     Bytes(Form),
     /// Bfloat16s.
     Bfloat16s,
@@ -189,15 +194,16 @@ impl ProductPlan {
             .filter(|_| method == Method::Dots && !s.interleaved && !kernels.dots_only && dot_type.is_some());
         // Not only for tiles: `MUL_MAT_ID` has one form of the activations for both methods. Dot products see empty rows only.
         let bfloat16s = s.src0.dtype == GGML_TYPE_BF16 && kernels.products.bf16_columns == GGML_TYPE_BF16;
+        let bytes = |form: Form| ActForm::Bytes(form.of_activations());
         let act = match (strips, method, unpacker, dot_type) {
             _ if bfloat16s && !kernels.dots_only => ActForm::Bfloat16s,
             _ if floats && Shapes::has_plain_rows(&s.src1) => ActForm::AsIs,
             _ if floats => ActForm::Floats,
-            (Some(f), Method::Tiles, ..) => ActForm::Bytes(f.form),
-            (None, Method::Tiles, Some(u), _) => ActForm::Bytes(u.form),
-            (Some(f), ..) if s.interleaved => ActForm::Bytes(f.form),
+            (Some(f), Method::Tiles, ..) => bytes(f.form),
+            (None, Method::Tiles, Some(u), _) => bytes(u.form),
+            (Some(f), ..) if s.interleaved => bytes(f.form),
             (_, _, _, Some(d)) => match gemv.map(|g| g.layout) {
-                Some(gemv::Layout::Blocks(form)) => ActForm::Bytes(form),
+                Some(gemv::Layout::Blocks(form)) => bytes(form),
                 Some(gemv::Layout::Wide) => ActForm::Wide,
                 None => ActForm::Blocks(d),
             },
@@ -258,6 +264,11 @@ impl ProductPlan {
     /// Whether activations are converted.
     pub fn converts(&self) -> bool {
         !matches!(self.act, ActForm::AsIs)
+    }
+
+    /// Whether another plan for the same product computes the same with its memory.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        self.converts_like(other) && self.method == other.method && self.own_bytes == other.own_bytes
     }
 
     /// Whether another product of the same activations finds them in the form and at the place where it would convert them itself.

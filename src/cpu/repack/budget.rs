@@ -95,6 +95,15 @@ impl Pressure {
     }
 }
 
+/// Whether there is room for `away` bytes of weights more, so that all of them will be interleaved in the end.
+pub fn fit(away: u64) -> bool {
+    #[cfg(test)]
+    if let Some(fit) = tests::fit() {
+        return fit;
+    }
+    limit().is_none() && shortage(away, When::Computing) == 0
+}
+
 /// Bytes that weights may take which are in memory only while they are needed.
 pub fn window() -> usize {
     /// At least and at most: enough that the system reads while a computation goes on.
@@ -149,12 +158,18 @@ pub fn limit() -> Option<u64> {
 pub mod tests {
     use super::*;
     use crate::sys::sync::lock;
+    use std::sync::atomic::AtomicBool;
     use std::sync::{Mutex, MutexGuard};
 
     static SET: AtomicU64 = AtomicU64::new(u64::MAX);
+    static FIT: AtomicBool = AtomicBool::new(false);
 
     pub(super) fn limit() -> Option<u64> {
         Some(SET.load(Ordering::Relaxed)).filter(|&limit| limit < u64::MAX)
+    }
+
+    pub(super) fn fit() -> Option<bool> {
+        limit().map(|_| FIT.load(Ordering::Relaxed))
     }
 
     /// A limit for weights, of all tests while this lives. Others see other speeds only.
@@ -169,6 +184,11 @@ pub mod tests {
             Self(one)
         }
 
+        /// Whether weights are used where they are mapped, because all of them will fit.
+        pub fn fit(&self, fit: bool) {
+            FIT.store(fit, Ordering::Relaxed);
+        }
+
         /// Another one.
         pub fn change(&self, bytes: u64) {
             SET.store(bytes, Ordering::Relaxed);
@@ -178,6 +198,7 @@ pub mod tests {
     impl Drop for Limit {
         fn drop(&mut self) {
             SET.store(u64::MAX, Ordering::Relaxed);
+            FIT.store(false, Ordering::Relaxed);
         }
     }
 

@@ -1,18 +1,27 @@
-//! Brings weights into memory after they were set, on threads of its own, so that a host can go on meanwhile. It stops
-//! where memory ends: what is left is brought when a computation needs it.
+//! Brings weights into memory after they were set, on threads of its own, so that a host can go on meanwhile. If there
+//! is room for all, computations use them where their file is mapped until they are there (`mapped`), so the threads
+//! take processors only that nothing else uses. It stops where memory ends: what is left is brought when a computation
+//! needs it.
 
 use super::budget::{self, Room, When};
+use super::quiet::{self, Turn};
 use super::resident::{self, Weight};
 use super::strips::Reader;
 use crate::cpu::barrier::processors;
+use crate::error::Error;
 use crate::log_info;
 use crate::sys::fork;
 use crate::sys::sync::brief;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 /// At most so many threads: they are as fast as memory.
 const THREADS: usize = 8;
+/// How often a thread that waits looks.
+const EACH: Duration = Duration::from_millis(5);
+/// After how many looks it asks whether there is still room for all.
+const TIMES: usize = 20;
 
 struct Queue {
     weights: VecDeque<Weak<Weight>>,
@@ -45,6 +54,7 @@ static QUEUE: Mutex<Queue> = Mutex::new(Queue { weights: VecDeque::new(), thread
 
 /// A weight was set.
 pub fn push(weight: &Arc<Weight>) {
+    quiet::disturb();
     let most = processors().min(THREADS);
     let start = {
         let mut queue = brief(&QUEUE);
@@ -62,15 +72,6 @@ pub fn push(weight: &Arc<Weight>) {
     }
 }
 
-/// Loads a weight. Who computes with it gets an error.
-fn load(weight: &Weight, reader: &mut Reader) {
-    for matrix in 0..weight.matrices() {
-        if weight.is_ending() || weight.load(matrix, reader).is_err() {
-            return;
-        }
-    }
-}
-
 /// Loads weights until there are none left, or no memory.
 fn work() {
     let mut reader = Reader::new(false);
@@ -78,13 +79,29 @@ fn work() {
         // What is free is in files: reading them is nothing for a section.
         let all = brief(&QUEUE).bytes();
         let fit = budget::shortage(all, When::Loading) == 0;
+        let is_tight = resident::relieve();
+        let may_wait = fit && !is_tight && budget::fit(all);
+        let Some(_turn) = Turn::take(may_wait) else {
+            // Asking for the memory costs more than this.
+            for _ in 0..TIMES {
+                std::thread::sleep(EACH);
+                if !quiet::is_busy() {
+                    break;
+                }
+            }
+            continue;
+        };
         let Some(next) = brief(&QUEUE).pop(fit) else { return };
         let Some(weight) = next.upgrade().filter(|weight| weight.hold()) else { continue };
         let room = Room::ask(weight.size(), When::Loading);
         if room.is_some() {
             weight.stay();
-            reader.set_tight(resident::relieve());
-            load(&weight, &mut reader);
+            reader.set_tight(is_tight);
+            reader.gives_way = may_wait;
+            // Who computes with it gets another error.
+            if let (Err(Error::Aborted), false) = (weight.load_all(&mut reader), weight.is_ending()) {
+                brief(&QUEUE).weights.push_front(next);
+            }
         } else {
             let mut queue = brief(&QUEUE);
             let was_first = !queue.weights.is_empty();

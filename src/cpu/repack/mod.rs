@@ -10,6 +10,8 @@
 mod account;
 mod budget;
 mod loader;
+mod mapped;
+mod quiet;
 mod resident;
 mod stream;
 mod strips;
@@ -37,6 +39,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 use strips::{New, Reader, strips};
 
 pub use account::account;
+pub use mapped::{FileRows, Reads};
 pub use stream::{Product, Weights};
 
 /// Alignment of tensors in bytes.
@@ -179,6 +182,7 @@ impl RepackBuffer {
             Weight::new(Arc::clone(&self.memory), at, strips, origin, matrices)
         };
         brief_write(&self.weights).insert(at, Arc::clone(&weight));
+        mapped::owe(size);
         // The host has perhaps touched them all.
         mapping.give_back(0..size);
         loader::push(&weight);
@@ -222,8 +226,10 @@ impl RepackBuffer {
 
 impl Drop for RepackBuffer {
     fn drop(&mut self) {
-        // Threads may still have them.
-        brief_write(&self.weights).values().for_each(|weight| weight.end());
+        // Threads may still have them: they should begin no other one.
+        let weights = brief_write(&self.weights);
+        weights.values().for_each(|weight| weight.is_wanted_no_more());
+        weights.values().for_each(|weight| weight.end());
     }
 }
 

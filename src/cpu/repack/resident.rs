@@ -7,8 +7,9 @@
 
 use super::account;
 use super::budget::{self, Pressure, When};
+use super::quiet;
 use super::strips::{Reader, Strips};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sys::available;
 use crate::sys::file_part::FilePart;
 use crate::sys::fork::{self, Lasting};
@@ -34,15 +35,17 @@ pub struct Weight {
     /// Where they are in the memory.
     at: usize,
     strips: Strips,
-    origin: FilePart,
-    matrices: Box<[Matrix]>,
+    pub(super) origin: FilePart,
+    pub(super) matrices: Box<[Matrix]>,
     state: Mutex<State>,
     /// Whether [`Weight::end`] waits until it is not held.
     is_ending: AtomicBool,
 }
 
-struct Matrix {
+pub(super) struct Matrix {
     is_here: AtomicBool,
+    /// Whether its rows are in memory as the file has them; see `mapped`.
+    pub(super) is_mapped: AtomicBool,
     /// The last computation that used it, by `CLOCK`.
     used: AtomicU64,
     /// Who brings it.
@@ -120,8 +123,12 @@ impl Weight {
         matrices: usize,
     ) -> Arc<Self> {
         assert!(matrices > 0 && origin.len().is_multiple_of(matrices) && at + origin.len() <= memory.size());
-        let matrix =
-            || Matrix { is_here: AtomicBool::new(false), used: AtomicU64::new(0), loading: Lasting::default() };
+        let matrix = || Matrix {
+            is_here: AtomicBool::new(false),
+            is_mapped: AtomicBool::new(false),
+            used: AtomicU64::new(0),
+            loading: Lasting::default(),
+        };
         let state = State {
             holds: 0,
             process: fork::generation(),
@@ -156,7 +163,7 @@ impl Weight {
         self.size() / self.matrices.len()
     }
 
-    fn bytes(&self, matrix: usize) -> Range<usize> {
+    pub(super) fn bytes(&self, matrix: usize) -> Range<usize> {
         matrix * self.matrix_size()..(matrix + 1) * self.matrix_size()
     }
 
@@ -219,7 +226,8 @@ impl Weight {
     /// Brings a matrix into memory. The caller holds the weight.
     ///
     /// # Errors
-    /// If the file cannot be read, or was written.
+    /// If the file cannot be read, or was written, and [`Error::Aborted`] if the weight ends or the reader
+    /// gives way.
     pub fn load(&self, matrix: usize, reader: &mut Reader) -> Result<()> {
         let one = &self.matrices[matrix];
         if self.is_here(matrix) {
@@ -230,14 +238,24 @@ impl Weight {
             return Ok(());
         }
         let Range { start, end } = self.bytes(matrix);
-        self.memory.will_write(self.at + start..self.at + end);
+        let gives_way = reader.gives_way;
+        let before = |part: Range<usize>| {
+            if self.is_ending() || gives_way && quiet::is_busy() {
+                return Err(Error::Aborted);
+            }
+            self.memory.will_write(self.at + start + part.start..self.at + start + part.end);
+            Ok(())
+        };
         // SAFETY: the promise of `new`: the bytes are in the memory, and those of a matrix that is not there are not
         // read. Only the thread with the lock writes them.
         let memory = unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(self.at + start), end - start) };
-        self.strips.fill(memory, &self.origin, start, reader)?;
+        self.strips.fill(memory, &self.origin, start, reader, before)?;
         self.origin.check()?;
         let mut state = brief(&self.state);
         one.is_here.store(true, Ordering::Release);
+        if one.is_mapped.load(Ordering::Relaxed) {
+            self.origin.give_back(start..end);
+        }
         budget::take(end - start);
         account::read(end - start);
         state.away -= 1;
@@ -310,9 +328,14 @@ impl Weight {
         self.is_ending.load(Ordering::Relaxed)
     }
 
+    /// Nobody needs to load it any more.
+    pub fn is_wanted_no_more(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+    }
+
     /// Ends the weight, because its tensor becomes something else. Its bytes stay as they are.
     pub fn end(&self) {
-        self.is_ending.store(true, Ordering::Relaxed);
+        self.is_wanted_no_more();
         loop {
             let mut state = brief(&self.state);
             if *state.holds() == 0 {
@@ -327,7 +350,7 @@ impl Weight {
                 return;
             }
             drop(state);
-            // Only the thread that loads in the background: it stops after this matrix.
+            // Only the thread that loads in the background: it stops after some rows.
             std::thread::sleep(Duration::from_micros(200));
         }
     }

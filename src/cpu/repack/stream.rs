@@ -1,10 +1,13 @@
-//! The weights of a computation that are not all in memory. A reader, a thread of its own, brings those of matrix
-//! products in the order in which they are computed, some of them ahead, and threads wait for what they need. What has
-//! no room to stay is given back when all threads have passed its node. Experts are brought when the router has chosen
-//! them (`experts`).
+//! The weights of a computation that are not all in memory. If there is room for all of them, they are used where their
+//! file is mapped meanwhile (`mapped`), and a few are interleaved. If not, readers, threads of their own, bring those of
+//! matrix products in the order in which they are computed, some of them ahead, and threads wait for what they need.
+//! What has no room to stay is given back when all threads have passed its node. Experts are brought when the router
+//! has chosen them (`experts`).
 
 use super::account;
 use super::budget::{self, Pressure, Room, When};
+use super::mapped::{self, FileRows, Reads};
+use super::quiet::Computing;
 use super::resident::{self, Lease, Weight};
 use super::strips::Reader;
 use crate::error::{Error, Result};
@@ -28,11 +31,16 @@ pub struct Product {
     pub weight: Arc<Weight>,
     /// Whether a router chooses the matrices.
     pub is_routed: bool,
+    /// What it reads of it.
+    pub reads: Reads,
+    /// Whether it can use the rows as the file has them.
+    pub takes_rows: bool,
 }
 
 /// How a computation has its weights in memory.
 pub struct Weights {
     _lease: Option<Lease>,
+    _computing: Option<Computing>,
     stream: Option<Stream>,
     is_tight: bool,
 }
@@ -42,12 +50,18 @@ impl Weights {
     /// something is not in memory.
     pub fn new(threads: usize, products: impl FnOnce() -> Vec<Product>) -> Self {
         if !resident::any() {
-            return Self { _lease: None, stream: None, is_tight: false };
+            return Self { _lease: None, _computing: None, stream: None, is_tight: false };
         }
         let is_tight = resident::relieve();
         let lease = Lease::of_all();
-        let stream = if lease.is_none() { Some(Stream::new(threads, products())) } else { None };
-        Self { is_tight: is_tight || stream.is_some(), _lease: lease, stream }
+        if lease.is_some() {
+            return Self { _lease: lease, _computing: None, stream: None, is_tight };
+        }
+        let computing = Computing::begin(threads);
+        let away = resident::away();
+        let fit = !is_tight && budget::fit(away);
+        let stream = Stream::new(threads, products(), fit.then_some(away));
+        Self { is_tight: !fit, _lease: None, _computing: Some(computing), stream: Some(stream) }
     }
 
     /// Whether little memory is left for pages of files.
@@ -70,6 +84,8 @@ const FAILED: u8 = 2;
 struct Item {
     product: Product,
     state: AtomicU8,
+    /// Whether the rows of the file are used unless it is interleaved.
+    is_mapped: bool,
 }
 
 /// What changes while the computation goes on.
@@ -94,6 +110,9 @@ struct Shared {
     computation: u64,
     /// The item that the next reader looks at.
     next: AtomicUsize,
+    /// Items that are used where they are mapped, and that the readers interleave beside that.
+    beside: Vec<usize>,
+    next_beside: AtomicUsize,
     turn: Mutex<Turn>,
     moved: Condvar,
 }
@@ -107,24 +126,43 @@ pub struct Stream {
 }
 
 impl Shared {
-    fn new(threads: usize, products: Vec<Product>, window: usize) -> Self {
+    /// `away` is how many bytes of weights are not interleaved yet, if there is room for all of them.
+    fn new(threads: usize, products: Vec<Product>, window: usize, away: Option<u64>) -> Self {
         let computation = resident::next_computation();
-        let hold = |p: &Product| {
-            let held = !p.is_routed && p.weight.hold_if_here();
-            if !p.is_routed {
-                p.weight.all_used(computation);
+        let mut checked: Option<Arc<Weight>> = None;
+        let mut is_unchanged = |weight: &Arc<Weight>| {
+            // Mostly all are of one file.
+            if !checked.as_ref().is_some_and(|other| other.is_beside(weight)) {
+                checked = weight.check().ok().map(|()| Arc::clone(weight));
             }
-            (held, 0)
+            checked.is_some()
         };
-        let held: Vec<_> = products.iter().map(hold).collect();
-        let state = |(held, p): (bool, &Product)| if held || p.is_routed { READY } else { WAITING };
-        let items = (held.iter().zip(products))
-            .map(|(held, product)| Item { state: AtomicU8::new(state((held.0, &product))), product })
-            .collect();
+        let mut item = |product: Product| {
+            let Product { weight, is_routed, takes_rows, .. } = &product;
+            let is_here = !is_routed && weight.hold_if_here();
+            let is_mapped =
+                !is_here && away.is_some() && *takes_rows && weight.has_rows() && is_unchanged(weight) && weight.hold();
+            if !is_routed {
+                weight.all_used(computation);
+            }
+            let is_ready = is_here || *is_routed || is_mapped && weight.are_mapped();
+            let state = AtomicU8::new(if is_ready { READY } else { WAITING });
+            ((is_here || is_mapped, 0), Item { state, product, is_mapped })
+        };
+        let (held, items): (Vec<_>, Vec<_>) = products.into_iter().map(&mut item).unzip();
+        let beside = away.map_or_else(Vec::new, |away| {
+            // The last first, since there is most time for them.
+            let is_one = |i: &usize| items[*i].is_mapped && !items[*i].product.is_routed;
+            let can = |i: &usize| is_one(i) && mapped::spend(items[*i].product.weight.size());
+            let beside = (0..items.len()).rev().filter(can).collect();
+            mapped::earn(items.iter().map(|item| item.product.reads), away);
+            beside
+        });
         let turn = Turn { held, used: 0, passed: 0, wanted: 0, has_ended: false, error: None };
         let places = (0..threads).map(|_| AtomicUsize::new(0)).collect();
-        let (next, turn, moved) = (AtomicUsize::new(0), Mutex::new(turn), Condvar::new());
-        Self { items, places, window, computation, next, turn, moved }
+        let (turn, moved) = (Mutex::new(turn), Condvar::new());
+        let [next, next_beside] = [0, 0].map(AtomicUsize::new);
+        Self { items, places, window, computation, next, beside, next_beside, turn, moved }
     }
 
     fn item_at(&self, at: usize) -> Option<usize> {
@@ -142,12 +180,19 @@ impl Shared {
         loop {
             let i = self.next.fetch_add(1, Ordering::Relaxed);
             if i >= self.items.len() {
-                return;
+                return self.interleave(&mut reader);
             }
             if self.state(i) != WAITING {
                 continue;
             }
-            let weight = &self.items[i].product.weight;
+            let Item { product: Product { weight, .. }, is_mapped, .. } = &self.items[i];
+            if *is_mapped {
+                match (0..weight.matrices()).try_for_each(|matrix| weight.map(matrix)) {
+                    Ok(()) => self.is_ready(i),
+                    Err(e) => return self.fail(e.to_string()),
+                }
+                continue;
+            }
             let room = if ask_at.is_none_or(|at| Instant::now() >= at) {
                 Room::ask(weight.size(), When::Computing)
             } else {
@@ -161,9 +206,28 @@ impl Shared {
             if let Err(e) = weight.load_all(&mut reader) {
                 return self.fail(e.to_string());
             }
-            let _turn = lock(&self.turn);
-            self.items[i].state.store(READY, Ordering::Release);
-            self.moved.notify_all();
+            self.is_ready(i);
+        }
+    }
+
+    /// What waits for an item need not do so any more.
+    fn is_ready(&self, i: usize) {
+        let _turn = lock(&self.turn);
+        self.items[i].state.store(READY, Ordering::Release);
+        self.moved.notify_all();
+    }
+
+    /// Interleaves weights that are used where they are mapped. Nobody waits for them.
+    fn interleave(&self, reader: &mut Reader) {
+        while let Some(&i) = self.beside.get(self.next_beside.fetch_add(1, Ordering::Relaxed)) {
+            let weight = &self.items[i].product.weight;
+            let room = Room::ask(weight.size(), When::Computing);
+            if room.is_none() || lock(&self.turn).has_ended {
+                return;
+            }
+            weight.stay();
+            // If the file was written, the next computation finds that.
+            let _ = weight.load_all(reader);
         }
     }
 
@@ -222,16 +286,20 @@ impl Shared {
     fn release_one(&self, turn: &mut Turn, i: usize) {
         let (held, bytes) = std::mem::take(&mut turn.held[i]);
         if held {
-            self.items[i].product.weight.release();
+            let Item { product: Product { weight, .. }, is_mapped, .. } = &self.items[i];
+            if *is_mapped {
+                weight.leave_rows();
+            }
+            weight.release();
         }
         turn.used -= bytes;
     }
 }
 
 impl Stream {
-    fn new(threads: usize, products: Vec<Product>) -> Self {
-        let shared = Arc::new(Shared::new(threads, products, budget::window()));
-        let has_work = (0..shared.items.len()).any(|i| shared.state(i) == WAITING);
+    fn new(threads: usize, products: Vec<Product>, away: Option<u64>) -> Self {
+        let shared = Arc::new(Shared::new(threads, products, budget::window(), away));
+        let has_work = !shared.beside.is_empty() || (0..shared.items.len()).any(|i| shared.state(i) == WAITING);
         let mut readers = Vec::new();
         if has_work {
             let start = |_| {
@@ -285,6 +353,12 @@ impl Stream {
         }
     }
 
+    /// The rows of the weight of the product at a place, if it uses those.
+    pub fn file_rows(&self, at: usize) -> Option<FileRows<'_>> {
+        let item = &self.shared.items[self.shared.item_at(at)?];
+        item.is_mapped.then(|| FileRows::of(&item.product.weight))
+    }
+
     /// Brings the matrices `chosen` of the product at a place into memory. All threads call it; they divide the work.
     ///
     /// # Errors
@@ -292,8 +366,13 @@ impl Stream {
     pub fn experts(&self, [ith, nth]: [usize; 2], at: usize, chosen: impl Fn() -> Vec<usize>) -> Result<()> {
         let shared = &*self.shared;
         let Some(i) = shared.item_at(at) else { return Ok(()) };
-        let weight = &shared.items[i].product.weight;
+        let Item { product: Product { weight, .. }, is_mapped, .. } = &shared.items[i];
         let chosen = chosen();
+        if *is_mapped {
+            let mine = &chosen[chosen.len() * ith / nth..chosen.len() * (ith + 1) / nth];
+            mine.iter().for_each(|&matrix| weight.used(matrix, shared.computation));
+            return map_experts(weight, mine);
+        }
         {
             let mut turn = lock(&shared.turn);
             if !turn.held[i].0 {
@@ -317,6 +396,22 @@ impl Stream {
         }
         result
     }
+}
+
+/// Brings the rows of some matrices into memory, and interleaves a few.
+fn map_experts(weight: &Weight, chosen: &[usize]) -> Result<()> {
+    let mut reader = Reader::new(false);
+    for &matrix in chosen.iter().filter(|&&matrix| !weight.is_here(matrix)) {
+        let size = weight.matrix_size();
+        let room = Some(()).filter(|()| mapped::spend(size)).and_then(|()| Room::ask(size, When::Computing));
+        if room.is_some() {
+            weight.stay();
+            weight.load(matrix, &mut reader)?;
+        } else {
+            weight.map(matrix)?;
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Stream {

@@ -37,13 +37,15 @@ pub struct Reader {
     pub cache: Cache,
     /// Whether it uses several threads.
     pub threads: bool,
+    /// Whether it stops when the host needs the processors.
+    pub gives_way: bool,
     pub buffer: Buffer,
 }
 
 impl Reader {
     /// One thread, or several.
     pub fn new(threads: bool) -> Self {
-        Self { cache: Cache::Kept, threads, buffer: Buffer::default() }
+        Self { cache: Cache::Kept, threads, gives_way: false, buffer: Buffer::default() }
     }
 
     /// If memory is scarce, pages of files need not stay there.
@@ -135,15 +137,24 @@ impl Strips {
         }
     }
 
-    /// Interleaves the rows of whole strips, from byte `at` of a file on, into `memory`.
+    /// Interleaves the rows of whole strips, from byte `at` of a file on, into `memory`. Calls `before` with each part of
+    /// it that will be written.
     ///
     /// # Errors
-    /// If the rows cannot be read.
-    pub fn fill(&self, memory: &mut [u8], origin: &FilePart, at: usize, reader: &mut Reader) -> Result<()> {
+    /// If the rows cannot be read, and those of `before`.
+    pub fn fill(
+        &self,
+        memory: &mut [u8],
+        origin: &FilePart,
+        at: usize,
+        reader: &mut Reader,
+        before: impl Fn(Range<usize>) -> Result<()> + Sync,
+    ) -> Result<()> {
         let size = if reader.cache == Cache::Kept { PIECE } else { DIRECT_PIECE };
         // Of one size, so that none is small.
         let piece = memory.len().div_ceil(memory.len().div_ceil(size).max(1)).next_multiple_of(self.bytes());
         let one = |i: usize, memory: &mut [u8], buffer: &mut Buffer| {
+            before(i * piece..i * piece + memory.len())?;
             let rows = origin.read_into(at + i * piece, memory.len(), buffer, reader.cache)?;
             let strips = memory.chunks_exact_mut(self.bytes());
             rows.chunks_exact(self.bytes()).zip(strips).for_each(|(rows, strip)| self.interleave(rows, strip));

@@ -160,6 +160,35 @@ fn weights_that_are_read_again_give_the_same_bits() {
 }
 
 #[test]
+fn weights_that_are_used_where_they_are_mapped_give_the_same_bits() {
+    if !offered() {
+        return;
+    }
+    let limit = Limit::of(0);
+    limit.fit(true);
+    let types = (0..crate::cpu::simd::TYPES as i32).filter_map(|i| ggml_type::from_raw(i as _));
+    for dtype in types.filter(|dtype| kernels().interleaved[*dtype as usize].is_some()) {
+        let mut model = Model::new(dtype);
+        for (threads, columns) in [(1, 1), (2, 1), (2, 2), (3, 7), (2, 40)] {
+            model.compare(threads, columns, &[3, 5, 0]);
+        }
+        // The limit has no room for any.
+        assert_eq!(model.here(), [0; 4], "{dtype:?}");
+    }
+}
+
+#[test]
+fn computations_interleave_what_they_use_where_it_is_mapped() {
+    if !offered() {
+        return;
+    }
+    let limit = Limit::of(1 << 40);
+    limit.fit(true);
+    let mut model = Model::new(GGML_TYPE_Q8_0);
+    model.wait_for(2, &[0, 1, 2, 3, 4, 5, 6, 7], |here| here == [1, 1, 1, 8]);
+}
+
+#[test]
 fn memory_has_what_the_limit_permits() {
     if !offered() {
         return;
@@ -234,10 +263,16 @@ fn what_is_written_is_not_read_again() {
 
 #[test]
 fn a_file_that_changes_is_an_error() {
+    [false, true].into_iter().for_each(change_a_file);
+}
+
+/// With weights that are read when they are needed, or used where they are mapped.
+fn change_a_file(are_mapped: bool) {
     if !offered() {
         return;
     }
-    let _limit = Limit::of(0);
+    let limit = Limit::of(0);
+    limit.fit(are_mapped);
     let mut model = Model::new(GGML_TYPE_Q4_0);
     model.compare(2, 1, &[0, 1]);
     let weights = model.weights.clone();

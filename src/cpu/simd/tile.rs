@@ -336,6 +336,11 @@ impl Form {
         (self.group == 16) as usize * 2 + self.offsets as usize
     }
 
+    /// The form of the activations: they are the same for weights of any number of bits.
+    pub const fn of_activations(self) -> Self {
+        Self { bits: 8, ..self }
+    }
+
     /// By what bytes exceed the weights.
     pub const fn bias<D: Dots>(self) -> i32 {
         match self.bits {
