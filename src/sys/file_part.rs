@@ -130,17 +130,24 @@ impl OpenFile {
     }
 
     /// Whether the system has all of `len` bytes from `at` on in its cache. False if it does not say.
-    #[cfg(target_os = "linux")]
     fn is_cached(&self, at: u64, len: usize) -> bool {
-        use std::os::fd::AsRawFd;
-        /// Number of the call `cachestat`, which Linux has since 6.5, on all processors.
-        const CACHESTAT: libc::c_long = 451;
-        let range = [at, len as u64];
-        let mut pages = [0u64; 5];
-        // SAFETY: an open file, the range as two numbers, and room for five.
-        let said = unsafe { libc::syscall(CACHESTAT, self.file.as_raw_fd(), range.as_ptr(), pages.as_mut_ptr(), 0) };
-        let page = super::memory::page_size() as u64;
-        said == 0 && pages[0] >= (at + len as u64).div_ceil(page) - at / page
+        #[cfg(target_os = "linux")]
+        {
+            use std::os::fd::AsRawFd;
+            /// Number of the call `cachestat`, which Linux has since 6.5, on all processors.
+            const CACHESTAT: libc::c_long = 451;
+            let (range, file) = ([at, len as u64], self.file.as_raw_fd());
+            let mut pages = [0u64; 5];
+            // SAFETY: an open file, the range as two numbers, and room for five.
+            let said = unsafe { libc::syscall(CACHESTAT, file, range.as_ptr(), pages.as_mut_ptr(), 0) };
+            let page = super::memory::page_size() as u64;
+            said == 0 && pages[0] >= (at + len as u64).div_ceil(page) - at / page
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = (at, len);
+            false
+        }
     }
 
     /// Fills `out`, of whole sectors at a multiple of one, past the system's cache, from a multiple of a sector on,
@@ -243,15 +250,19 @@ impl FilePart {
         start + bytes.start..start + bytes.end
     }
 
+    /// Whether the system has all of some bytes in its cache. False if it does not say.
+    pub fn are_cached(&self, bytes: Range<usize>) -> bool {
+        let place = self.place(bytes);
+        self.file.is_cached(place.start as u64, place.len())
+    }
+
     /// Brings some of the [mapped](Self::mapped) bytes into memory.
     ///
     /// # Errors
     /// As [`Self::read`].
     pub fn load(&self, bytes: Range<usize>) -> Result<()> {
-        match self.file.whole.get() {
-            Some(Some(whole)) => whole.load(self.place(bytes)).map_err(|source| self.error(source)),
-            _ => Ok(()),
-        }
+        let Some(Some(whole)) = self.file.whole.get() else { return Ok(()) };
+        whole.load(self.place(bytes)).map_err(|source| self.error(source))
     }
 
     /// Takes some of the mapped bytes out of memory. They stay readable.

@@ -19,9 +19,9 @@ use std::time::Duration;
 /// At most so many threads: they are as fast as memory.
 const THREADS: usize = 8;
 /// How often a thread that waits looks.
-const EACH: Duration = Duration::from_millis(5);
+const EACH: Duration = Duration::from_millis(10);
 /// After how many looks it asks whether there is still room for all.
-const TIMES: usize = 20;
+const TIMES: usize = 10;
 
 struct Queue {
     weights: VecDeque<Weak<Weight>>,
@@ -55,19 +55,30 @@ static QUEUE: Mutex<Queue> = Mutex::new(Queue { weights: VecDeque::new(), thread
 /// A weight was set.
 pub fn push(weight: &Arc<Weight>) {
     quiet::disturb();
-    let most = processors().min(THREADS);
-    let start = {
+    let is_first = {
         let mut queue = brief(&QUEUE);
         if queue.process != fork::generation() {
             *queue = Queue { weights: VecDeque::new(), threads: 0, process: fork::generation() };
         }
         queue.weights.push_back(Arc::downgrade(weight));
-        let start = queue.threads < most.min(queue.weights.len());
-        queue.threads += usize::from(start);
-        start
+        queue.threads == 0
     };
-    if start && std::thread::Builder::new().name("ggml-weights".into()).spawn(work).is_err() {
-        // The first computation loads them.
+    if is_first {
+        start();
+    }
+}
+
+/// Starts a thread if there is work for one more.
+fn start() {
+    {
+        let mut queue = brief(&QUEUE);
+        if queue.threads >= processors().min(THREADS).min(queue.weights.len()) {
+            return;
+        }
+        queue.threads += 1;
+    }
+    if std::thread::Builder::new().name("ggml-weights".into()).spawn(work).is_err() {
+        // Computations load them.
         brief(&QUEUE).threads -= 1;
     }
 }
@@ -82,7 +93,7 @@ fn work() {
         let is_tight = resident::relieve();
         let may_wait = fit && !is_tight && budget::fit(all);
         let Some(_turn) = Turn::take(may_wait) else {
-            // Asking for the memory costs more than this.
+            // Asking for the memory costs more than looking.
             for _ in 0..TIMES {
                 std::thread::sleep(EACH);
                 if !quiet::is_busy() {
@@ -91,6 +102,7 @@ fn work() {
             }
             continue;
         };
+        start();
         let Some(next) = brief(&QUEUE).pop(fit) else { return };
         let Some(weight) = next.upgrade().filter(|weight| weight.hold()) else { continue };
         let room = Room::ask(weight.size(), When::Loading);

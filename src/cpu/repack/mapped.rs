@@ -26,7 +26,18 @@ impl Weight {
 
     /// Whether the rows of all matrices are in memory, or the matrices themselves.
     pub fn are_mapped(&self) -> bool {
-        (0..self.matrices()).all(|i| self.is_here(i) || self.matrices[i].is_mapped.load(Ordering::Relaxed))
+        (0..self.matrices()).all(|matrix| self.is_mapped(matrix))
+    }
+
+    /// Whether the rows of a matrix are in memory as the file has them, or the matrix itself.
+    fn is_mapped(&self, matrix: usize) -> bool {
+        let is_mapped = &self.matrices[matrix].is_mapped;
+        let is_cached = || {
+            let is_cached = self.origin.are_cached(self.bytes(matrix));
+            is_mapped.store(is_cached, Ordering::Relaxed);
+            is_cached
+        };
+        self.is_here(matrix) || is_mapped.load(Ordering::Relaxed) || is_cached()
     }
 
     /// Brings the rows of a matrix into memory, as the file has them, unless the matrix is there. The caller holds the
@@ -35,10 +46,9 @@ impl Weight {
     /// # Errors
     /// If the file cannot be read, or has them no more.
     pub fn map(&self, matrix: usize) -> Result<()> {
-        let is_mapped = &self.matrices[matrix].is_mapped;
-        if !self.is_here(matrix) && !is_mapped.load(Ordering::Relaxed) {
+        if !self.is_mapped(matrix) {
             self.origin.load(self.bytes(matrix))?;
-            is_mapped.store(true, Ordering::Relaxed);
+            self.matrices[matrix].is_mapped.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
