@@ -80,6 +80,9 @@ struct Region<'a> {
 impl Region<'_> {
     /// Runs the steps on thread `ith`.
     fn run(&self, ith: usize) {
+        if let Some(stream) = self.weights.stream() {
+            stream.begin();
+        }
         for (i, step) in self.steps.steps.iter().enumerate() {
             if self.stop_at.load(Ordering::Relaxed) <= i {
                 break;
@@ -275,8 +278,8 @@ fn products(graph: &CheckedGraph<'_>, steps: &Steps) -> Vec<Product> {
     let product = |(at, planned): (usize, &steps::Planned)| {
         let node = *graph.node(planned.number as usize);
         let weight = weight_of(node)?;
-        let (reads, takes_rows) = (matmul::reads(node), matmul::takes_rows(node, steps.n_threads));
-        Some(Product { at, weight, is_routed: node.op() == GGML_OP_MUL_MAT_ID, reads, takes_rows })
+        let is_routed = node.op() == GGML_OP_MUL_MAT_ID;
+        Some(Product { at, weight, is_routed, takes_rows: matmul::takes_rows(node, steps.n_threads) })
     };
     computed.filter_map(product).collect()
 }

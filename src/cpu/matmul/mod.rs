@@ -32,7 +32,7 @@ mod tests;
 
 use super::access::{Dest, Layout, RowIndex, Source, Workspace, publish, rows};
 use super::check::CheckedNode;
-use super::repack::{FileRows, Reads};
+use super::repack::FileRows;
 use super::simd::{Kernels, kernels, reference};
 use super::table::Shared;
 use super::worker::Worker;
@@ -57,16 +57,6 @@ pub fn takes_rows(node: TensorRef, n_threads: usize) -> bool {
             plan(&s).is_alike(&plan(&s.in_rows()))
         }
     }
-}
-
-/// What a product reads of its weights.
-pub fn reads(node: TensorRef) -> Reads {
-    let s = Shapes::of(node);
-    let (matrices, columns) = (s.src0.ne[2] * s.src0.ne[3], s.dst.nrows());
-    // Each column may choose another matrix.
-    let used = if node.src(2).is_some() { columns.min(matrices) } else { matrices }.max(1);
-    let bytes = node.src(0).map_or(0, TensorRef::nbytes) / matrices.max(1) * used;
-    Reads { bytes, columns: columns / used }
 }
 
 /// Bytes of scratch memory that [`mul_mat`] needs for `dst` with `n_threads` threads.

@@ -90,8 +90,8 @@ fn work() {
         // What is free is in files: reading them is nothing for a section.
         let all = brief(&QUEUE).bytes();
         let fit = budget::shortage(all, When::Loading) == 0;
-        let is_tight = resident::relieve();
-        let may_wait = fit && !is_tight && budget::fit(all);
+        let memory = resident::relieve();
+        let may_wait = fit && memory.fit;
         let Some(_turn) = Turn::take(may_wait) else {
             // Asking for the memory costs more than looking.
             for _ in 0..TIMES {
@@ -108,7 +108,7 @@ fn work() {
         let room = Room::ask(weight.size(), When::Loading);
         if room.is_some() {
             weight.stay();
-            reader.set_tight(is_tight);
+            reader.set_tight(memory.is_tight);
             reader.gives_way = may_wait;
             // Who computes with it gets another error.
             if let (Err(Error::Aborted), false) = (weight.load_all(&mut reader), weight.is_ending()) {

@@ -1,9 +1,12 @@
 //! Weights that computations use where their file is mapped, until they are interleaved. The file's rows are as good
 //! for that (`matmul`) and cost no memory of their own: a host's first answer does not wait for a copy of the model.
 
+use super::price;
 use super::resident::Weight;
 use crate::error::Result;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 impl Weight {
     /// Whether its rows can be used where the file is mapped, and are what the host has set.
@@ -60,6 +63,42 @@ impl Weight {
     }
 }
 
+/// Interleaving by several threads, from the mapped rows.
+impl Weight {
+    /// Parts of a matrix, each of about `size` bytes.
+    pub fn pieces(&self, size: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (all, size) = (self.matrix_size(), size.next_multiple_of(self.strips.bytes()));
+        (0..all).step_by(size).map(move |at| at..all.min(at + size))
+    }
+
+    /// Interleaves a piece of a matrix. Returns false if the file is not mapped.
+    ///
+    /// # Safety
+    /// The caller has [claimed](Self::claim) the matrix and holds the weight; no other thread has this piece.
+    pub unsafe fn interleave(&self, matrix: usize, piece: Range<usize>) -> bool {
+        let Some(rows) = self.origin.mapped() else { return false };
+        let Range { start, end } = self.bytes(matrix);
+        assert!(piece.start <= piece.end && piece.end <= end - start);
+        let piece = start + piece.start..start + piece.end;
+        let begun = Instant::now();
+        // SAFETY: the promise of `new`: the bytes are in the memory, and those of a matrix that is not there are not
+        // read. By the caller's promise, only this thread writes them.
+        let memory =
+            unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(self.at + piece.start), piece.len()) };
+        self.strips.interleave_all(&rows[piece.clone()], memory);
+        price::learn(piece.len(), begun.elapsed());
+        true
+    }
+
+    /// Ends a claim: all pieces of a matrix are interleaved, or not.
+    pub fn finish(&self, matrix: usize, are_all: bool) {
+        if are_all && self.origin.check().is_ok() {
+            self.is_here_now(matrix);
+        }
+        self.matrices[matrix].claimed.store(0, Ordering::Release);
+    }
+}
+
 /// The rows of a weight that a computation holds.
 #[derive(Clone, Copy)]
 pub struct FileRows<'a>(&'a Weight);
@@ -73,62 +112,5 @@ impl<'a> FileRows<'a> {
     #[inline]
     pub fn instead_of(&self, matrix: usize) -> Option<&'a [u8]> {
         if self.0.is_here(matrix) { None } else { self.0.origin.mapped() }
-    }
-}
-
-/// What a product reads of its weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reads {
-    /// Bytes, at most.
-    pub bytes: usize,
-    /// Columns that each of them is multiplied with.
-    pub columns: usize,
-}
-
-impl Reads {
-    /// Bytes of weights to interleave in a computation that reads so much.
-    fn share(self) -> i64 {
-        /// Interleaving a byte takes as long as multiplying it with so many columns, and ten times as long as reading it,
-        /// which takes as long as eight columns: this makes a computation a tenth slower at most.
-        const COLUMNS: usize = 512;
-        const READING: usize = 8;
-        let columns = self.columns.saturating_add(READING).min(COLUMNS);
-        (self.bytes as u128 * columns as u128 / COLUMNS as u128) as i64
-    }
-}
-
-/// Bytes that computations may interleave. Less than none: before, they read so much.
-static CREDIT: AtomicI64 = AtomicI64::new(0);
-
-/// A weight of so many bytes was set. Nothing of it is interleaved before computations have read it a few times: a host's
-/// first answers come first.
-pub fn owe(bytes: usize) {
-    CREDIT.fetch_sub(bytes as i64 / 4, Ordering::Relaxed);
-}
-
-/// A computation begins that reads this, while `away` bytes of weights are not interleaved.
-pub fn earn(reads: impl Iterator<Item = Reads>, away: u64) {
-    let share = reads.map(Reads::share).fold(0, i64::saturating_add);
-    let away = i64::try_from(away).unwrap_or(i64::MAX);
-    // What was owed for weights that are gone is not.
-    let more = |credit: i64| Some(credit.max(-away / 4).saturating_add(share).min(away));
-    let _ = CREDIT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-}
-
-/// Whether a computation may interleave so many bytes. If so, there is less left for others.
-pub fn spend(bytes: usize) -> bool {
-    let less = |credit: i64| Some(credit - bytes as i64).filter(|&left| left >= 0);
-    CREDIT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_computation_interleaves_a_part_of_what_it_reads() {
-        let share = |bytes, columns| Reads { bytes, columns }.share();
-        assert_eq!([1, 8, 504, 5000].map(|columns| share(512 << 20, columns) >> 20), [9, 16, 512, 512]);
-        assert_eq!(share(usize::MAX >> 1, usize::MAX), i64::MAX);
     }
 }

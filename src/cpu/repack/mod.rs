@@ -11,10 +11,12 @@ mod account;
 mod budget;
 mod loader;
 mod mapped;
+mod price;
 mod quiet;
 mod resident;
 mod stream;
 mod strips;
+mod together;
 #[cfg(test)]
 mod tests;
 
@@ -39,7 +41,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 use strips::{New, Reader, strips};
 
 pub use account::account;
-pub use mapped::{FileRows, Reads};
+pub use mapped::FileRows;
 pub use stream::{Product, Weights};
 
 /// Alignment of tensors in bytes.
@@ -182,7 +184,7 @@ impl RepackBuffer {
             Weight::new(Arc::clone(&self.memory), at, strips, origin, matrices)
         };
         brief_write(&self.weights).insert(at, Arc::clone(&weight));
-        mapped::owe(size);
+        price::owe(size);
         // The host has perhaps touched them all.
         mapping.give_back(0..size);
         loader::push(&weight);

@@ -4,7 +4,7 @@
 use crate::cpu::barrier::processors;
 use crate::sys::time::monotonic_ns;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the host must be quiet.
 const QUIET: Duration = Duration::from_millis(50);
@@ -22,19 +22,27 @@ pub fn disturb() {
 }
 
 /// While it lives, a computation uses so many threads.
-pub struct Computing(usize);
+pub struct Computing {
+    threads: usize,
+    begun: Instant,
+}
 
 impl Computing {
     /// A computation begins.
     pub fn begin(threads: usize) -> Self {
         COMPUTING.fetch_add(threads, Ordering::Relaxed);
-        Self(threads)
+        Self { threads, begun: Instant::now() }
+    }
+
+    /// The time that its threads have taken, of all together.
+    pub fn time(&self) -> Duration {
+        self.begun.elapsed() * self.threads as u32
     }
 }
 
 impl Drop for Computing {
     fn drop(&mut self) {
-        let all = COMPUTING.fetch_sub(self.0, Ordering::Relaxed);
+        let all = COMPUTING.fetch_sub(self.threads, Ordering::Relaxed);
         if all >= processors() {
             // The next one may begin soon.
             disturb();

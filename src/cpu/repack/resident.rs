@@ -7,6 +7,7 @@
 
 use super::account;
 use super::budget::{self, Pressure, When};
+use super::price;
 use super::quiet;
 use super::strips::{Reader, Strips};
 use crate::error::{Error, Result};
@@ -16,7 +17,7 @@ use crate::sys::fork::{self, Lasting};
 use crate::sys::memory::AlignedBlock;
 use crate::sys::sync::brief;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -31,10 +32,10 @@ static CLOCK: AtomicU64 = AtomicU64::new(1);
 
 /// Matrices of one tensor.
 pub struct Weight {
-    memory: Arc<AlignedBlock>,
+    pub(super) memory: Arc<AlignedBlock>,
     /// Where they are in the memory.
-    at: usize,
-    strips: Strips,
+    pub(super) at: usize,
+    pub(super) strips: Strips,
     pub(super) origin: FilePart,
     pub(super) matrices: Box<[Matrix]>,
     state: Mutex<State>,
@@ -50,6 +51,8 @@ pub(super) struct Matrix {
     used: AtomicU64,
     /// Who brings it.
     loading: Lasting<()>,
+    /// The process whose threads bring it ([`Weight::claim`]), counted from 1; 0 if there is none.
+    pub(super) claimed: AtomicU32,
 }
 
 struct State {
@@ -72,6 +75,15 @@ impl State {
             (self.process, self.holds) = (fork::generation(), 0);
         }
         &mut self.holds
+    }
+}
+
+/// Ends a claim.
+struct Claim<'a>(&'a AtomicU32);
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
     }
 }
 
@@ -128,6 +140,7 @@ impl Weight {
             is_mapped: AtomicBool::new(false),
             used: AtomicU64::new(0),
             loading: Lasting::default(),
+            claimed: AtomicU32::new(0),
         };
         let state = State {
             holds: 0,
@@ -234,9 +247,14 @@ impl Weight {
             return Ok(());
         }
         let _loading = one.loading.lock();
+        while !self.is_here(matrix) && !self.claim(matrix) {
+            // Threads that have computed something bring it now.
+            std::thread::sleep(Duration::from_micros(100));
+        }
         if self.is_here(matrix) {
             return Ok(());
         }
+        let _claim = Claim(&one.claimed);
         let Range { start, end } = self.bytes(matrix);
         let gives_way = reader.gives_way;
         let before = |part: Range<usize>| {
@@ -249,20 +267,37 @@ impl Weight {
         // SAFETY: the promise of `new`: the bytes are in the memory, and those of a matrix that is not there are not
         // read. Only the thread with the lock writes them.
         let memory = unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(self.at + start), end - start) };
+        let begun = Instant::now();
         self.strips.fill(memory, &self.origin, start, reader, before)?;
+        price::learn(end - start, begun.elapsed());
         self.origin.check()?;
+        self.is_here_now(matrix);
+        Ok(())
+    }
+
+    /// All of a matrix is in memory, and is what the file has.
+    pub(super) fn is_here_now(&self, matrix: usize) {
+        let (one, bytes) = (&self.matrices[matrix], self.bytes(matrix));
         let mut state = brief(&self.state);
         one.is_here.store(true, Ordering::Release);
-        if one.is_mapped.load(Ordering::Relaxed) {
-            self.origin.give_back(start..end);
-        }
-        budget::take(end - start);
-        account::read(end - start);
+        budget::take(bytes.len());
+        account::read(bytes.len());
         state.away -= 1;
         if state.away == 0 {
             AWAY.fetch_sub(1, Ordering::SeqCst);
         }
-        Ok(())
+        drop(state);
+        if one.is_mapped.load(Ordering::Relaxed) {
+            self.origin.give_back(bytes);
+        }
+    }
+
+    /// Whether the caller alone brings a matrix now.
+    pub(super) fn claim(&self, matrix: usize) -> bool {
+        let claimed = &self.matrices[matrix].claimed;
+        let (before, own) = (claimed.load(Ordering::Relaxed), fork::generation() + 1);
+        // A child of the process that has claimed it does not have its threads.
+        before != own && claimed.compare_exchange(before, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// [`Self::load`] for all matrices.
@@ -276,6 +311,11 @@ impl Weight {
     /// A computation uses a matrix.
     pub fn used(&self, matrix: usize, computation: u64) {
         self.matrices[matrix].used.store(computation, Ordering::Relaxed);
+    }
+
+    /// Whether a computation has used a matrix.
+    pub fn was_used(&self, matrix: usize) -> bool {
+        self.matrices[matrix].used.load(Ordering::Relaxed) > 0
     }
 
     /// A computation uses all matrices.
@@ -390,25 +430,29 @@ pub fn make_room(bytes: u64) {
     }
 }
 
-/// Gives weights back if something else has taken memory. Returns whether little is left for pages of files. Measures
-/// a few times in a second.
-pub fn relieve() -> bool {
-    static NEXT: Mutex<Option<Instant>> = Mutex::new(None);
-    static IS_TIGHT: AtomicBool = AtomicBool::new(false);
+/// How memory is for weights.
+#[derive(Clone, Copy)]
+pub struct Condition {
+    /// Whether little is left for pages of files.
+    pub is_tight: bool,
+    /// Whether all weights that are not in memory have room there.
+    pub fit: bool,
+}
+
+/// Gives weights back if something else has taken memory. Measures a few times in a second.
+pub fn relieve() -> Condition {
+    static LAST: Mutex<Option<(Instant, Condition)>> = Mutex::new(None);
     /// Between measurements.
     const EACH: Duration = Duration::from_millis(100);
-    let is_due = {
-        let (mut next, now) = (brief(&NEXT), Instant::now());
-        let is_due = next.is_none_or(|next| now >= next);
-        if is_due {
-            *next = Some(now + EACH);
-        }
-        is_due
-    };
-    if is_due {
-        let pressure = Pressure::now();
-        IS_TIGHT.store(pressure.is_tight, Ordering::Relaxed);
-        make_room(pressure.excess);
+    let now = Instant::now();
+    if let Some((at, condition)) = *brief(&LAST)
+        && now < at + EACH
+    {
+        return condition;
     }
-    IS_TIGHT.load(Ordering::Relaxed)
+    let pressure = Pressure::now();
+    let condition = Condition { is_tight: pressure.is_tight, fit: budget::fit(away(), pressure.is_tight) };
+    *brief(&LAST) = Some((now, condition));
+    make_room(pressure.excess);
+    condition
 }

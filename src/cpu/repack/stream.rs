@@ -6,10 +6,11 @@
 
 use super::account;
 use super::budget::{self, Pressure, Room, When};
-use super::mapped::{self, FileRows, Reads};
+use super::mapped::FileRows;
 use super::quiet::Computing;
 use super::resident::{self, Lease, Weight};
 use super::strips::Reader;
+use super::together::Together;
 use crate::error::{Error, Result};
 use crate::sys::fork;
 use crate::sys::sync::lock;
@@ -31,8 +32,6 @@ pub struct Product {
     pub weight: Arc<Weight>,
     /// Whether a router chooses the matrices.
     pub is_routed: bool,
-    /// What it reads of it.
-    pub reads: Reads,
     /// Whether it can use the rows as the file has them.
     pub takes_rows: bool,
 }
@@ -40,7 +39,6 @@ pub struct Product {
 /// How a computation has its weights in memory.
 pub struct Weights {
     _lease: Option<Lease>,
-    _computing: Option<Computing>,
     stream: Option<Stream>,
     is_tight: bool,
 }
@@ -50,18 +48,15 @@ impl Weights {
     /// something is not in memory.
     pub fn new(threads: usize, products: impl FnOnce() -> Vec<Product>) -> Self {
         if !resident::any() {
-            return Self { _lease: None, _computing: None, stream: None, is_tight: false };
+            return Self { _lease: None, stream: None, is_tight: false };
         }
-        let is_tight = resident::relieve();
+        let memory = resident::relieve();
         let lease = Lease::of_all();
         if lease.is_some() {
-            return Self { _lease: lease, _computing: None, stream: None, is_tight };
+            return Self { _lease: lease, stream: None, is_tight: memory.is_tight };
         }
-        let computing = Computing::begin(threads);
-        let away = resident::away();
-        let fit = !is_tight && budget::fit(away);
-        let stream = Stream::new(threads, products(), fit.then_some(away));
-        Self { is_tight: !fit, _lease: None, _computing: Some(computing), stream: Some(stream) }
+        let stream = Stream::new(threads, products(), memory.fit);
+        Self { is_tight: !memory.fit, _lease: None, stream: Some(stream) }
     }
 
     /// Whether little memory is left for pages of files.
@@ -110,15 +105,14 @@ struct Shared {
     computation: u64,
     /// The item that the next reader looks at.
     next: AtomicUsize,
-    /// Items that are used where they are mapped, and that the readers interleave beside that.
-    beside: Vec<usize>,
-    next_beside: AtomicUsize,
     turn: Mutex<Turn>,
     moved: Condvar,
 }
 
 /// Weights that may be somewhere else.
 pub struct Stream {
+    computing: Computing,
+    together: Option<Together>,
     shared: Arc<Shared>,
     readers: Vec<JoinHandle<()>>,
     /// The process that has the thread.
@@ -126,8 +120,8 @@ pub struct Stream {
 }
 
 impl Shared {
-    /// `away` is how many bytes of weights are not interleaved yet, if there is room for all of them.
-    fn new(threads: usize, products: Vec<Product>, window: usize, away: Option<u64>) -> Self {
+    /// If there is room to interleave all that is not yet, products use rows as the file has them (`maps`).
+    fn new(threads: usize, products: Vec<Product>, window: usize, maps: bool) -> Self {
         let computation = resident::next_computation();
         let mut checked: Option<Arc<Weight>> = None;
         let mut is_unchanged = |weight: &Arc<Weight>| {
@@ -141,7 +135,7 @@ impl Shared {
             let Product { weight, is_routed, takes_rows, .. } = &product;
             let is_here = !is_routed && weight.hold_if_here();
             let is_mapped =
-                !is_here && away.is_some() && *takes_rows && weight.has_rows() && is_unchanged(weight) && weight.hold();
+                !is_here && maps && *takes_rows && weight.has_rows() && is_unchanged(weight) && weight.hold();
             if !is_routed {
                 weight.all_used(computation);
             }
@@ -150,19 +144,10 @@ impl Shared {
             ((is_here || is_mapped, 0), Item { state, product, is_mapped })
         };
         let (held, items): (Vec<_>, Vec<_>) = products.into_iter().map(&mut item).unzip();
-        let beside = away.map_or_else(Vec::new, |away| {
-            // The last first, since there is most time for them.
-            let is_one = |i: &usize| items[*i].is_mapped && !items[*i].product.is_routed;
-            let can = |i: &usize| is_one(i) && mapped::spend(items[*i].product.weight.size());
-            let beside = (0..items.len()).rev().filter(can).collect();
-            mapped::earn(items.iter().map(|item| item.product.reads), away);
-            beside
-        });
         let turn = Turn { held, used: 0, passed: 0, wanted: 0, has_ended: false, error: None };
         let places = (0..threads).map(|_| AtomicUsize::new(0)).collect();
-        let (turn, moved) = (Mutex::new(turn), Condvar::new());
-        let [next, next_beside] = [0, 0].map(AtomicUsize::new);
-        Self { items, places, window, computation, next, beside, next_beside, turn, moved }
+        let (next, turn, moved) = (AtomicUsize::new(0), Mutex::new(turn), Condvar::new());
+        Self { items, places, window, computation, next, turn, moved }
     }
 
     fn item_at(&self, at: usize) -> Option<usize> {
@@ -180,7 +165,7 @@ impl Shared {
         loop {
             let i = self.next.fetch_add(1, Ordering::Relaxed);
             if i >= self.items.len() {
-                return self.interleave(&mut reader);
+                return;
             }
             if self.state(i) != WAITING {
                 continue;
@@ -202,7 +187,7 @@ impl Shared {
             if !self.begin(i, room.is_some()) {
                 return self.fail("weights were set while a graph was computed with them".into());
             }
-            reader.set_tight(resident::relieve() || room.is_none());
+            reader.set_tight(resident::relieve().is_tight || room.is_none());
             if let Err(e) = weight.load_all(&mut reader) {
                 return self.fail(e.to_string());
             }
@@ -215,20 +200,6 @@ impl Shared {
         let _turn = lock(&self.turn);
         self.items[i].state.store(READY, Ordering::Release);
         self.moved.notify_all();
-    }
-
-    /// Interleaves weights that are used where they are mapped. Nobody waits for them.
-    fn interleave(&self, reader: &mut Reader) {
-        while let Some(&i) = self.beside.get(self.next_beside.fetch_add(1, Ordering::Relaxed)) {
-            let weight = &self.items[i].product.weight;
-            let room = Room::ask(weight.size(), When::Computing);
-            if room.is_none() || lock(&self.turn).has_ended {
-                return;
-            }
-            weight.stay();
-            // If the file was written, the next computation finds that.
-            let _ = weight.load_all(reader);
-        }
     }
 
     /// What waits has failed.
@@ -297,9 +268,10 @@ impl Shared {
 }
 
 impl Stream {
-    fn new(threads: usize, products: Vec<Product>, away: Option<u64>) -> Self {
-        let shared = Arc::new(Shared::new(threads, products, budget::window(), away));
-        let has_work = !shared.beside.is_empty() || (0..shared.items.len()).any(|i| shared.state(i) == WAITING);
+    fn new(threads: usize, products: Vec<Product>, maps: bool) -> Self {
+        let computing = Computing::begin(threads);
+        let shared = Arc::new(Shared::new(threads, products, budget::window(), maps));
+        let has_work = (0..shared.items.len()).any(|i| shared.state(i) == WAITING);
         let mut readers = Vec::new();
         if has_work {
             let start = |_| {
@@ -313,7 +285,7 @@ impl Stream {
             lock(&shared.turn).wanted = usize::MAX;
             shared.read();
         }
-        Self { shared, readers, process: fork::generation() }
+        Self { computing, together: maps.then(Together::default), shared, readers, process: fork::generation() }
     }
 
     /// A thread has come to a place: it has done everything before it. Waits until the weight of the product there is
@@ -353,6 +325,21 @@ impl Stream {
         }
     }
 
+    /// A thread begins: it interleaves its part of what earlier computations have used where it is mapped.
+    pub fn begin(&self) {
+        let Some(together) = &self.together else { return };
+        together.work(|| {
+            let items = &self.shared.items;
+            let of =
+                move |is_routed| items.iter().filter(move |item| item.is_mapped && item.product.is_routed == is_routed);
+            // Experts last.
+            of(false).chain(of(true)).map(|item| &item.product.weight).flat_map(|weight| {
+                let used = (0..weight.matrices()).filter(|&matrix| weight.was_used(matrix));
+                used.map(|matrix| (Arc::clone(weight), matrix))
+            })
+        });
+    }
+
     /// The rows of the weight of the product at a place, if it uses those.
     pub fn file_rows(&self, at: usize) -> Option<FileRows<'_>> {
         let item = &self.shared.items[self.shared.item_at(at)?];
@@ -371,7 +358,7 @@ impl Stream {
         if *is_mapped {
             let mine = &chosen[chosen.len() * ith / nth..chosen.len() * (ith + 1) / nth];
             mine.iter().for_each(|&matrix| weight.used(matrix, shared.computation));
-            return map_experts(weight, mine);
+            return mine.iter().try_for_each(|&matrix| weight.map(matrix));
         }
         {
             let mut turn = lock(&shared.turn);
@@ -398,22 +385,6 @@ impl Stream {
     }
 }
 
-/// Brings the rows of some matrices into memory, and interleaves a few.
-fn map_experts(weight: &Weight, chosen: &[usize]) -> Result<()> {
-    let mut reader = Reader::new(false);
-    for &matrix in chosen.iter().filter(|&&matrix| !weight.is_here(matrix)) {
-        let size = weight.matrix_size();
-        let room = Some(()).filter(|()| mapped::spend(size)).and_then(|()| Room::ask(size, When::Computing));
-        if room.is_some() {
-            weight.stay();
-            weight.load(matrix, &mut reader)?;
-        } else {
-            weight.map(matrix)?;
-        }
-    }
-    Ok(())
-}
-
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.process != fork::generation() {
@@ -429,7 +400,11 @@ impl Drop for Stream {
         }
         let mut turn = lock(&shared.turn);
         (0..shared.items.len()).for_each(|i| shared.release_one(&mut turn, i));
-        // What experts have taken beyond it.
-        resident::make_room(Pressure::now().excess);
+        if let Some(together) = &self.together {
+            together.end(self.computing.time());
+        } else {
+            // What experts have taken beyond it.
+            resident::make_room(Pressure::now().excess);
+        }
     }
 }

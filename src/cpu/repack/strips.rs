@@ -74,7 +74,7 @@ pub fn strips(t: TensorRef) -> Option<Strips> {
 
 impl Strips {
     /// Bytes of a strip.
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.row * self.kernels.lanes
     }
 
@@ -86,6 +86,13 @@ impl Strips {
         // SAFETY: the contract of `Interleave`: `at` has an address for each lane, each with a row of whole blocks, and
         // `strip` has room for all of them. A `&mut` does not overlap them.
         unsafe { interleave(self.row / shape.bytes * shape.values, at.as_ptr(), strip.as_mut_ptr(), std::ptr::null()) }
+    }
+
+    /// Interleaves the rows of several strips.
+    pub fn interleave_all(&self, rows: &[u8], strips: &mut [u8]) {
+        assert!(rows.len() == strips.len());
+        let strips = strips.chunks_exact_mut(self.bytes());
+        rows.chunks_exact(self.bytes()).zip(strips).for_each(|(rows, strip)| self.interleave(rows, strip));
     }
 
     /// The rows of a strip.
@@ -156,8 +163,7 @@ impl Strips {
         let one = |i: usize, memory: &mut [u8], buffer: &mut Buffer| {
             before(i * piece..i * piece + memory.len())?;
             let rows = origin.read_into(at + i * piece, memory.len(), buffer, reader.cache)?;
-            let strips = memory.chunks_exact_mut(self.bytes());
-            rows.chunks_exact(self.bytes()).zip(strips).for_each(|(rows, strip)| self.interleave(rows, strip));
+            self.interleave_all(rows, memory);
             Ok(())
         };
         let is_large = memory.len() >= LARGE;
