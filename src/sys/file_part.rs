@@ -272,6 +272,13 @@ impl FilePart {
         }
     }
 
+    /// The same, with what a read of their neighbours maps beside itself.
+    pub fn give_back_around(&self, bytes: Range<usize>) {
+        if let Some(Some(whole)) = self.file.whole.get() {
+            whole.give_back_around(self.place(bytes));
+        }
+    }
+
     /// Whether another part is of the same file.
     pub fn is_beside(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.file, &other.file)

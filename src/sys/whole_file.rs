@@ -74,18 +74,27 @@ impl WholeFile {
 
     /// Takes the pages that have only these bytes out of the process's memory. They stay readable.
     pub fn give_back(&self, bytes: Range<usize>) {
+        let end = self.pages(bytes.clone()).end / page_size() * page_size();
+        self.drop_pages((self.at.addr() + bytes.start).next_multiple_of(page_size())..end);
+    }
+
+    /// The same, with what a read of their neighbours maps beside itself: that is up to a large page.
+    pub fn give_back_around(&self, bytes: Range<usize>) {
+        const BESIDE: usize = 2 << 20;
+        let around = bytes.start.saturating_sub(BESIDE)..bytes.end.saturating_add(BESIDE).min(self.len);
+        self.drop_pages(self.pages(around));
+    }
+
+    /// Takes whole pages of the mapping out of the process's memory.
+    fn drop_pages(&self, pages: Range<usize>) {
         #[cfg(target_os = "linux")]
-        {
-            let end = self.pages(bytes.clone()).end / page_size() * page_size();
-            let start = (self.at.addr() + bytes.start).next_multiple_of(page_size());
-            if start < end {
-                // SAFETY: whole pages of the mapping, which have no contents of their own: the next read gets the
-                // file's.
-                unsafe { libc::madvise(std::ptr::without_provenance_mut(start), end - start, libc::MADV_DONTNEED) };
-            }
+        if pages.start < pages.end {
+            let at = std::ptr::without_provenance_mut(pages.start);
+            // SAFETY: pages of the mapping, which have no contents of their own: the next read gets the file's.
+            unsafe { libc::madvise(at, pages.len(), libc::MADV_DONTNEED) };
         }
         #[cfg(not(target_os = "linux"))]
-        let _ = bytes;
+        let _ = pages;
     }
 }
 
@@ -123,8 +132,10 @@ mod tests {
         whole.give_back(some.clone());
         // Pages that have other bytes, too, stay.
         assert_eq!(there(some.clone()), 2 * page_size());
-        assert!(whole.bytes() == contents);
+        whole.give_back_around(some.clone());
+        assert_eq!(there(0..size), 0);
         whole.give_back(5..6);
+        assert!(whole.bytes() == contents);
         file.as_file().set_len(10 * page_size() as u64).unwrap();
         assert!(whole.load(0..5).is_ok());
         assert!(whole.load(some).is_err(), "it has them no more");

@@ -95,14 +95,14 @@ impl Pressure {
     }
 }
 
-/// Whether there is room for `away` bytes of weights more, so that all of them will be interleaved in the end, and
-/// pages of files need not be saved.
+/// Whether there is room for `away` bytes of weights more, so that all of them will be interleaved in the end, and for
+/// the pages of the file that have them meanwhile.
 pub fn fit(away: u64, is_tight: bool) -> bool {
     #[cfg(test)]
     if let Some(fit) = tests::fit() {
         return fit;
     }
-    !is_tight && limit().is_none() && shortage(away, When::Computing) == 0
+    !is_tight && limit().is_none() && shortage(away.saturating_mul(2), When::Computing) == 0
 }
 
 /// Bytes that weights may take which are in memory only while they are needed.

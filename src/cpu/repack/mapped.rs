@@ -59,7 +59,7 @@ impl Weight {
     /// Takes the rows of matrices that are interleaved now out of memory: a computation may have used them until then.
     pub fn leave_rows(&self) {
         let both = |i: &usize| self.is_here(*i) && self.matrices[*i].is_mapped.swap(false, Ordering::Relaxed);
-        (0..self.matrices()).filter(both).for_each(|i| self.origin.give_back(self.bytes(i)));
+        (0..self.matrices()).filter(both).for_each(|i| self.origin.give_back_around(self.bytes(i)));
     }
 }
 
@@ -87,6 +87,8 @@ impl Weight {
             unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(self.at + piece.start), piece.len()) };
         self.strips.interleave_all(&rows[piece.clone()], memory);
         price::learn(piece.len(), begun.elapsed());
+        // Not both of a large matrix.
+        self.origin.give_back(piece);
         true
     }
 

@@ -262,6 +262,10 @@ impl Weight {
                 return Err(Error::Aborted);
             }
             self.memory.will_write(self.at + start + part.start..self.at + start + part.end);
+            if one.is_mapped.load(Ordering::Relaxed) {
+                // Not both of a large matrix.
+                self.origin.give_back(start + part.start..start + part.end);
+            }
             Ok(())
         };
         // SAFETY: the promise of `new`: the bytes are in the memory, and those of a matrix that is not there are not
@@ -288,7 +292,7 @@ impl Weight {
         }
         drop(state);
         if one.is_mapped.load(Ordering::Relaxed) {
-            self.origin.give_back(bytes);
+            self.origin.give_back_around(bytes);
         }
     }
 
