@@ -443,20 +443,22 @@ pub struct Condition {
     pub fit: bool,
 }
 
-/// Gives weights back if something else has taken memory. Measures a few times in a second.
+/// Gives weights back if something else has taken memory. Measures a few times in a second, and when there are other
+/// weights.
 pub fn relieve() -> Condition {
-    static LAST: Mutex<Option<(Instant, Condition)>> = Mutex::new(None);
+    static LAST: Mutex<Option<(Instant, usize, Condition)>> = Mutex::new(None);
     /// Between measurements.
     const EACH: Duration = Duration::from_millis(100);
-    let now = Instant::now();
-    if let Some((at, condition)) = *brief(&LAST)
+    let (now, weights) = (Instant::now(), WEIGHTS.load(Ordering::Relaxed));
+    if let Some((at, then, condition)) = *brief(&LAST)
         && now < at + EACH
+        && then == weights
     {
         return condition;
     }
     let pressure = Pressure::now();
     let condition = Condition { is_tight: pressure.is_tight, fit: budget::fit(away(), pressure.is_tight) };
-    *brief(&LAST) = Some((now, condition));
+    *brief(&LAST) = Some((now, weights, condition));
     make_room(pressure.excess);
     condition
 }
