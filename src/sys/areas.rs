@@ -25,7 +25,7 @@ pub struct Area {
     pub bytes: Range<usize>,
     /// Its first byte in the file.
     pub place: FilePlace,
-    /// Whether it is a shared mapping of a file that nobody may write through it.
+    /// Whether it is a shared mapping of a file that cannot be written through it.
     pub is_read_only_file: bool,
 }
 

@@ -96,17 +96,9 @@ impl OpenFile {
         // SAFETY: an open file, and room for the result, which is read only if it was written.
         let kind = unsafe { (libc::fstatfs(file.as_raw_fd(), system.as_mut_ptr()) == 0).then(|| system.assume_init()) };
         let is_memory = kind?.f_type == libc::TMPFS_MAGIC;
-        // SAFETY: a new mapping anywhere, which overlaps nothing.
-        let page =
-            unsafe { libc::mmap(std::ptr::null_mut(), 1, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-        if page == libc::MAP_FAILED {
-            return None;
-        }
         // Devices and numbers of files are not the same everywhere (in an overlay, for example) as `fstat` gives them:
         // those of two mappings are.
-        let id = file_at(page.cast());
-        // SAFETY: the mapping that was just made.
-        unsafe { libc::munmap(page, 1) };
+        let id = file_at(WholeFile::new(&file, 1)?.bytes().as_ptr());
         if is_memory || id.as_ref() != Some(&place.file) {
             return None;
         }
@@ -236,7 +228,8 @@ impl FilePart {
         Ok(bytes)
     }
 
-    /// The bytes as memory; `None` if the system cannot map the file. [`Self::check`] says whether they are still there.
+    /// The bytes as memory; `None` if the system cannot map the file. [`Self::check`] says whether they are still
+    /// there.
     pub fn mapped(&self) -> Option<&[u8]> {
         let map = || WholeFile::new(&self.file.file, usize::try_from(self.file.version.0).ok()?);
         let whole = super::sync::once(&self.file.whole, map).as_ref()?;
@@ -306,24 +299,9 @@ impl FilePart {
 /// read later.
 #[cfg(test)]
 pub fn with_mapping<T>(file: &File, size: usize, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
-    #[cfg(target_os = "linux")]
-    {
-        use std::os::fd::AsRawFd;
-        let (access, flags) = (libc::PROT_READ, libc::MAP_SHARED);
-        // SAFETY: a new mapping of a file that has so many bytes. Nothing uses it after it has ended.
-        unsafe {
-            let at = libc::mmap(std::ptr::null_mut(), size, access, flags, file.as_raw_fd(), 0);
-            assert_ne!(at, libc::MAP_FAILED);
-            let result = f(std::slice::from_raw_parts(at.cast_const().cast::<u8>(), size));
-            libc::munmap(at, size);
-            Some(result)
-        }
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = (file, size, f);
-        None
-    }
+    let whole = WholeFile::new(file, size);
+    assert!(whole.is_some() || cfg!(not(target_os = "linux")));
+    whole.map(|whole| f(whole.bytes()))
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -49,7 +49,7 @@ impl WholeFile {
         self.at.addr() + start..self.at.addr() + bytes.end
     }
 
-    /// Reads the pages of some bytes, so that nobody waits for them later.
+    /// Reads the pages of some bytes, so that no thread waits for them later.
     ///
     /// # Errors
     /// If the file cannot be read, or has them no more.

@@ -9,22 +9,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 impl Weight {
-    /// Whether its rows can be used where the file is mapped, and are what the host has set.
+    /// Whether its rows can be used where the file is mapped. Whether they are what the host has set, its origin says.
     pub fn has_rows(&self) -> bool {
         self.origin.mapped().is_some()
-    }
-
-    /// Whether the file was written since.
-    ///
-    /// # Errors
-    /// If it was, or if the system does not say.
-    pub fn check(&self) -> Result<()> {
-        self.origin.check()
-    }
-
-    /// Whether another weight is of the same file.
-    pub fn is_beside(&self, other: &Self) -> bool {
-        self.origin.is_beside(&other.origin)
     }
 
     /// Whether the rows of all matrices are in memory, or the matrices themselves.
@@ -65,39 +52,35 @@ impl Weight {
 
 /// Interleaving by several threads, from the mapped rows.
 impl Weight {
-    /// Parts of a matrix, each of about `size` bytes.
-    pub fn pieces(&self, size: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (all, size) = (self.matrix_size(), size.next_multiple_of(self.strips.bytes()));
-        (0..all).step_by(size).map(move |at| at..all.min(at + size))
+    /// Parts of a matrix, in bytes of the weight, each of about `size`.
+    pub fn pieces(&self, matrix: usize, size: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (all, size) = (self.bytes(matrix), size.next_multiple_of(self.strips.bytes()));
+        all.clone().step_by(size).map(move |at| at..all.end.min(at + size))
     }
 
-    /// Interleaves a piece of a matrix. Returns false if the file is not mapped.
+    /// Interleaves a piece of a matrix.
     ///
     /// # Safety
     /// The caller has [claimed](Self::claim) the matrix and holds the weight; no other thread has this piece.
-    pub unsafe fn interleave(&self, matrix: usize, piece: Range<usize>) -> bool {
-        let Some(rows) = self.origin.mapped() else { return false };
-        let Range { start, end } = self.bytes(matrix);
-        assert!(piece.start <= piece.end && piece.end <= end - start);
-        let piece = start + piece.start..start + piece.end;
+    pub unsafe fn interleave(&self, piece: Range<usize>) {
+        let Some(rows) = self.origin.mapped() else {
+            unreachable!("the file of a weight that is used there is mapped")
+        };
         let begun = Instant::now();
-        // SAFETY: the promise of `new`: the bytes are in the memory, and those of a matrix that is not there are not
-        // read. By the caller's promise, only this thread writes them.
-        let memory =
-            unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(self.at + piece.start), piece.len()) };
+        // SAFETY: the caller's promise.
+        let memory = unsafe { self.part(piece.clone()) };
         self.strips.interleave_all(&rows[piece.clone()], memory);
         price::learn(piece.len(), begun.elapsed());
         // Not both of a large matrix.
         self.origin.give_back(piece);
-        true
     }
 
     /// Ends a claim: all pieces of a matrix are interleaved, or not.
     pub fn finish(&self, matrix: usize, are_all: bool) {
+        let _claim = self.claimed(matrix);
         if are_all && self.origin.check().is_ok() {
             self.is_here_now(matrix);
         }
-        self.matrices[matrix].claimed.store(0, Ordering::Release);
     }
 }
 

@@ -178,7 +178,8 @@ impl RepackBuffer {
         self.end(at..at + size, true);
         let matrices = (t.ne()[2] * t.ne()[3]) as usize;
         // SAFETY: `bytes` checks that the tensor is in the memory. The contract of `Buffer`: no other code uses the
-        // tensor now. Later only products read it, which hold it (`cpu::exec`), and this buffer, which looks it up first.
+        // tensor now. Later only products read it, which hold it (`cpu::exec`), and this buffer, which looks it up
+        // first.
         let weight = unsafe {
             self.bytes(t);
             Weight::new(Arc::clone(&self.memory), at, strips, origin, matrices)

@@ -32,9 +32,9 @@ static CLOCK: AtomicU64 = AtomicU64::new(1);
 
 /// Matrices of one tensor.
 pub struct Weight {
-    pub(super) memory: Arc<AlignedBlock>,
+    memory: Arc<AlignedBlock>,
     /// Where they are in the memory.
-    pub(super) at: usize,
+    at: usize,
     pub(super) strips: Strips,
     pub(super) origin: FilePart,
     pub(super) matrices: Box<[Matrix]>,
@@ -52,7 +52,7 @@ pub(super) struct Matrix {
     /// Who brings it.
     loading: Lasting<()>,
     /// The process whose threads bring it ([`Weight::claim`]), counted from 1; 0 if there is none.
-    pub(super) claimed: AtomicU32,
+    claimed: AtomicU32,
 }
 
 struct State {
@@ -78,8 +78,8 @@ impl State {
     }
 }
 
-/// Ends a claim.
-struct Claim<'a>(&'a AtomicU32);
+/// A claim, which ends with it.
+pub(super) struct Claim<'a>(&'a AtomicU32);
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
@@ -254,7 +254,7 @@ impl Weight {
         if self.is_here(matrix) {
             return Ok(());
         }
-        let _claim = Claim(&one.claimed);
+        let _claim = self.claimed(matrix);
         let Range { start, end } = self.bytes(matrix);
         let gives_way = reader.gives_way;
         let before = |part: Range<usize>| {
@@ -268,15 +268,26 @@ impl Weight {
             }
             Ok(())
         };
-        // SAFETY: the promise of `new`: the bytes are in the memory, and those of a matrix that is not there are not
-        // read. Only the thread with the lock writes them.
-        let memory = unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(self.at + start), end - start) };
+        // SAFETY: only this thread has claimed the matrix.
+        let memory = unsafe { self.part(start..end) };
         let begun = Instant::now();
         self.strips.fill(memory, &self.origin, start, reader, before)?;
         price::learn(end - start, begun.elapsed());
         self.origin.check()?;
         self.is_here_now(matrix);
         Ok(())
+    }
+
+    /// The memory of bytes of a matrix that is not there.
+    ///
+    /// # Safety
+    /// The matrix is [claimed](Self::claim) for the caller, and no other thread has these bytes.
+    #[allow(clippy::mut_from_ref)] // the caller's promise
+    pub(super) unsafe fn part(&self, bytes: Range<usize>) -> &mut [u8] {
+        assert!(bytes.start <= bytes.end && bytes.end <= self.size());
+        // SAFETY: the promise of `new`: the bytes are in the memory, and those of a matrix that is not there are not
+        // read. By the caller's promise, only one thread writes them.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(self.at + bytes.start), bytes.len()) }
     }
 
     /// All of a matrix is in memory, and is what the file has.
@@ -302,6 +313,11 @@ impl Weight {
         let (before, own) = (claimed.load(Ordering::Relaxed), fork::generation() + 1);
         // A child of the process that has claimed it does not have its threads.
         before != own && claimed.compare_exchange(before, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// What ends the caller's claim of a matrix.
+    pub(super) fn claimed(&self, matrix: usize) -> Claim<'_> {
+        Claim(&self.matrices[matrix].claimed)
     }
 
     /// [`Self::load`] for all matrices.
@@ -372,7 +388,7 @@ impl Weight {
         self.is_ending.load(Ordering::Relaxed)
     }
 
-    /// Nobody needs to load it any more.
+    /// It need not be loaded any more.
     pub fn is_wanted_no_more(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
     }

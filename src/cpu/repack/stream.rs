@@ -1,8 +1,8 @@
 //! The weights of a computation that are not all in memory. If there is room for all of them, they are used where their
-//! file is mapped meanwhile (`mapped`), and a few are interleaved. If not, readers, threads of their own, bring those of
-//! matrix products in the order in which they are computed, some of them ahead, and threads wait for what they need.
-//! What has no room to stay is given back when all threads have passed its node. Experts are brought when the router
-//! has chosen them (`experts`).
+//! file is mapped meanwhile (`mapped`), and a few are interleaved before (`together`). If not, readers, threads of their
+//! own, bring those of matrix products in the order in which they are computed, some of them ahead, and threads wait for
+//! what they need. What has no room to stay is given back when all threads have passed its node. Experts are brought
+//! when the router has chosen them (`experts`).
 
 use super::account;
 use super::budget::{self, Pressure, Room, When};
@@ -32,7 +32,7 @@ pub struct Product {
     pub weight: Arc<Weight>,
     /// Whether a router chooses the matrices.
     pub is_routed: bool,
-    /// Whether it can use the rows as the file has them.
+    /// Whether it uses the rows as the file has them until the weight is interleaved.
     pub takes_rows: bool,
 }
 
@@ -45,8 +45,8 @@ pub struct Weights {
 
 impl Weights {
     /// Those of a computation of `threads` threads. `products` returns its products, in order; it is called only if
-    /// something is not in memory.
-    pub fn new(threads: usize, products: impl FnOnce() -> Vec<Product>) -> Self {
+    /// something is not in memory, and learns whether rows of files may be used meanwhile.
+    pub fn new(threads: usize, products: impl FnOnce(bool) -> Vec<Product>) -> Self {
         if !resident::any() {
             return Self { _lease: None, stream: None, is_tight: false };
         }
@@ -55,7 +55,7 @@ impl Weights {
         if lease.is_some() {
             return Self { _lease: lease, stream: None, is_tight: memory.is_tight };
         }
-        let stream = Stream::new(threads, products(), memory.fit);
+        let stream = Stream::new(threads, products(memory.fit), memory.fit);
         Self { is_tight: !memory.fit, _lease: None, stream: Some(stream) }
     }
 
@@ -120,22 +120,20 @@ pub struct Stream {
 }
 
 impl Shared {
-    /// If there is room to interleave all that is not yet, products use rows as the file has them (`maps`).
-    fn new(threads: usize, products: Vec<Product>, window: usize, maps: bool) -> Self {
+    fn new(threads: usize, products: Vec<Product>, window: usize) -> Self {
         let computation = resident::next_computation();
         let mut checked: Option<Arc<Weight>> = None;
         let mut is_unchanged = |weight: &Arc<Weight>| {
             // Mostly all are of one file.
-            if !checked.as_ref().is_some_and(|other| other.is_beside(weight)) {
-                checked = weight.check().ok().map(|()| Arc::clone(weight));
+            if !checked.as_ref().is_some_and(|other| other.origin.is_beside(&weight.origin)) {
+                checked = weight.origin.check().ok().map(|()| Arc::clone(weight));
             }
             checked.is_some()
         };
         let mut item = |product: Product| {
             let Product { weight, is_routed, takes_rows, .. } = &product;
             let is_here = !is_routed && weight.hold_if_here();
-            let is_mapped =
-                !is_here && maps && *takes_rows && weight.has_rows() && is_unchanged(weight) && weight.hold();
+            let is_mapped = !is_here && *takes_rows && weight.has_rows() && is_unchanged(weight) && weight.hold();
             if !is_routed {
                 weight.all_used(computation);
             }
@@ -268,9 +266,10 @@ impl Shared {
 }
 
 impl Stream {
-    fn new(threads: usize, products: Vec<Product>, maps: bool) -> Self {
+    /// If there is room to interleave all that is not yet, it does a part of that (`fit`).
+    fn new(threads: usize, products: Vec<Product>, fit: bool) -> Self {
         let computing = Computing::begin(threads);
-        let shared = Arc::new(Shared::new(threads, products, budget::window(), maps));
+        let shared = Arc::new(Shared::new(threads, products, budget::window()));
         let has_work = (0..shared.items.len()).any(|i| shared.state(i) == WAITING);
         let mut readers = Vec::new();
         if has_work {
@@ -285,7 +284,7 @@ impl Stream {
             lock(&shared.turn).wanted = usize::MAX;
             shared.read();
         }
-        Self { computing, together: maps.then(Together::default), shared, readers, process: fork::generation() }
+        Self { computing, together: fit.then(Together::default), shared, readers, process: fork::generation() }
     }
 
     /// A thread has come to a place: it has done everything before it. Waits until the weight of the product there is

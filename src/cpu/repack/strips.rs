@@ -144,8 +144,8 @@ impl Strips {
         }
     }
 
-    /// Interleaves the rows of whole strips, from byte `at` of a file on, into `memory`. Calls `before` with each part of
-    /// it that will be written.
+    /// Interleaves the rows of whole strips, from byte `at` of a file on, into `memory`. Calls `before` with each part
+    /// of it that will be written.
     ///
     /// # Errors
     /// If the rows cannot be read, and those of `before`.

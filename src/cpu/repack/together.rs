@@ -1,19 +1,19 @@
-//! What the threads of a computation interleave together before it: weights that earlier ones have used where their file
-//! is mapped. They do so for as long as those have taken, so that even a host that never pauses gets there.
+//! What the threads of a computation interleave together before it: weights that earlier ones have used where their
+//! file is mapped. They do so for as long as those have taken, so that even a host that never pauses gets there.
 
 use super::budget::{Room, When};
 use super::price::{self, Purse};
 use super::resident::Weight;
 use crate::sys::sync::once;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Bytes that a thread interleaves at once.
 const PIECE: usize = 256 << 10;
 
-/// A matrix to interleave, which nobody else does.
+/// A matrix that only these threads interleave.
 struct Job {
     weight: Arc<Weight>,
     matrix: usize,
@@ -22,12 +22,11 @@ struct Job {
     next: AtomicUsize,
     /// Pieces that are not done.
     left: AtomicUsize,
-    has_failed: AtomicBool,
     _room: Room,
 }
 
 impl Job {
-    /// `None` if it is not to be, or somebody does it already.
+    /// `None` if it is not to be, or others do it already.
     fn new(weight: &Arc<Weight>, matrix: usize, purse: &mut Purse) -> Option<Self> {
         let size = weight.matrix_size();
         if weight.is_here(matrix) || !purse.pay(size) {
@@ -42,21 +41,18 @@ impl Job {
             return None;
         }
         weight.stay();
-        let pieces: Vec<_> = weight.pieces(PIECE).collect();
+        let pieces: Vec<_> = weight.pieces(matrix, PIECE).collect();
         let (next, left) = (AtomicUsize::new(0), AtomicUsize::new(pieces.len()));
-        let (weight, has_failed) = (Arc::clone(weight), AtomicBool::new(false));
-        Some(Self { weight, matrix, pieces, next, left, has_failed, _room: room })
+        Some(Self { weight: Arc::clone(weight), matrix, pieces, next, left, _room: room })
     }
 
     /// Does pieces until there are none left.
     fn work(&self) {
         while let Some(piece) = self.pieces.get(self.next.fetch_add(1, Ordering::Relaxed)) {
             // SAFETY: this job has claimed the matrix, and each piece is one thread's.
-            if !unsafe { self.weight.interleave(self.matrix, piece.clone()) } {
-                self.has_failed.store(true, Ordering::Relaxed);
-            }
+            unsafe { self.weight.interleave(piece.clone()) };
             if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-                self.weight.finish(self.matrix, !self.has_failed.load(Ordering::Relaxed));
+                self.weight.finish(self.matrix, true);
             }
         }
     }
@@ -67,7 +63,6 @@ impl Drop for Job {
         if *self.left.get_mut() > 0 {
             self.weight.finish(self.matrix, false);
         }
-        self.weight.leave_rows();
         self.weight.release();
     }
 }
@@ -81,7 +76,8 @@ pub struct Together {
 }
 
 impl Together {
-    /// A thread does its part. The first that comes learns from `choose` which matrices it may be, the most useful first.
+    /// A thread does its part. The first that comes learns from `choose` which matrices it may be, the most useful
+    /// first.
     pub fn work<I: Iterator<Item = (Arc<Weight>, usize)>>(&self, choose: impl FnOnce() -> I) {
         let jobs = once(&self.jobs, || {
             let Some(mut purse) = Purse::open() else { return Vec::new() };

@@ -112,8 +112,8 @@ impl ConvertFrom {
 
     /// The number for a format, whose rows are `stride` bytes apart.
     pub fn of(self, t: ggml_type, stride: usize) -> usize {
-        /// Rows so many bytes apart compete for the same sets of the cache, as copies do not: 32 of them would fill half
-        /// of those of a cache of 512 KiB.
+        /// Rows so many bytes apart compete for the same sets of the cache, as copies do not: 32 of them would fill
+        /// half of those of a cache of 512 KiB.
         const COMPETING: usize = 8192;
         match t {
             GGML_TYPE_F32 => 64,
