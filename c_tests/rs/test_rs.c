@@ -319,6 +319,17 @@ static void a_lost_backend_is_an_error_with_a_text(void) {
     world_end(&w);
 }
 
+/* without what changes meanwhile: how much memory the machine has free */
+static char * without_free_memory(char * json) {
+    static const char key[] = "free_bytes\":";
+    for (char * at = json; at != NULL && (at = strstr(at, key)) != NULL;) {
+        at += sizeof key - 1;
+        const char * after = at + strspn(at, " 0123456789");
+        memmove(at, after, strlen(after) + 1);
+    }
+    return json;
+}
+
 static void a_report_says_what_is_where(void) {
     struct world w;
     world_begin(&w);
@@ -340,7 +351,7 @@ static void a_report_says_what_is_where(void) {
     CHECK(!ggml_rs_sched_write_report(w.sched, GGML_RS_FORMAT_HTML, "/nonexistent/report.html"));
     CHECK(strstr(ggml_rs_last_error(), "/nonexistent/report.html") != NULL);
     char * file = file_text(in_folder("report.json"));
-    CHECK(json != NULL && file != NULL && strcmp(json, file) == 0);
+    CHECK(json != NULL && file != NULL && strcmp(without_free_memory(json), without_free_memory(file)) == 0);
     free(file);
     ggml_rs_string_free(json);
     ggml_rs_string_free(html);
