@@ -15,6 +15,17 @@ pub struct Kept {
     pub from_file: u64,
 }
 
+/// What happens to weights that are not in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// They are interleaved in the background, and used where their file is mapped until then.
+    Interleaved,
+    /// They are used where their file is mapped.
+    Mapped,
+    /// They are read for each computation.
+    Read,
+}
+
 /// How much memory weights may take, and what that has led to.
 #[derive(Clone, Copy, Debug)]
 pub struct Account {
@@ -26,9 +37,10 @@ pub struct Account {
     pub left_free: u64,
     /// Weights in memory that can be read again.
     pub taken: u64,
-    /// Weights that are not in memory: some are loaded in the background, and what has no room is read for each
-    /// computation.
+    /// Weights that are not in memory.
     pub away: u64,
+    /// What happens to them.
+    pub then: Then,
     /// Bytes of weights that have been read from files, again and again for those without room.
     pub read: u64,
     /// How long computations have waited for weights.

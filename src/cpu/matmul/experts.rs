@@ -57,7 +57,7 @@ impl Plans {
         let ne = Layout::of(ids).ne;
         let dots = ProductPlan::with_method(k, &s, Method::Dots, threads);
         // Reserves memory for tiles only if a matrix with the maximum number of columns uses them.
-        let tiles = ProductPlan::with_method(k, &s, ProductPlan::new(k, &s, ne[0] * ne[1], threads).method, threads);
+        let tiles = ProductPlan::with_method(k, &s, Method::of(k, &s, ne[0] * ne[1]), threads);
         Self { s, ids: [ne[0], ne[1]], dots, tiles }
     }
 
@@ -109,8 +109,8 @@ impl Plans {
     }
 
     /// The plan of a matrix with `n` columns, and whether it uses the activations for tiles.
-    fn plan_for(&self, k: &Kernels, n: usize, threads: usize) -> (&ProductPlan, bool) {
-        match ProductPlan::new(k, &self.s, n, threads).method {
+    fn plan_for(&self, k: &Kernels, n: usize) -> (&ProductPlan, bool) {
+        match Method::of(k, &self.s, n) {
             Method::Dots => (&self.dots, false),
             Method::Tiles => (&self.tiles, self.two_forms()),
         }
@@ -215,7 +215,7 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
         if mine.is_empty() {
             return None;
         }
-        let (plan, of_tiles) = plans.plan_for(k, mine.len(), w.nth());
+        let (plan, of_tiles) = plans.plan_for(k, mine.len());
         // A matrix gets pieces in proportion to its part of the work: all matrices together have several for each thread.
         let cut = plan.cut(src0.ne[1], mine.len(), placed / mine.len(), w.nth());
         Some((plan, if of_tiles { tiles } else { dots }, cut))
@@ -236,7 +236,7 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
         };
         let activations = Activations::new(plan, src1, Some(act));
         let in_rows = rows.as_ref().map(|(rows, plans)| {
-            let (plan, _) = plans.plan_for(k, list(matrix).len(), w.nth());
+            let (plan, _) = plans.plan_for(k, list(matrix).len());
             (*rows, Activations::new(plan, src1, Some(act)))
         });
         let (source, activations) = source_of(src0, activations, in_rows, matrix);

@@ -25,6 +25,8 @@ pub struct Shapes {
     pub dst: Layout,
     /// Whether the weights are interleaved in memory.
     pub interleaved: bool,
+    /// Whether they are as in a file, and interleaved otherwise.
+    in_file: bool,
 }
 
 impl Shapes {
@@ -34,17 +36,23 @@ impl Shapes {
             crate::ggml_abort!("{dst:?}: a product needs two sources");
         };
         let interleaved = repack::is_interleaved(a);
-        Self { src0: Layout::of(a), src1: Layout::of(b), dst: Layout::of(dst), interleaved }
+        Self { src0: Layout::of(a), src1: Layout::of(b), dst: Layout::of(dst), interleaved, in_file: false }
     }
 
     /// The same where the weights are as in a file, if they are interleaved otherwise.
     pub fn in_rows(&self) -> Self {
-        Self { interleaved: false, ..*self }
+        Self { interleaved: false, in_file: self.interleaved, ..*self }
     }
 
     /// The kernels to use instead of `k`: interleaved weights need those that they were interleaved for.
     pub fn kernels<'k>(&self, k: &'k Kernels) -> &'k Kernels {
         if self.interleaved { kernels() } else { k }
+    }
+
+    /// Matrix times column, if it is not a dot product for each row.
+    fn gemv(&self, k: &Kernels) -> Option<Gemv> {
+        let table = if self.in_file { &k.gemv_in_file } else { &k.gemv };
+        table[self.src0.dtype as usize]
     }
 
     /// Values in a row.
@@ -162,11 +170,11 @@ fn strips(k: &Kernels, s: &Shapes) -> Option<Interleaved> {
     k.interleaved[s.src0.dtype as usize].filter(|_| !k.dots_only && s.src1.dtype.blck_size() == 1)
 }
 
-impl ProductPlan {
-    /// The plan for products of `s` with `columns` columns for each matrix.
-    pub fn new(k: &Kernels, s: &Shapes, columns: usize, threads: usize) -> Self {
+impl Method {
+    /// How products of `s` with `columns` columns for each matrix are computed.
+    pub fn of(k: &Kernels, s: &Shapes, columns: usize) -> Self {
         let floats = s.src0.dtype.blck_size() == 1;
-        let gemv = k.gemv[s.src0.dtype as usize];
+        let gemv = s.gemv(k);
         let (from, rows) = match strips(k, s) {
             Some(_) if gemv.is_some_and(|g| !g.few_rows) => (STRIP_TILES_FROM, TILE_ROWS),
             // Without a kernel for one column that adds in the order of a tile, few rows are interleaved, too.
@@ -179,8 +187,14 @@ impl ProductPlan {
         // Tiles accumulate over steps of `k`. For empty rows there are none, and tiles would not write the zeros.
         let enough = enough && s.k() > 0;
         // Activations in blocks are used without conversion, by dot products.
-        let method = if enough && s.src1.dtype.blck_size() == 1 { Method::Tiles } else { Method::Dots };
-        Self::with_method(k, s, method, threads)
+        if enough && s.src1.dtype.blck_size() == 1 { Method::Tiles } else { Method::Dots }
+    }
+}
+
+impl ProductPlan {
+    /// The plan for products of `s` with `columns` columns for each matrix.
+    pub fn new(k: &Kernels, s: &Shapes, columns: usize, threads: usize) -> Self {
+        Self::with_method(k, s, Method::of(k, s, columns), threads)
     }
 
     /// Like [`Self::new`], with a given method.
@@ -190,7 +204,8 @@ impl ProductPlan {
         let unpacker = kernels.byte_tiles.unpack[s.src0.dtype as usize];
         let strips = strips(kernels, s);
         let dot_type = dot_type(s.src0.dtype).filter(|d| *d != s.src1.dtype);
-        let gemv = kernels.gemv[s.src0.dtype as usize]
+        let gemv = s
+            .gemv(kernels)
             .filter(|_| method == Method::Dots && !s.interleaved && !kernels.dots_only && dot_type.is_some());
         // Not only for tiles: `MUL_MAT_ID` has one form of the activations for both methods. Dot products see empty rows only.
         let bfloat16s = s.src0.dtype == GGML_TYPE_BF16 && kernels.products.bf16_columns == GGML_TYPE_BF16;

@@ -1,8 +1,8 @@
 //! What reports say of weights that are read from files: counters, and the account of all.
 
-use super::budget::{self, When};
-use super::{is_from_file, is_interleaved, resident};
-use crate::backend::keeper::{self, Kept};
+use super::budget::{self, Fit, When};
+use super::{is_from_file, is_interleaved, relief, resident};
+use crate::backend::keeper::{self, Kept, Then};
 use crate::sys::available;
 use crate::tensor::TensorRef;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +32,11 @@ pub fn account() -> keeper::Account {
         left_free: memory.map_or(0, |m| budget::reserve(m, When::Computing)),
         taken: budget::taken(),
         away: resident::away(),
+        then: match relief::relieve().fit {
+            Fit::Copies => Then::Interleaved,
+            Fit::Pages => Then::Mapped,
+            Fit::Some => Then::Read,
+        },
         read: READ.load(Ordering::Relaxed),
         waited: Duration::from_micros(WAITED.load(Ordering::Relaxed)),
     }

@@ -95,14 +95,32 @@ impl Pressure {
     }
 }
 
-/// Whether there is room for `away` bytes of weights more, so that all of them will be interleaved in the end, and for
-/// the pages of the file that have them meanwhile.
-pub fn fit(away: u64, is_tight: bool) -> bool {
+/// What there is room for, of weights that are not in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fit {
+    /// Not all of them.
+    Some,
+    /// The pages of the file, where they are used.
+    Pages,
+    /// Both: they are interleaved in the end.
+    Copies,
+}
+
+/// What there is room for, of `away` bytes of weights.
+pub fn fit(away: u64, is_tight: bool) -> Fit {
     #[cfg(test)]
     if let Some(fit) = tests::fit() {
         return fit;
     }
-    !is_tight && limit().is_none() && shortage(away.saturating_mul(2), When::Computing) == 0
+    if limit().is_some() {
+        Fit::Some
+    } else if !is_tight && shortage(away.saturating_mul(2), When::Computing) == 0 {
+        Fit::Copies
+    } else if shortage(away, When::Computing) == 0 {
+        Fit::Pages
+    } else {
+        Fit::Some
+    }
 }
 
 /// Bytes that weights may take which are in memory only while they are needed.
@@ -159,18 +177,17 @@ pub fn limit() -> Option<u64> {
 pub mod tests {
     use super::*;
     use crate::sys::sync::lock;
-    use std::sync::atomic::AtomicBool;
     use std::sync::{Mutex, MutexGuard};
 
     static SET: AtomicU64 = AtomicU64::new(u64::MAX);
-    static FIT: AtomicBool = AtomicBool::new(false);
+    static FIT: Mutex<Fit> = Mutex::new(Fit::Some);
 
     pub(super) fn limit() -> Option<u64> {
         Some(SET.load(Ordering::Relaxed)).filter(|&limit| limit < u64::MAX)
     }
 
-    pub(super) fn fit() -> Option<bool> {
-        limit().map(|_| FIT.load(Ordering::Relaxed))
+    pub(super) fn fit() -> Option<Fit> {
+        limit().map(|_| *lock(&FIT))
     }
 
     /// A limit for weights, of all tests while this lives. Others see other speeds only.
@@ -185,9 +202,9 @@ pub mod tests {
             Self(one)
         }
 
-        /// Whether weights are used where they are mapped, because all of them will fit.
-        pub fn fit(&self, fit: bool) {
-            FIT.store(fit, Ordering::Relaxed);
+        /// What there is room for.
+        pub fn fit(&self, fit: Fit) {
+            *lock(&FIT) = fit;
         }
 
         /// Another one.
@@ -199,7 +216,7 @@ pub mod tests {
     impl Drop for Limit {
         fn drop(&mut self) {
             SET.store(u64::MAX, Ordering::Relaxed);
-            FIT.store(false, Ordering::Relaxed);
+            *lock(&FIT) = Fit::Some;
         }
     }
 

@@ -3,9 +3,10 @@
 //! take processors only that nothing else uses. It stops where memory ends: what is left is brought when a computation
 //! needs it.
 
-use super::budget::{self, Room, When};
+use super::budget::{self, Fit, Room, When};
 use super::quiet::{self, Turn};
-use super::resident::{self, Weight};
+use super::relief;
+use super::resident::Weight;
 use super::strips::Reader;
 use crate::cpu::barrier::processors;
 use crate::error::Error;
@@ -13,7 +14,7 @@ use crate::log_info;
 use crate::sys::fork;
 use crate::sys::sync::brief;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::Duration;
 
 /// At most so many threads: they are as fast as memory.
@@ -83,6 +84,18 @@ fn start() {
     }
 }
 
+/// There is no room for interleaved weights beside the pages of files: perhaps later.
+fn stay_mapped() {
+    static SAID: Once = Once::new();
+    const WAIT: Duration = Duration::from_millis(500);
+    SAID.call_once(|| {
+        log_info!(
+            "CPU_REPACK: memory has no room for interleaved weights: those of mapped files are used where they are"
+        );
+    });
+    std::thread::sleep(WAIT);
+}
+
 /// Loads weights until there are none left, or no memory.
 fn work() {
     let mut reader = Reader::new(false);
@@ -90,8 +103,12 @@ fn work() {
         // What is free is in files: reading them is nothing for a section.
         let all = brief(&QUEUE).bytes();
         let fit = budget::shortage(all, When::Loading) == 0;
-        let memory = resident::relieve();
-        let may_wait = fit && memory.fit;
+        let memory = relief::relieve();
+        if memory.fit == Fit::Pages && all > 0 {
+            stay_mapped();
+            continue;
+        }
+        let may_wait = fit && memory.fit == Fit::Copies;
         let Some(_turn) = Turn::take(may_wait) else {
             // Asking for the memory costs more than looking.
             for _ in 0..TIMES {

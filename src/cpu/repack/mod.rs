@@ -8,11 +8,14 @@
 //! memory, and its file needs no second copy there.
 
 mod account;
+mod bring;
 mod budget;
+mod items;
 mod loader;
 mod mapped;
 mod price;
 mod quiet;
+mod relief;
 mod resident;
 mod stream;
 mod strips;

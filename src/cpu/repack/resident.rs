@@ -1,25 +1,24 @@
-//! Weights that can be read again from a file, and so need not be in memory: which of their matrices are, bringing
-//! them there, and giving them back.
+//! Weights that can be read again from a file, and so need not be in memory: which of their matrices are, and
+//! giving them back.
 //!
 //! A matrix is in memory whole and interleaved, or not at all. Who computes with a weight *holds* it: what is held
 //! stays. A computation whose weights are all in memory holds them by one [`Lease`], during which nothing is given
 //! back.
 
 use super::account;
-use super::budget::{self, Pressure, When};
-use super::price;
-use super::quiet;
-use super::strips::{Reader, Strips};
-use crate::error::{Error, Result};
+use super::budget::{self, When};
+use super::relief::make_room;
+use super::strips::Strips;
+use crate::error::Result;
 use crate::sys::available;
 use crate::sys::file_part::FilePart;
-use crate::sys::fork::{self, Lasting};
+use crate::sys::fork;
 use crate::sys::memory::AlignedBlock;
 use crate::sys::sync::brief;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Number of weights.
 static WEIGHTS: AtomicUsize = AtomicUsize::new(0);
@@ -49,10 +48,8 @@ pub(super) struct Matrix {
     pub(super) is_mapped: AtomicBool,
     /// The last computation that used it, by `CLOCK`.
     used: AtomicU64,
-    /// Who brings it.
-    loading: Lasting<()>,
     /// The process whose threads bring it ([`Weight::claim`]), counted from 1; 0 if there is none.
-    claimed: AtomicU32,
+    pub(super) claimed: AtomicU32,
 }
 
 struct State {
@@ -78,15 +75,6 @@ impl State {
     }
 }
 
-/// A claim, which ends with it.
-pub(super) struct Claim<'a>(&'a AtomicU32);
-
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        self.0.store(0, Ordering::Release);
-    }
-}
-
 /// While it lives, everything that is in memory stays there.
 pub struct Lease(());
 
@@ -107,13 +95,22 @@ impl Drop for Lease {
 
 /// Whether there are any such weights.
 pub fn any() -> bool {
-    WEIGHTS.load(Ordering::Relaxed) > 0
+    count() > 0
+}
+
+/// All weights.
+pub(super) fn all() -> Vec<Arc<Weight>> {
+    brief(&ALL).iter().filter_map(Weak::upgrade).collect()
+}
+
+/// Number of weights.
+pub(super) fn count() -> usize {
+    WEIGHTS.load(Ordering::Relaxed)
 }
 
 /// Bytes of weights that are not in memory.
 pub fn away() -> u64 {
-    let all: Vec<_> = brief(&ALL).iter().filter_map(Weak::upgrade).collect();
-    all.iter().map(|weight| (brief(&weight.state).away * weight.matrix_size()) as u64).sum()
+    all().iter().map(|weight| (brief(&weight.state).away * weight.matrix_size()) as u64).sum()
 }
 
 /// The number of a new computation.
@@ -139,7 +136,6 @@ impl Weight {
             is_here: AtomicBool::new(false),
             is_mapped: AtomicBool::new(false),
             used: AtomicU64::new(0),
-            loading: Lasting::default(),
             claimed: AtomicU32::new(0),
         };
         let state = State {
@@ -236,48 +232,6 @@ impl Weight {
         }
     }
 
-    /// Brings a matrix into memory. The caller holds the weight.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or was written, and [`Error::Aborted`] if the weight ends or the reader
-    /// gives way.
-    pub fn load(&self, matrix: usize, reader: &mut Reader) -> Result<()> {
-        let one = &self.matrices[matrix];
-        if self.is_here(matrix) {
-            return Ok(());
-        }
-        let _loading = one.loading.lock();
-        while !self.is_here(matrix) && !self.claim(matrix) {
-            // Threads that have computed something bring it now.
-            std::thread::sleep(Duration::from_micros(100));
-        }
-        if self.is_here(matrix) {
-            return Ok(());
-        }
-        let _claim = self.claimed(matrix);
-        let Range { start, end } = self.bytes(matrix);
-        let gives_way = reader.gives_way;
-        let before = |part: Range<usize>| {
-            if self.is_ending() || gives_way && quiet::is_busy() {
-                return Err(Error::Aborted);
-            }
-            self.memory.will_write(self.at + start + part.start..self.at + start + part.end);
-            if one.is_mapped.load(Ordering::Relaxed) {
-                // Not both of a large matrix.
-                self.origin.give_back(start + part.start..start + part.end);
-            }
-            Ok(())
-        };
-        // SAFETY: only this thread has claimed the matrix.
-        let memory = unsafe { self.part(start..end) };
-        let begun = Instant::now();
-        self.strips.fill(memory, &self.origin, start, reader, before)?;
-        price::learn(end - start, begun.elapsed());
-        self.origin.check()?;
-        self.is_here_now(matrix);
-        Ok(())
-    }
-
     /// The memory of bytes of a matrix that is not there.
     ///
     /// # Safety
@@ -288,6 +242,11 @@ impl Weight {
         // SAFETY: the promise of `new`: the bytes are in the memory, and those of a matrix that is not there are not
         // read. By the caller's promise, only one thread writes them.
         unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(self.at + bytes.start), bytes.len()) }
+    }
+
+    /// Bytes of a matrix are about to be written.
+    pub(super) fn will_write(&self, bytes: Range<usize>) {
+        self.memory.will_write(self.at + bytes.start..self.at + bytes.end);
     }
 
     /// All of a matrix is in memory, and is what the file has.
@@ -307,35 +266,14 @@ impl Weight {
         }
     }
 
-    /// Whether the caller alone brings a matrix now.
-    pub(super) fn claim(&self, matrix: usize) -> bool {
-        let claimed = &self.matrices[matrix].claimed;
-        let (before, own) = (claimed.load(Ordering::Relaxed), fork::generation() + 1);
-        // A child of the process that has claimed it does not have its threads.
-        before != own && claimed.compare_exchange(before, own, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
-    /// What ends the caller's claim of a matrix.
-    pub(super) fn claimed(&self, matrix: usize) -> Claim<'_> {
-        Claim(&self.matrices[matrix].claimed)
-    }
-
-    /// [`Self::load`] for all matrices.
-    ///
-    /// # Errors
-    /// As [`Self::load`].
-    pub fn load_all(&self, reader: &mut Reader) -> Result<()> {
-        (0..self.matrices.len()).try_for_each(|matrix| self.load(matrix, reader))
-    }
-
     /// A computation uses a matrix.
     pub fn used(&self, matrix: usize, computation: u64) {
         self.matrices[matrix].used.store(computation, Ordering::Relaxed);
     }
 
-    /// Whether a computation has used a matrix.
-    pub fn was_used(&self, matrix: usize) -> bool {
-        self.matrices[matrix].used.load(Ordering::Relaxed) > 0
+    /// The last computation that has used a matrix; 0 if none has.
+    pub fn last_use(&self, matrix: usize) -> u64 {
+        self.matrices[matrix].used.load(Ordering::Relaxed)
     }
 
     /// A computation uses all matrices.
@@ -383,6 +321,16 @@ impl Weight {
         bytes
     }
 
+    /// Gives the memory of a matrix back unless the weight is held, and returns how much.
+    pub(super) fn give_back_one(&self, matrix: usize) -> u64 {
+        let mut state = brief(&self.state);
+        let bytes = self.give_back(&mut state, |other| other == matrix);
+        if bytes > 0 && self.matrices.len() == 1 {
+            state.stays = false;
+        }
+        bytes
+    }
+
     /// Whether it ends as soon as it is not held.
     pub fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed)
@@ -420,61 +368,4 @@ impl Drop for Weight {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// Gives back `bytes` bytes of weights without a hold, those first that were used least recently.
-pub fn make_room(bytes: u64) {
-    if bytes == 0 {
-        return;
-    }
-    let all: Vec<_> = brief(&ALL).iter().filter_map(Weak::upgrade).collect();
-    let used = |weight: &Weight, matrix: usize| weight.matrices[matrix].used.load(Ordering::Relaxed);
-    let mut list: Vec<(u64, usize, usize)> = (all.iter().enumerate())
-        .flat_map(|(i, weight)| (0..weight.matrices.len()).map(move |matrix| (i, matrix)))
-        .filter(|&(i, matrix)| all[i].is_here(matrix))
-        .map(|(i, matrix)| (used(&all[i], matrix), i, matrix))
-        .collect();
-    // Of those of one computation the last: the others are needed sooner.
-    list.sort_unstable_by_key(|&(used, i, matrix)| (used, std::cmp::Reverse((i, matrix))));
-    let mut given = 0;
-    for (_, i, matrix) in list {
-        if given >= bytes {
-            return;
-        }
-        let mut state = brief(&all[i].state);
-        let more = all[i].give_back(&mut state, |other| other == matrix);
-        if more > 0 && all[i].matrices.len() == 1 {
-            state.stays = false;
-        }
-        given += more;
-    }
-}
-
-/// How memory is for weights.
-#[derive(Clone, Copy)]
-pub struct Condition {
-    /// Whether little is left for pages of files.
-    pub is_tight: bool,
-    /// Whether all weights that are not in memory have room there.
-    pub fit: bool,
-}
-
-/// Gives weights back if something else has taken memory. Measures a few times in a second, and when there are other
-/// weights.
-pub fn relieve() -> Condition {
-    static LAST: Mutex<Option<(Instant, usize, Condition)>> = Mutex::new(None);
-    /// Between measurements.
-    const EACH: Duration = Duration::from_millis(100);
-    let (now, weights) = (Instant::now(), WEIGHTS.load(Ordering::Relaxed));
-    if let Some((at, then, condition)) = *brief(&LAST)
-        && now < at + EACH
-        && then == weights
-    {
-        return condition;
-    }
-    let pressure = Pressure::now();
-    let condition = Condition { is_tight: pressure.is_tight, fit: budget::fit(away(), pressure.is_tight) };
-    *brief(&LAST) = Some((now, weights, condition));
-    make_room(pressure.excess);
-    condition
 }

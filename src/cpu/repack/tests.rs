@@ -1,6 +1,6 @@
 //! Weights that are read again from their file, in graphs: results, memory, and what happens when the file changes.
 
-use super::budget::tests::Limit;
+use super::budget::{Fit, tests::Limit};
 use super::*;
 use crate::abi::ggml::ggml_type::{self, *};
 
@@ -165,7 +165,7 @@ fn weights_that_are_used_where_they_are_mapped_give_the_same_bits() {
         return;
     }
     let limit = Limit::of(0);
-    limit.fit(true);
+    limit.fit(Fit::Copies);
     let types = (0..crate::cpu::simd::TYPES as i32).filter_map(|i| ggml_type::from_raw(i as _));
     for dtype in types.filter(|dtype| kernels().interleaved[*dtype as usize].is_some()) {
         let mut model = Model::new(dtype);
@@ -178,12 +178,35 @@ fn weights_that_are_used_where_they_are_mapped_give_the_same_bits() {
 }
 
 #[test]
+fn without_room_for_copies_weights_stay_where_they_are_mapped() {
+    if !offered() {
+        return;
+    }
+    let limit = Limit::of(1 << 40);
+    limit.fit(Fit::Pages);
+    let mut model = Model::new(GGML_TYPE_Q4_0);
+    for _ in 0..20 {
+        model.compare(2, 1, &[1, 6]);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(model.here(), [0; 4]);
+    limit.fit(Fit::Copies);
+    for _ in 0..10_000 {
+        if model.here() == [1, 1, 1, EXPERTS as usize] {
+            return model.compare(2, 1, &[1, 6]);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("{:?} matrices are in memory when there is room", model.here());
+}
+
+#[test]
 fn computations_interleave_what_they_use_where_it_is_mapped() {
     if !offered() {
         return;
     }
     let limit = Limit::of(1 << 40);
-    limit.fit(true);
+    limit.fit(Fit::Copies);
     let mut model = Model::new(GGML_TYPE_Q8_0);
     // By all processors, so that no other thread does it.
     let threads = crate::cpu::barrier::processors().min(8);
@@ -282,7 +305,7 @@ fn change_a_file(are_mapped: bool) {
         return;
     }
     let limit = Limit::of(0);
-    limit.fit(are_mapped);
+    limit.fit(if are_mapped { Fit::Copies } else { Fit::Some });
     let mut model = Model::new(GGML_TYPE_Q4_0);
     model.compare(2, 1, &[0, 1]);
     let weights = model.weights.clone();

@@ -1,5 +1,6 @@
 //! What the threads of a computation interleave together before it: weights that earlier ones have used where their
-//! file is mapped. They do so for as long as those have taken, so that even a host that never pauses gets there.
+//! file is mapped. They do so when those have lost enough by that (`price`), so that even a host that never pauses gets
+//! there.
 
 use super::budget::{Room, When};
 use super::price::{self, Purse};
@@ -90,9 +91,9 @@ impl Together {
         }
     }
 
-    /// The computation has ended, after its threads have taken so much time for all.
-    pub fn end(&self, time: Duration) {
+    /// The computation, of so many columns, has ended, after its threads have taken so much time for all.
+    pub fn end(&self, time: Duration, columns: usize) {
         let taken = Duration::from_nanos(self.taken.load(Ordering::Relaxed));
-        price::computed(time.saturating_sub(taken), taken);
+        price::computed(time.saturating_sub(taken), columns, taken);
     }
 }

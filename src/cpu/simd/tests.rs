@@ -631,9 +631,13 @@ fn matrix_times_column_adds_in_the_order_of_a_tile() {
         for t in 0..TYPES {
             let (Some(gemv), Some(unpacker)) = (k.gemv[t], k.byte_tiles.unpack[t]) else { continue };
             n_formats += 1;
+            let in_file = k.gemv_in_file[t].unwrap();
+            let act_index = unpacker.form.act_index();
+            assert!(matches!(in_file.layout, gemv::Layout::Blocks(form) if form.act_index() == act_index));
             let t = ggml_type::from_raw(t as i32).unwrap();
             let unit = crate::quant::traits(t).blck_size as usize;
-            for (n, rows) in ROWS.into_iter().filter(|(n, _)| n % unit == 0) {
+            let sizes = ROWS.into_iter().filter(|(n, _)| n % unit == 0);
+            for ((n, rows), gemv) in sizes.flat_map(|size| [gemv, in_file].map(|gemv| (size, gemv))) {
                 let mut noise = Noise::new((n + rows) as u64);
                 let x = rows_of(t, n, rows, &mut noise);
                 let stride = x.len() / rows;

@@ -2,7 +2,7 @@
 //! that is in memory, and what the library keeps there.
 
 use super::data::View;
-use crate::backend::keeper::{self, Account, Kept};
+use crate::backend::keeper::{self, Account, Kept, Then};
 use crate::backend::{BufferRef, BufferTypeRef};
 use crate::sys::mapping::{MappedFiles, ResidentPages};
 use crate::tensor::TensorRef;
@@ -69,12 +69,15 @@ impl Weights {
 }
 
 fn account_json(account: &Account) -> Value {
-    let decision = match (account.away, account.limit) {
-        (0, _) => "all are in memory".to_owned(),
-        (away, None) => {
-            format!("{away} bytes are not in memory: loaded in the background, or read for each computation")
-        }
-        (away, Some(_)) => format!("{away} bytes are not in memory: the limit is GGML_RS_CPU_COPIES"),
+    let then = match (account.limit, account.then) {
+        (Some(_), _) => "the limit is GGML_RS_CPU_COPIES",
+        (None, Then::Interleaved) => "used where their file is mapped, until they are interleaved in the background",
+        (None, Then::Mapped) => "used where their file is mapped, since there is no room for more",
+        (None, Then::Read) => "read for each computation",
+    };
+    let decision = match account.away {
+        0 => "all are in memory".to_owned(),
+        away => format!("{away} bytes are not in memory: {then}"),
     };
     json!({
         "total_bytes": account.memory.map(|m| m.total),

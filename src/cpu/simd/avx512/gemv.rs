@@ -453,7 +453,7 @@ unsafe fn act(k: usize, x: *const f32, y: *mut u8) {
 }
 
 /// Sets the matrix times column kernels in the table. Those of AVX2 remain for formats with a scale in front of every 32 values: collecting the
-/// scales of sixteen rows took longer.
+/// scales of sixteen rows took longer. So do those for rows in a file.
 ///
 /// # Safety
 /// The processor has AVX-512 F, BW, DQ, VL and VNNI.

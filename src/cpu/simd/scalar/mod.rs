@@ -20,6 +20,7 @@ pub(super) fn table() -> Kernels {
         sort_few: None,
         top_few: None,
         gemv: [None; TYPES],
+        gemv_in_file: [None; TYPES],
         add,
         sub,
         mul,
