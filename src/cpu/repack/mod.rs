@@ -188,7 +188,6 @@ impl RepackBuffer {
             Weight::new(Arc::clone(&self.memory), at, strips, origin, matrices)
         };
         brief_write(&self.weights).insert(at, Arc::clone(&weight));
-        price::owe(size);
         // The host has perhaps touched them all.
         mapping.give_back(0..size);
         loader::push(&weight);

@@ -1,17 +1,19 @@
 //! What interleaving costs, and what computations lose without it, which use weights where their file is mapped. Their
-//! threads interleave when both are equal: whoever stops before has not paid for what it would not have used, and
-//! whoever goes on has lost as much again at most. Then they do so for as long as they compute.
+//! threads interleave when they have lost as much as it would cost: whoever stops before has not paid for what it would
+//! not have used, and whoever goes on has lost as much again at most. Then they do so for as long as they compute.
 
 use super::resident;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Picoseconds in which a thread interleaves a byte: at first as usual, then as measured. Memory that is new may take
 /// ten times as long as memory that was just used.
 static COST: AtomicU64 = AtomicU64::new(500);
 
-/// Nanoseconds of threads that computations may spend. Less than none: what they must lose before.
-static CREDIT: AtomicI64 = AtomicI64::new(0);
+/// Nanoseconds of threads: what computations have lost, less what they have spent.
+static LOST: AtomicI64 = AtomicI64::new(0);
+/// The same that they may spend, when they have lost enough: as long as they have computed.
+static PACE: AtomicI64 = AtomicI64::new(0);
 
 /// Bytes that are worth it for threads to begin together.
 const ENOUGH: u64 = 4 << 20;
@@ -32,21 +34,16 @@ fn nanoseconds(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// A weight of so many bytes was set.
-pub fn owe(bytes: usize) {
-    CREDIT.fetch_sub(cost(bytes as u64), Ordering::Relaxed);
-}
-
 /// Threads have computed for so long, with so many columns, and interleaved for so long.
 pub fn computed(time: Duration, columns: usize, interleaving: Duration) {
-    let left = cost(resident::away());
+    let most = cost(resident::away());
     let (time, interleaving) = (nanoseconds(time), nanoseconds(interleaving));
-    let _ = CREDIT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |credit| {
-        // What was owed for weights that are gone is not.
-        let credit = credit.max(-left);
-        let more = if credit < 0 { lost(time, columns) } else { time };
-        Some(credit.saturating_add(more).saturating_sub(interleaving).min(left))
-    });
+    let change = |of: &AtomicI64, more: i64| {
+        let changed = |n: i64| Some(n.saturating_add(more).saturating_sub(interleaving).min(most));
+        let _ = of.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
+    };
+    change(&LOST, lost(time, columns));
+    change(&PACE, time);
 }
 
 /// A thread has interleaved so many bytes.
@@ -67,10 +64,15 @@ fn learned(cost: u64, bytes: usize, time: Duration) -> u64 {
 pub struct Purse(i64);
 
 impl Purse {
-    /// `None` if it is not enough to begin.
+    /// `None` if they have not lost enough, or may not spend enough to begin.
     pub fn open() -> Option<Self> {
-        let credit = CREDIT.load(Ordering::Relaxed);
-        (credit > 0 && credit >= cost(ENOUGH.min(resident::away()))).then_some(Self(credit))
+        /// Whether they have begun: they go on unless it costs much more than was thought.
+        static BEGUN: AtomicBool = AtomicBool::new(false);
+        let (away, pace) = (resident::away(), PACE.load(Ordering::Relaxed));
+        let enough = cost(away) / if BEGUN.load(Ordering::Relaxed) { 2 } else { 1 };
+        let may = LOST.load(Ordering::Relaxed) >= enough;
+        BEGUN.store(may, Ordering::Relaxed);
+        (may && pace > 0 && pace >= cost(ENOUGH.min(away))).then_some(Self(pace))
     }
 
     /// Pays for so many bytes. Returns false if there is not so much.
