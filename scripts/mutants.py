@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Do the tests of docs/TESTS.md fail on the bugs that they are there for? mutants.py [write] [ROW ...]
+"""Do the tests of docs/TESTS.md fail on the bugs that they are there for? mutants.py [check | write] [ROW ...]
 
-On demand. Each row names a bug that another implementation had, and tests that must fail with it and pass without. The bugs stand in the
-sources behind `mutant::on("ROW")` (src/mutant.rs), a constant `false` in every build but this one; here the environment variable
-GGML_RS_MUTANT picks the row. One build without optimisation, in target/mutants, holds all of them; each test runs in a process of its own
-with a limit of memory and of time. A panic, a crash, a hang and a wrong result all count as failing. `write` puts the list into
-docs/TESTS.md. MUTANTS_JOBS: how many unit tests run at once (default: as there are processors). The last line counts the checks."""
+On demand. Each row of mutants_rows.py names a bug that another implementation had, and tests that must fail with it and pass without.
+mutants_places.py says what is replaced in a copy of the sources (target/mutants/tree); there the environment variable GGML_RS_MUTANT picks
+the row. One build without optimisation, in target/mutants, holds all of them; each test runs in a process of its own with a limit of memory
+and of time. A panic, a crash, a hang and a wrong result all count as failing. `check` builds nothing: are rows and places complete, and is
+each needle there? `write` puts the list into docs/TESTS.md. MUTANTS_JOBS: how many unit tests run at once (default: as there are
+processors). The last line counts the checks."""
 import concurrent.futures
 import os
 import re
@@ -16,10 +17,12 @@ import threading
 import time
 
 from checks import Checks
+from mutants_places import PLACES
 from mutants_rows import ROWS, WITHOUT
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = f"{ROOT}/target/mutants"
+TREE = f"{WORK}/tree"
 TARGET = os.environ.get("MUTANTS_TARGET", f"{WORK}/build")
 PAGE = f"{ROOT}/docs/TESTS.md"
 BEGIN, END = "<!-- mutants: begin -->\n", "<!-- mutants: end -->\n"
@@ -27,30 +30,74 @@ MEMORY = 12 << 30  # bytes of address space; a thousand threads need 8 GiB, some
 LISTS = {"G": 32, "C": 10, "S": 22, "A": 11, "V": 15, "R": 17}  # how long the lists of docs/TESTS.md are
 
 
-def markers():
-    """Rows that the sources name -> where."""
+def pattern(needle):
+    return re.compile(r"\s+".join(re.escape(word) for word in needle.split()))
+
+
+def text_of(path):
+    with open(f"{ROOT}/{path}", encoding="utf-8") as f:
+        return f.read()
+
+
+def places():
+    """Rows that places name -> in which files."""
     found = {}
-    for folder, _, names in os.walk(f"{ROOT}/src"):
-        for path in (f"{folder}/{name}" for name in names if name.endswith(".rs") and name != "mutant.rs"):
-            with open(path, encoding="utf-8") as f:
-                for number, line in enumerate(f, 1):
-                    for row in re.findall(r'mutant::on\("([^"]*)"\)', line):
-                        found.setdefault(row, []).append(f"{os.path.relpath(path, ROOT)}:{number}")
+    for path, list_of in PLACES.items():
+        for _, replacement in list_of:
+            for row in re.findall(r'mutant::on\("([^"]*)"\)', replacement):
+                found.setdefault(row, []).append(path)
     return found
 
 
+def copy_tree():
+    """The sources with the bugs, in TREE. What is as it was keeps its time, for cargo."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    paths = {p for p in listed if p and not p.startswith("fuzz/") and os.path.isfile(f"{ROOT}/{p}")}
+    for folder, _, names in os.walk(f"{TREE}/src"):
+        for name in names:
+            if os.path.relpath(f"{folder}/{name}", TREE) not in paths | {"src/mutant.rs"}:
+                os.remove(f"{folder}/{name}")
+    for path in paths:
+        with open(f"{ROOT}/{path}", "rb") as f:
+            put(path, f.read() if path not in PLACES else changed(path).encode())
+    os.makedirs(f"{TREE}/target", exist_ok=True)  # where unit tests write
+    put("src/mutant.rs", text_of("scripts/mutant.rs").encode())
+
+
+def changed(path):
+    text = text_of(path)
+    for needle, replacement in PLACES[path]:
+        text = pattern(needle).sub(lambda _: replacement, text, count=1)
+    return text
+
+
+def put(path, content):
+    target = f"{TREE}/{path}"
+    if os.path.exists(target):
+        with open(target, "rb") as f:
+            if f.read() == content:
+                return
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    with open(target, "wb") as f:
+        f.write(content)
+
+
 def mistakes():
-    """What does not fit together: rows, markers and the lists of docs/TESTS.md."""
-    found, names = markers(), [row for row, _, _ in ROWS]
+    """What does not fit together: rows, places, sources and the lists of docs/TESTS.md."""
+    for path, list_of in PLACES.items():
+        for needle, _ in list_of:
+            if len(pattern(needle).findall(text_of(path))) != 1:
+                yield f"{path} must have this once: {needle}"
+    found, names = places(), [row for row, _, _ in ROWS]
     for row in sorted({row for row in names if names.count(row) > 1}):
         yield f"row {row} is there twice"
     for row, bug, tests in ROWS:
         if row not in found:
-            yield f"row {row}: no source has its marker"
+            yield f"row {row}: it has no place"
         if not bug or not tests:
             yield f"row {row}: it needs a bug and a test"
     for row in sorted(found.keys() - set(names)):
-        yield f"marker {row}: no row has its name ({', '.join(found[row])})"
+        yield f"place {row}: no row has its name ({', '.join(found[row])})"
     covered = {row.split()[0] for row in names}
     for item in (f"{letter}{n}" for letter, last in LISTS.items() for n in range(1, last + 1)):
         if (item in covered) == (item in WITHOUT):
@@ -59,8 +106,7 @@ def mistakes():
 
 def cargo(*args):
     env = dict(os.environ, CARGO_PROFILE_TEST_OPT_LEVEL="0", CARGO_PROFILE_DEV_OPT_LEVEL="0", CARGO_PROFILE_TEST_DEBUG="0", CARGO_PROFILE_DEV_DEBUG="0")
-    env["RUSTFLAGS"] = (env.get("RUSTFLAGS", "") + " --cfg ggml_mutants").strip()
-    run = subprocess.run(["cargo", *args, "--target-dir", TARGET], cwd=ROOT, env=env, capture_output=True, text=True)
+    run = subprocess.run(["cargo", *args, "--target-dir", TARGET], cwd=TREE, env=env, capture_output=True, text=True)
     if run.returncode:
         sys.exit(run.stderr[-4000:] + "\nmutants: 0 passed, 1 failed")
     return run.stderr
@@ -72,7 +118,7 @@ class Build:
     def __init__(self, tests):
         sources = {t.split(":")[1] for t in tests if t.startswith("c:")}
         self.unit = re.search(r"\((\S*/deps/ggml-\S+)\)", cargo("test", "--lib", "--no-run"))[1] if len(sources) < len(tests) else ""
-        self.unit = os.path.join(ROOT, self.unit)
+        self.unit = os.path.join(TREE, self.unit)
         self.lib, self.programs, self.alone = f"{WORK}/lib", {}, threading.Lock()
         if not sources:
             return
@@ -138,12 +184,16 @@ def write(lines):
 
 
 def main():
-    wants_list = sys.argv[1:2] == ["write"]
-    if wants_list:
+    wants_list, only_checks = sys.argv[1:2] == ["write"], sys.argv[1:2] == ["check"]
+    if wants_list or only_checks:
         del sys.argv[1]
     c, start, lines = Checks("mutants"), time.monotonic(), []
     for what in mistakes():
         c.check(False, what)
+    if only_checks:
+        c.check(True, f"{len(ROWS)} rows and {sum(map(len, PLACES.values()))} places are complete")
+        sys.exit(c.finish())
+    copy_tree()
     wanted = [(row, bug, tests) for row, bug, tests in ROWS if not sys.argv[1:] or row in sys.argv[1:]]
     build = Build([t for _, _, tests in wanted for t in tests])
     built = time.monotonic()

@@ -73,7 +73,7 @@
 // Some functions for backends are used only by the Vulkan backend.
 #![cfg_attr(not(feature = "vulkan"), allow(dead_code, unused_imports))]
 
-// The layers, from `docs/HOUSE.md`: `sys` tools · `error`, `environment`, `log`, `guard`, `trace`, `mutant` · `quant` number formats · `tensor` contexts, shapes,
+// The layers, from `docs/HOUSE.md`: `sys` tools · `error`, `environment`, `log`, `guard`, `trace` · `quant` number formats · `tensor` contexts, shapes,
 // constructors · `graph` · `gguf` · `backend` handles over the vtables · `alloc` · `sched` · `cpu` · `vulkan` · `rpc` · `opt` · `capi`.
 
 pub mod abi;
@@ -86,7 +86,6 @@ mod gguf;
 mod graph;
 mod guard;
 mod log;
-mod mutant;
 mod opt;
 mod sched;
 mod sys;

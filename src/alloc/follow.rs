@@ -10,7 +10,6 @@ use super::ids::{NONE, Shift, TensorIds};
 use super::problem::{AHEAD, Fact, Problem, Traits};
 use crate::error::Result;
 use crate::graph::GraphRef;
-use crate::mutant;
 use crate::tensor::TensorRef;
 
 /// The walk over the new graph.
@@ -77,8 +76,7 @@ impl Follower<'_> {
             self.resized.push((id, old.bytes));
             old.bytes = new.bytes;
         }
-        ((new.op, new.buffer) == (old.op, old.buffer) || mutant::on("A1 facts"))
-            && new.traits.agrees(old.traits, !Traits::USED)
+        (new.op, new.buffer) == (old.op, old.buffer) && new.traits.agrees(old.traits, !Traits::USED)
     }
 
     /// Whether the graph has the structure that is known.
@@ -111,7 +109,7 @@ impl Follower<'_> {
             for slot in 0..node.srcs_end() {
                 let Some(src) = node.src(slot) else { continue };
                 let src = restore(node, slot, src)?;
-                if !expected.next().is_some_and(|&id| self.meets(id, src) || mutant::on("A1 follow")) {
+                if !expected.next().is_some_and(|&id| self.meets(id, src)) {
                     return Ok(false);
                 }
             }
@@ -125,13 +123,9 @@ impl Follower<'_> {
 
     /// Puts numbers and sizes back: `tensors` had the numbers before.
     fn undo(&mut self, tensors: &[TensorRef]) {
-        if !mutant::on("cache undo") {
-            self.ids.put_back(&tensors[..self.next as usize]);
-        }
+        self.ids.put_back(&tensors[..self.next as usize]);
         for (id, bytes) in self.resized.drain(..) {
-            if !mutant::on("cache undo sizes") {
-                self.facts[id as usize].bytes = bytes;
-            }
+            self.facts[id as usize].bytes = bytes;
         }
     }
 }

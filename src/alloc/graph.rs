@@ -18,7 +18,6 @@ use crate::environment;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::invalid;
-use crate::mutant;
 use crate::tensor::TensorRef;
 
 /// Buffers of one type: one a chunk of the plan.
@@ -33,9 +32,6 @@ struct Group {
 impl Group {
     /// Whether there are buffers, and all are large enough for a plan with chunks of these sizes.
     fn suffices(&self, mut sizes: impl Iterator<Item = usize>) -> bool {
-        if mutant::on("A2") {
-            return self.chunks.as_ref().is_some_and(|c| c.iter().map(|c| c.size()).sum::<usize>() >= sizes.sum());
-        }
         self.chunks.as_ref().is_some_and(|chunks| {
             let mut buffers = chunks.iter();
             sizes.all(|size| size <= buffers.next().map_or(0, |c| c.size()))
@@ -251,7 +247,7 @@ impl GraphAllocator {
 
     /// Whether what was bound with a ticket can be bound again.
     pub fn honours(&self, ticket: Ticket) -> bool {
-        ticket.buffers == self.buffers_serial || mutant::on("cache buffers")
+        ticket.buffers == self.buffers_serial
     }
 
     /// Whether the tensors that were bound last lie by the ticket's plan. Those of another plan may lie in the same bytes, and must not be
@@ -278,7 +274,7 @@ impl GraphAllocator {
 
     fn fit_buffers(&mut self, make: bool) -> Result<()> {
         for (group, planner) in std::iter::zip(&mut self.groups, &self.planners) {
-            if group.suffices(planner.chunk_sizes()) && !mutant::on("A11") {
+            if group.suffices(planner.chunk_sizes()) {
                 continue;
             }
             self.buffers_serial += 1;
@@ -294,9 +290,6 @@ impl GraphAllocator {
 
     /// Whether the plan and its buffers serve `problem`. `buffers` as for [`Self::reserve`], empty: as planned.
     pub fn check(&self, problem: &Problem, buffers: &[i32]) -> std::result::Result<(), Misfit> {
-        if mutant::on("A7") {
-            return Ok(());
-        }
         if self.groups.iter().any(|g| g.chunks.is_none()) {
             return Err(Misfit::NoPlan);
         }
@@ -449,9 +442,6 @@ fn make_chunks(buft: BufferTypeRef, planner: &Planner) -> Result<Vec<BufferBox>>
         let buffer = buft
             .alloc_buffer(bytes)
             .ok_or_else(|| Error::OutOfMemory { what: format!("a {} compute buffer", buft.name()), bytes });
-        if buffer.is_err() && mutant::on("S15") {
-            continue;
-        }
         let buffer = buffer?;
         buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_COMPUTE);
         chunks.push(buffer);

@@ -6,7 +6,6 @@
 //! are larger than a window, so none shares one with another, unless a dead tensor's number is still held. The range of
 //! memory that a graph's nodes lie in, mostly one context, has a table of its own without regions, the direct table.
 
-use crate::mutant;
 use crate::tensor::TensorRef;
 use std::collections::HashMap;
 
@@ -130,10 +129,7 @@ impl TensorIds {
         *key = t;
         match self.is_direct(was) {
             true => is == was.wrapping_add(shift.0),
-            false => {
-                is == was
-                    && (shift == Shift::NONE || mutant::on("A1 shift") || !self.is_direct(is.wrapping_sub(shift.0)))
-            }
+            false => is == was && (shift == Shift::NONE || !self.is_direct(is.wrapping_sub(shift.0))),
         }
     }
 

@@ -4,8 +4,8 @@ use crate::abi::alloc::ggml_tallocr;
 use crate::abi::ggml::ggml_status;
 use crate::backend::{BufferRef, view};
 use crate::error::{Error, Result};
+use crate::ggml_assert;
 use crate::tensor::TensorRef;
-use crate::{ggml_assert, mutant};
 
 /// Bytes from `address` to the next multiple of `alignment`, a power of two.
 fn gap(address: usize, alignment: usize) -> usize {
@@ -24,7 +24,7 @@ pub fn start(buffer: BufferRef) -> ggml_tallocr {
 pub fn alloc(allocator: &mut ggml_tallocr, buffer: BufferRef, tensor: TensorRef) -> Result<ggml_status> {
     ggml_assert!(allocator.alignment.is_power_of_two());
     let size = buffer.alloc_size(tensor);
-    let padded = size.checked_next_multiple_of(allocator.alignment).or(mutant::on("G32").then_some(0));
+    let padded = size.checked_next_multiple_of(allocator.alignment);
     let end = padded.and_then(|n| n.checked_add(allocator.offset));
     let Some(end) = end.filter(|&end| end <= buffer.size()) else {
         let free = buffer.size().saturating_sub(allocator.offset);

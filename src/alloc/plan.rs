@@ -10,7 +10,6 @@ use super::search::{self, Blocks, Heuristic};
 use crate::backend::BufferTypeRef;
 use crate::error::Result;
 use crate::ggml_assert;
-use crate::mutant;
 use crate::tensor::TensorRef;
 
 /// The buffer types that tensors are planned in. A host may name one type several times; those share a planner.
@@ -167,8 +166,7 @@ impl Walk<'_> {
             self.held[s] = false;
             self.placed[id as usize] = Placed { size, over: src, lasting: false, ..under };
             self.block[id as usize] = self.block[s];
-            if there > needed && !mutant::on("A3") {
-                let (needed, there) = if mutant::on("A4") { (size, under.size) } else { (needed, there) };
+            if there > needed {
                 let tail = Address { offset: under.at.offset + needed, ..under.at };
                 planner.free(tail, there - needed)?;
                 self.blocks.shrink(self.block[s], self.step, needed);
@@ -389,7 +387,7 @@ impl MemoryPlan {
         };
         let edges =
             same(old.leafs(), new.leafs()) && same(old.nodes(), new.nodes()) && same(old.all_srcs(), new.all_srcs());
-        if edges || mutant::on("A1") { Ok(()) } else { Err(Misfit::Edges) }
+        if edges { Ok(()) } else { Err(Misfit::Edges) }
     }
 
     /// Whether a leaf or a node of `new` has its memory in another buffer type than the leaf or node at its place in the plan; where the plan has
@@ -429,14 +427,11 @@ impl MemoryPlan {
                 && planned.has(Traits::NO_OP) == traits.has(Traits::NO_OP);
             return if same || !bound(id) { Ok(()) } else { Err(Misfit::Edges) };
         }
-        if traits.has(Traits::EXTERNAL) || planned.has(Traits::EXTERNAL) && mutant::on("A6") {
+        if traits.has(Traits::EXTERNAL) {
             return Ok(());
         }
         let place = self.placed(id);
-        if place.buffer < 0
-            || fact.bytes != place.size && mutant::on("A9")
-            || targets.alloc_size(place.buffer, new.tensor(id), fact.bytes) > place.size
-        {
+        if place.buffer < 0 || targets.alloc_size(place.buffer, new.tensor(id), fact.bytes) > place.size {
             return Err(Misfit::Size);
         }
         let kept = |bit| !traits.has(bit) || planned.has(bit);

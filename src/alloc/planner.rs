@@ -7,7 +7,6 @@
 
 use crate::error::{Error, Result};
 use crate::invalid;
-use crate::mutant;
 
 /// Chunks a plan may have; the last one has no maximum.
 pub const MAX_CHUNKS: usize = 16;
@@ -135,13 +134,7 @@ impl Planner {
             let Some(range) = chunk.free.last() else { continue };
             // Positive: planned bytes that stay unused. Negative: bytes that the chunk grows.
             let left_over = chunk.high_water as i128 - range.offset as i128 - size as i128;
-            let better = if mutant::on("A8") {
-                found.is_none()
-            } else if best < 0 {
-                left_over > best
-            } else {
-                (0..best).contains(&left_over)
-            };
+            let better = if best < 0 { left_over > best } else { (0..best).contains(&left_over) };
             if range.size >= size && better {
                 best = left_over;
                 found = Some((c, chunk.free.len() - 1));
@@ -152,7 +145,6 @@ impl Planner {
 
     fn new_chunk(&mut self, size: usize) -> Result<usize> {
         let room = match self.chunks.len() + 1 {
-            n if (n > 1 || size > self.max_chunk) && mutant::on("A10") => return Err(invalid!("too large")),
             n if n < MAX_CHUNKS => self.max_chunk.max(size),
             MAX_CHUNKS => LIMIT,
             _ => return Err(Error::OutOfMemory { what: format!("a graph over {MAX_CHUNKS} buffers"), bytes: size }),
@@ -186,7 +178,6 @@ impl Planner {
                 return Ok(());
             }
         }
-        assert!(free.len() < 256 || !mutant::on("A5"));
         let place = free.iter().position(|r| r.offset >= at.offset).unwrap_or(free.len());
         free.insert(place, Range { offset: at.offset, size });
         Ok(())

@@ -5,7 +5,6 @@ use super::BackendRef;
 use crate::abi::backend::ggml_backend_graph_plan_t;
 use crate::abi::ggml::ggml_status;
 use crate::graph::GraphRef;
-use crate::mutant;
 use crate::sys::sync::brief;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,9 +79,6 @@ impl Drop for Plan {
 
 /// Frees the plans of a stream that is about to be freed.
 pub(super) fn free_all(backend: BackendRef) {
-    if mutant::on("R10") {
-        return;
-    }
     let gone: Vec<Live> = brief(&LIVE).extract_if(.., |l| l.backend == backend).collect();
     gone.into_iter().for_each(Live::free);
 }

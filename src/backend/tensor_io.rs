@@ -8,7 +8,6 @@ use super::observe::{self, Operation};
 use super::{BackendRef, BufferRef, damage};
 use crate::error::{Error, Result};
 use crate::guard::foreign::{self, module};
-use crate::mutant;
 use crate::sys::unwind::MayUnwind;
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert};
@@ -69,7 +68,7 @@ pub(super) fn check_range(tensor: TensorRef, offset: usize, size: usize, what: &
     ggml_assert!(!tensor.data().is_null(), "tensor not allocated: '{}'", tensor.name());
     let end = offset.checked_add(size);
     ggml_assert!(
-        end.is_some_and(|end| end <= tensor.nbytes()) || mutant::on("capi range"),
+        end.is_some_and(|end| end <= tensor.nbytes()),
         "tensor {what} out of bounds: {size} bytes at {offset} of '{}', which has {}",
         tensor.name(),
         tensor.nbytes()
@@ -189,7 +188,6 @@ pub unsafe fn set_2d(tensor: TensorRef, data: *const u8, p: Pieces) {
 /// Every piece of `data` is writable.
 pub unsafe fn get_2d(tensor: TensorRef, data: *mut u8, p: Pieces) {
     let buffer = buffer_of(tensor);
-    assert!(!mutant::on("S21") || slot!(buffer.set_tensor_2d).is_none() || slot!(buffer.get_tensor_2d).is_some());
     match slot!(buffer.get_tensor_2d).map(MayUnwind::may_unwind) {
         Some(f) if p.count > 1 => {
             if p.size > 0 {
@@ -243,9 +241,7 @@ impl BackendRef {
             }
             None => {
                 // What is queued may still read the tensor.
-                if !mutant::on("S8") {
-                    self.synchronize();
-                }
+                self.synchronize();
                 // SAFETY: forwarded to the caller.
                 unsafe { set(tensor, data, offset, size) }
             }
@@ -266,9 +262,7 @@ impl BackendRef {
             }
             None => {
                 // What is queued may still write the tensor.
-                if !mutant::on("S8 get") {
-                    self.synchronize();
-                }
+                self.synchronize();
                 // SAFETY: forwarded to the caller.
                 unsafe { get(tensor, data, offset, size) }
             }

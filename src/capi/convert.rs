@@ -10,7 +10,6 @@ use crate::error::Result;
 use crate::gguf::Gguf;
 use crate::graph::GraphRef;
 use crate::log_error;
-use crate::mutant;
 use crate::sys;
 use crate::tensor::{Context, TensorRef};
 use std::ffi::{CStr, c_char};
@@ -109,9 +108,6 @@ pub trait Passed<'c>: Sized {
         // SAFETY: forwarded to the caller.
         let object = unsafe { self.optional(call) };
         if object.is_none() {
-            if mutant::on("capi question") {
-                is_null(name);
-            }
             log_error!("{}: {name} is NULL", Location::caller());
         }
         object
@@ -202,7 +198,7 @@ impl<'c, T> Out<'c, T> {
 
     /// Whether the caller wants a value.
     pub fn is_wanted(&self) -> bool {
-        !self.0.is_null() || mutant::on("capi out")
+        !self.0.is_null()
     }
 
     /// Writes the value, unless the caller wants none.
@@ -404,7 +400,7 @@ impl Spoil for *mut gguf_context {
     unsafe fn spoil(self) {
         // SAFETY: forwarded to the caller.
         if let Some(file) = unsafe { exclusive::<_, Gguf>(self) } {
-            file.is_incomplete = !mutant::on("R3 file");
+            file.is_incomplete = true;
         }
     }
 }
@@ -414,9 +410,7 @@ impl Spoil for *mut ggml_tensor {
     #[cold]
     unsafe fn spoil(self) {
         // SAFETY: forwarded to the caller.
-        if let Some(node) = unsafe { TensorRef::from_ptr(self) }
-            && !mutant::on("R3 node")
-        {
+        if let Some(node) = unsafe { TensorRef::from_ptr(self) } {
             node.set_src(0, None);
         }
     }
@@ -463,7 +457,7 @@ pub unsafe fn text<'a>(p: *const c_char) -> Option<&'a CStr> {
 /// The path that a text names; `None` for none and for "".
 pub fn path(text: Option<&CStr>) -> Option<&Path> {
     let bytes = text?.to_bytes();
-    if bytes.is_empty() && !mutant::on("capi path") {
+    if bytes.is_empty() {
         return None;
     }
     sys::file::path(bytes)
@@ -475,7 +469,6 @@ pub fn path(text: Option<&CStr>) -> Option<&Path> {
 pub fn dtype(v: raw::ggml_type) -> ggml_type {
     match ggml_type::from_raw(v) {
         Some(t) => t,
-        None if mutant::on("capi type") => ggml_type::GGML_TYPE_F32,
         None => broken(&format!("GGML_ASSERT(type >= 0 && type < GGML_TYPE_COUNT) failed: there is no type {v}")),
     }
 }

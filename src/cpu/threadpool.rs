@@ -18,7 +18,6 @@ use super::numa;
 use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_sched_priority, ggml_threadpool_params};
 use crate::error::{Error, Result};
 use crate::guard::foreign;
-use crate::mutant;
 use crate::sys::fork::{self, Lasting};
 use crate::sys::futex;
 use crate::sys::scheduling::{Mask, Scheduling};
@@ -157,7 +156,7 @@ impl Pool {
     }
 
     fn run_with(&self, crew: &mut Option<Crew>, n: usize, task: &(dyn Fn(usize) + Sync)) -> Result<Duration> {
-        let crew = match crew.take().filter(|c| c.generation == fork::generation() || mutant::on("R17 pool")) {
+        let crew = match crew.take().filter(|c| c.generation == fork::generation()) {
             Some(known) => crew.insert(known),
             None => crew.insert(Crew::new(&self.settings)?),
         };
@@ -260,7 +259,7 @@ impl Shared {
         // sees the new ticket.
         self.ticket.store(count << THREAD_BITS | n as u64, Ordering::SeqCst);
         drop(threads);
-        let woken = if mutant::on("R17 herd") { self.seats.len() } else { n - 1 };
+        let woken = n - 1;
         self.seats[..woken].iter().for_each(wake);
         Ok(())
     }
@@ -268,7 +267,7 @@ impl Shared {
     /// Returns when the region has ended on all workers, or if this process does not have them: the time for which it
     /// has slept.
     fn wait_for_workers(&self, generation: u32) -> Duration {
-        if mutant::on("C1") || futex::spin(SPIN_FOR_LAST, || self.remaining.load(Ordering::Acquire) == 0) {
+        if futex::spin(SPIN_FOR_LAST, || self.remaining.load(Ordering::Acquire) == 0) {
             return Duration::ZERO;
         }
         let begun = Instant::now();
@@ -310,7 +309,7 @@ impl Shared {
     /// Whether a ticket has worker `ith`.
     fn includes(&self, ticket: u64, ith: usize) -> bool {
         let n = (ticket & ((1 << THREAD_BITS) - 1)) as usize;
-        ith < if mutant::on("C2") { self.remaining.load(Ordering::Relaxed) as usize + 1 } else { n }
+        ith < n
     }
 
     /// Waits for a ticket after `last` that has worker `ith`. Returns `None` if the thread has to end.
@@ -415,7 +414,7 @@ pub fn run_anywhere(n: usize, task: &(dyn Fn(usize) + Sync)) -> Result<Duration>
     };
     let pool = match taken {
         Some(pool) => pool,
-        None => Pool::with_idle(&default_params(n as i32), Some(IDLE).filter(|_| !mutant::on("R17 idle")))?,
+        None => Pool::with_idle(&default_params(n as i32), Some(IDLE))?,
     };
     let slept = pool.run(n, task);
     let mut spare = brief(&SPARE);

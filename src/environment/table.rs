@@ -169,8 +169,6 @@ variables! {
         "The seed of the random rows of that comparison.";
     HOSTILE_SECONDS = "HOSTILE_SECONDS", Tests, since "0.26.0", original NO, Anyone, values "seconds", default "10",
         "How long Vulkan is tested with random graphs.";
-    MUTANT = "GGML_RS_MUTANT", Tests, since "0.28.0", original NO, Anyone, values "a row of docs/TESTS.md", default "none",
-        "The bug that a build with `--cfg ggml_mutants` contains.";
     CC = "CC", Tests, since "0.26.0", original NO, SameRights, values "a program", default "`cc`",
         "The C compiler with which tests build a module.";
 }

@@ -7,7 +7,7 @@ use crate::abi::gguf::{GGUF_DEFAULT_ALIGNMENT, GGUF_VERSION};
 use crate::error::{Error, Result};
 use crate::sys::memory::{Full, try_box};
 use crate::tensor::TensorRef;
-use crate::{invalid, log_warn, mutant};
+use crate::{invalid, log_warn};
 use std::ffi::c_char;
 
 /// The key that sets the alignment of tensor data.
@@ -20,9 +20,7 @@ pub const MAX_ALIGNMENT_OF_ALL: u32 = 1 << 20;
 /// The number in a value of `general.alignment`. `None` if it is not one 32-bit number.
 pub fn alignment_of(kv: &Kv) -> Option<u32> {
     match &kv.value {
-        Value::Numbers(GGUF_TYPE_UINT32, b) if !kv.is_array || mutant::on("G10 array") => {
-            b.as_slice().try_into().ok().map(u32::from_ne_bytes)
-        }
+        Value::Numbers(GGUF_TYPE_UINT32, b) if !kv.is_array => b.as_slice().try_into().ok().map(u32::from_ne_bytes),
         _ => None,
     }
 }
@@ -46,22 +44,17 @@ unsafe impl Send for TensorInfo {}
 // SAFETY: as above.
 unsafe impl Sync for TensorInfo {}
 
-/// Sizes that were checked by three rules: without any of them they wrap, as they did where the rule was missing.
-fn sizes_wrap() -> bool {
-    mutant::on("G13") || mutant::on("G14") || mutant::on("G17")
-}
-
 impl TensorInfo {
     /// A description with dense strides. Checks what a reader must check: name, shape, format, size.
     pub fn new(name: &[u8], dtype: ggml_type, ne: [i64; GGML_MAX_DIMS], offset: u64) -> Result<Self> {
         let shown = Printable(name);
-        if name.len() >= GGML_MAX_NAME && !mutant::on("G5") {
+        if name.len() >= GGML_MAX_NAME {
             return Err(Error::Corrupt(format!(
                 "tensor name '{shown}' is too long: {} >= {GGML_MAX_NAME}",
                 name.len()
             )));
         }
-        if name.contains(&0) && !mutant::on("G5 zero") {
+        if name.contains(&0) {
             return Err(Error::Corrupt(format!("tensor name '{shown}' has a zero byte in it")));
         }
         // SAFETY: all-zero bytes are a valid `ggml_tensor`.
@@ -100,15 +93,15 @@ impl TensorInfo {
         let ne = t.ne();
         let bad =
             |why: &str| Error::Corrupt(format!("tensor '{}' with shape {ne:?}: {why}", Printable(&t.name_bytes())));
-        if ne.iter().any(|&n| n < 0) && !mutant::on("G13") {
+        if ne.iter().any(|&n| n < 0) {
             return Err(bad("a dimension is negative"));
         }
-        let is_empty = ne.contains(&0) || mutant::on("G14");
+        let is_empty = ne.contains(&0);
         if !is_empty && ne.iter().try_fold(1i64, |a, &n| a.checked_mul(n)).is_none() {
             return Err(bad("the number of elements does not fit into 63 bits"));
         }
         let block = dtype.blck_size();
-        let whole = (block != 0 || mutant::on("G15")) && (ne[0] % block == 0 || mutant::on("G16"));
+        let whole = block != 0 && ne[0] % block == 0;
         if !whole {
             return Err(bad(&format!(
                 "rows of type {} hold blocks of {block} elements",
@@ -118,16 +111,13 @@ impl TensorInfo {
         let mut nb = [dtype.type_size(); GGML_MAX_DIMS];
         let times = |bytes: usize, n: i64| {
             let fits = usize::try_from(n).ok().and_then(|n| n.checked_mul(bytes));
-            let fits = fits.or(sizes_wrap().then(|| bytes.wrapping_mul(n as usize)));
             fits.ok_or_else(|| bad("the size in bytes does not fit into memory"))
         };
         nb[1] = times(nb[0], ne[0] / block)?;
         for i in 2..GGML_MAX_DIMS {
             nb[i] = times(nb[i - 1], ne[i - 1])?;
         }
-        if !mutant::on("G17 last") {
-            times(nb[3], ne[3])?;
-        }
+        times(nb[3], ne[3])?;
         t.set_dtype(dtype);
         t.set_nb(nb);
         Ok(())
@@ -136,7 +126,7 @@ impl TensorInfo {
     /// Bytes of the data.
     pub fn nbytes(&self) -> usize {
         let t = self.tensor();
-        if sizes_wrap() { t.nb()[3].wrapping_mul(t.ne()[3] as usize) } else { t.nbytes() }
+        t.nbytes()
     }
 }
 
@@ -226,7 +216,7 @@ impl Gguf {
             let n = alignment_of(&kv).filter(|n| n.is_power_of_two());
             let n = n.ok_or_else(|| invalid!("general.alignment must be a power of 2 of type u32"))? as usize;
             // What was read from a file with the same alignment stays as it is.
-            let raised = n < GGUF_DEFAULT_ALIGNMENT && n != self.alignment && !mutant::on("R9 pads");
+            let raised = n < GGUF_DEFAULT_ALIGNMENT && n != self.alignment;
             let n = if raised { GGUF_DEFAULT_ALIGNMENT } else { n };
             if raised {
                 log_warn!(
@@ -245,7 +235,7 @@ impl Gguf {
     /// which keeps the alignment that it has: hosts that copy keys and then write the data themselves pad it to the
     /// default.
     pub fn set_copy(&mut self, kv: Kv) -> Result<()> {
-        if kv.key.bytes() != KEY_ALIGNMENT || mutant::on("R9 pads") {
+        if kv.key.bytes() != KEY_ALIGNMENT {
             return self.set(kv);
         }
         let (its, own) = (alignment_of(&kv).unwrap_or_default(), self.alignment);

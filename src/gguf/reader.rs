@@ -10,7 +10,6 @@ use crate::abi::ggml::{GGML_MAX_DIMS, ggml_type};
 use crate::abi::gguf::gguf_type::{self, *};
 use crate::abi::gguf::{GGUF_DEFAULT_ALIGNMENT, GGUF_VERSION};
 use crate::error::{Error, Result};
-use crate::mutant;
 use crate::sys::memory::{Full, NumberBytes, try_push};
 use std::cmp::Ordering;
 
@@ -88,10 +87,8 @@ impl<'a> Reader<'a> {
         let n = self.source.read_at(self.at, out) as u64;
         self.at += n;
         self.rest -= n;
-        if n < len && !mutant::on("G25 short") {
-            if !mutant::on("G25 rest") {
-                self.rest = 0;
-            }
+        if n < len {
+            self.rest = 0;
             return Err(short(len - n));
         }
         Ok(())
@@ -118,7 +115,7 @@ impl<'a> Reader<'a> {
     /// The length of a text.
     fn text_length(&mut self, what: &str) -> Result<usize> {
         let len = self.u64(what)?;
-        if len > MAX_TEXT && !mutant::on("G3 most") || len > self.rest && !mutant::on("G3") {
+        if len > MAX_TEXT || len > self.rest {
             return Err(corrupt!(
                 "{what} has a length of {len} bytes, {} are left, at most {MAX_TEXT} are allowed",
                 self.rest
@@ -129,7 +126,7 @@ impl<'a> Reader<'a> {
 
     fn text(&mut self, what: &str) -> Result<Text> {
         let len = self.text_length(what)?;
-        let mut bytes = Vec::with_capacity(if mutant::on("R8") { len + 1 } else { 0 });
+        let mut bytes = Vec::new();
         self.append(&mut bytes, len, true, what)?;
         Ok(Text::from_bytes(bytes))
     }
@@ -163,7 +160,6 @@ impl<'a> Reader<'a> {
     fn count(&mut self, what: &str, min_bytes: u64) -> Result<usize> {
         let n = self.u64(what)?;
         match n.checked_mul(min_bytes) {
-            _ if mutant::on("G2") => Ok(n as usize),
             Some(bytes) if bytes <= self.rest => {
                 usize::try_from(n).map_err(|_| corrupt!("{what} is {n}, more than memory can hold"))
             }
@@ -173,13 +169,12 @@ impl<'a> Reader<'a> {
 
     fn value_type(&mut self, key: &Text) -> Result<gguf_type> {
         let raw = self.i32("a value's type")?;
-        let unchecked = mutant::on("G7").then_some(GGUF_TYPE_UINT8);
-        gguf_type::from_raw(raw).or(unchecked).ok_or_else(|| corrupt!("key {key:?} has invalid GGUF type {raw}"))
+        gguf_type::from_raw(raw).ok_or_else(|| corrupt!("key {key:?} has invalid GGUF type {raw}"))
     }
 
     fn kv(&mut self, i: usize) -> Result<Kv> {
         let key = self.text("a key")?;
-        let is_empty = key.bytes().is_empty() && !mutant::on("G4");
+        let is_empty = key.bytes().is_empty();
         if is_empty || key.bytes().contains(&0) {
             return Err(corrupt!("key {i} is empty or has a zero byte in it"));
         }
@@ -190,22 +185,21 @@ impl<'a> Reader<'a> {
             t = self.value_type(&key)?;
             n = self.u64("an array's length")?;
         }
-        if n > MAX_ARRAY && !mutant::on("G8 most") {
+        if n > MAX_ARRAY {
             return Err(corrupt!("key {key:?} has an array of {n} elements, at most {MAX_ARRAY} are allowed"));
         }
         let smallest = match t {
             GGUF_TYPE_STRING => 8,
-            GGUF_TYPE_ARRAY if mutant::on("G7 nested") => 1,
             _ => type_size(t).ok_or_else(|| corrupt!("key {key:?} has an array of arrays"))? as u64,
         };
-        if n * smallest > self.rest && !mutant::on("G8") {
+        if n * smallest > self.rest {
             return Err(corrupt!("key {key:?} has an array of {n} elements, but only {} bytes are left", self.rest));
         }
         let value = match type_size(t) {
             None => Value::Texts(self.texts(n)?),
             Some(size) => {
                 let mut bytes = self.numbers(n as usize * size)?;
-                if t == GGUF_TYPE_BOOL && !mutant::on("G9") {
+                if t == GGUF_TYPE_BOOL {
                     bytes.as_mut_slice().iter_mut().for_each(|b| *b = u8::from(*b != 0));
                 }
                 if cfg!(target_endian = "big") {
@@ -221,7 +215,7 @@ impl<'a> Reader<'a> {
         let name = self.text("a tensor's name")?;
         let shown = Printable(name.bytes());
         let n_dims = self.u32("a tensor's number of dimensions")?;
-        if n_dims as usize > GGML_MAX_DIMS && !mutant::on("G12") {
+        if n_dims as usize > GGML_MAX_DIMS {
             return Err(corrupt!("tensor '{shown}' has invalid number of dimensions: {n_dims} > {GGML_MAX_DIMS}"));
         }
         let mut ne = [1i64; GGML_MAX_DIMS];
@@ -229,9 +223,7 @@ impl<'a> Reader<'a> {
             *n = self.array("a tensor's shape").map(i64::from_le_bytes)?;
         }
         let raw = self.i32("a tensor's type")?;
-        let unchecked = mutant::on("G15").then_some(ggml_type::GGML_TYPE_COUNT);
         let dtype = ggml_type::from_raw(raw)
-            .or(unchecked)
             .ok_or_else(|| corrupt!("tensor '{shown}' has invalid ggml type {raw}, or one that was removed"))?;
         let offset = self.u64("a tensor's offset")?;
         TensorInfo::new(name.bytes(), dtype, ne, offset)
@@ -239,12 +231,11 @@ impl<'a> Reader<'a> {
 
     fn header(&mut self) -> Result<u32> {
         let magic: [u8; 4] = self.array("the magic")?;
-        if &magic != b"GGUF" && !mutant::on("G1") {
+        if &magic != b"GGUF" {
             return Err(corrupt!("invalid magic characters: '{}', expected 'GGUF'", Printable(&magic)));
         }
         let version = self.u32("the version")?;
         match version {
-            _ if mutant::on("G1 version") => Ok(version),
             2..=GGUF_VERSION => Ok(version),
             1 => Err(corrupt!("GGUFv1 is no longer supported, please use a more up-to-date version")),
             v if v != 0 && v & 0xffff == 0 => Err(corrupt!(
@@ -268,9 +259,7 @@ impl<'a> Reader<'a> {
             let kv = self.kv(i)?;
             self.push(&mut file.kv, kv, "the keys")?;
         }
-        if let Some(i) = self.twice(&file.kv, |a, b| a.key.bytes().cmp(b.key.bytes()))?
-            && !mutant::on("G4 twice")
-        {
+        if let Some(i) = self.twice(&file.kv, |a, b| a.key.bytes().cmp(b.key.bytes()))? {
             return Err(corrupt!("duplicate key {:?}", file.kv[i].key));
         }
         file.alignment = alignment(&file, self.size)?;
@@ -279,23 +268,18 @@ impl<'a> Reader<'a> {
         for _ in 0..n_tensors {
             let info = self.tensor()?;
             let shown = || info.tensor().name_bytes();
-            if info.offset != size && !mutant::on("G19") {
+            if info.offset != size {
                 let shown = shown();
                 return Err(corrupt!("tensor '{}' has offset {}, expected {size}", Printable(&shown), info.offset));
             }
             let padded = info.nbytes().checked_next_multiple_of(file.alignment).map(|n| n as u64);
-            let padded = padded.or(mutant::on("G21").then_some(0));
-            size = padded
-                .and_then(|n| size.checked_add(n).or(mutant::on("G22").then(|| size.wrapping_add(n))))
-                .filter(|&n| isize::try_from(n).is_ok() || mutant::on("G22"))
-                .ok_or_else(|| {
+            size =
+                padded.and_then(|n| size.checked_add(n)).filter(|&n| isize::try_from(n).is_ok()).ok_or_else(|| {
                     corrupt!("tensor '{}': the data section does not fit into memory", Printable(&shown()))
                 })?;
             self.push(&mut file.tensors, info, "the tensors")?;
         }
-        if let Some(i) = self.twice(&file.tensors, |a, b| a.name_field().cmp(b.name_field()))?
-            && !mutant::on("G18")
-        {
+        if let Some(i) = self.twice(&file.tensors, |a, b| a.name_field().cmp(b.name_field()))? {
             let name = file.tensors[i].tensor().name_bytes();
             return Err(corrupt!("duplicate tensor name '{}'", Printable(&name)));
         }
@@ -317,9 +301,9 @@ impl<'a> Reader<'a> {
     }
 
     fn align(&mut self, alignment: u64) -> Result<()> {
-        let read = self.at - if mutant::on("G20 start") { 0 } else { self.start };
+        let read = self.at - self.start;
         let skip = read.next_multiple_of(alignment) - read;
-        if skip > self.rest && !mutant::on("G20") {
+        if skip > self.rest {
             return Err(corrupt!("the file ends before its data section"));
         }
         self.at += skip;
@@ -337,16 +321,14 @@ impl<'a> Reader<'a> {
 fn alignment(file: &Gguf, size: u64) -> Result<usize> {
     let Some(kv) = file.find_key(KEY_ALIGNMENT).map(|i| &file.kv[i]) else { return Ok(GGUF_DEFAULT_ALIGNMENT) };
     let Some(n) = alignment_of(kv) else {
-        assert!(!mutant::on("G10 type"), "the key has a wrong type");
         let t = if kv.is_array { GGUF_TYPE_ARRAY } else { kv.element_type() };
         let t = type_name(t).to_string_lossy();
         return Err(corrupt!("key 'general.alignment' must be of type u32 but is {t}"));
     };
-    if !n.is_power_of_two() && !mutant::on("G10") {
+    if !n.is_power_of_two() {
         return Err(corrupt!("alignment {n} is not a power of 2"));
     }
-    let most = if mutant::on("R9") { 0 } else { size };
-    if n > MAX_ALIGNMENT_OF_ALL && u64::from(n) > most && !mutant::on("G10") {
+    if n > MAX_ALIGNMENT_OF_ALL && u64::from(n) > size {
         return Err(corrupt!("alignment {n} is more than the {size} bytes of the file can have"));
     }
     Ok(n as usize)

@@ -4,7 +4,6 @@
 
 use crate::abi::gguf::gguf_type::{self, *};
 use crate::error::{Error, Result};
-use crate::mutant;
 use crate::sys::memory::{Full, NumberBytes, try_push};
 use std::ffi::CStr;
 
@@ -172,9 +171,6 @@ pub struct Printable<'a>(pub &'a [u8]);
 impl std::fmt::Display for Printable<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let cut = &self.0[..self.0.len().min(80)];
-        if mutant::on("G6") {
-            return write!(f, "{}", String::from_utf8_lossy(cut));
-        }
         write!(f, "{}", String::from_utf8_lossy(cut).escape_debug())?;
         if cut.len() < self.0.len() { write!(f, "...") } else { Ok(()) }
     }

@@ -6,8 +6,8 @@ use super::file::{Gguf, TensorInfo};
 use super::value::{Kv, Value, type_size};
 use crate::abi::gguf::gguf_type::GGUF_TYPE_ARRAY;
 use crate::error::{Error, Result};
+use crate::invalid;
 use crate::tensor::TensorRef;
-use crate::{invalid, mutant};
 use std::io::Write;
 
 /// Copies a tensor's data. How depends on its buffer, which this layer does not know.
@@ -54,7 +54,7 @@ fn description(out: &mut Vec<u8>, info: &TensorInfo) {
     let t = info.tensor();
     text(out, &t.name_bytes());
     // Up to the last dimension that is not 1. A dimension of 0 must be written, or the tensor would have elements when it is read.
-    let n_dims = t.ne().iter().rposition(|&n| n > 1 || n != 1 && !mutant::on("G27")).map_or(1, |i| i + 1);
+    let n_dims = t.ne().iter().rposition(|&n| n > 1 || n != 1).map_or(1, |i| i + 1);
     out.extend_from_slice(&(n_dims as u32).to_le_bytes());
     t.ne()[..n_dims].iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));
     out.extend_from_slice(&t.dtype_raw().to_le_bytes());

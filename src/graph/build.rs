@@ -6,7 +6,6 @@ use crate::abi::ggml::{ggml_object_type, ggml_op, ggml_tensor, ggml_tensor_flag}
 use crate::abi::graph::{ggml_cgraph, ggml_cgraph_eval_order, ggml_hash_set};
 use crate::error::{Error, Result};
 use crate::ggml_assert;
-use crate::mutant;
 use crate::tensor::{Context, TensorRef, context::OBJECT_SIZE};
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -134,9 +133,6 @@ impl GraphRef {
     ///
     /// Ends the process when the graph has no room (the contract).
     pub fn expand(self, tensor: TensorRef, compute: bool) {
-        if mutant::on("R3 late") {
-            mutant::use_thread_local();
-        }
         let (n_old, set) = (self.n_nodes(), self.visited());
         // A destructor of the host may be the caller, after the thread's own values are gone.
         let kept = KEPT.try_with(Cell::take).ok().flatten();

@@ -4,7 +4,6 @@ use crate::abi::ggml::ggml_tensor;
 use crate::abi::graph::{ggml_cgraph, ggml_cgraph_eval_order, ggml_hash_set};
 use crate::error::{Result, invalid};
 use crate::ggml_assert;
-use crate::mutant;
 use crate::tensor::TensorRef;
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -162,9 +161,7 @@ impl GraphRef {
     /// Notes that a call which should have filled the graph has failed. What is missing in it is not known, so that it must not be
     /// computed: until it is cleared, [`Self::whole`] fails for it and its copies.
     pub fn spoil(self) {
-        if !mutant::on("R3") {
-            field!(self.order = SPOILED);
-        }
+        field!(self.order = SPOILED);
     }
 
     /// The graph, unless it is spoiled.

@@ -9,7 +9,6 @@ use crate::alloc::problem::NO_WEIGHT;
 use crate::alloc::{NONE, TensorIds, Traits};
 use crate::backend::BufferRef;
 use crate::error::{Error, Result};
-use crate::mutant;
 use crate::tensor::names;
 
 /// The passes at work. Backends are counted by priority: 0 is asked first, the last one is the CPU and computes what
@@ -99,7 +98,7 @@ impl Assigner<'_, '_> {
         let mut readers = self.rules.readers(buffer);
         while readers != 0 {
             let b = readers.trailing_zeros() as usize;
-            if self.rules.computes(b, op) || mutant::on("S12") {
+            if self.rules.computes(b, op) {
                 return Some(b);
             }
             readers &= readers - 1;
@@ -134,9 +133,6 @@ impl Assigner<'_, '_> {
         let (fact, base) = (problem.fact(id), problem.base(id));
         // A base may itself be a view, of which a view is made by hand.
         let of_base = if base == NONE { None } else { problem.data_buffer(base) };
-        if base != NONE && mutant::on("S20") {
-            return Ok(Placement::default());
-        }
         let buffer = problem.data_buffer(id);
         if let Some(buffer) = buffer
             && let Some(b) = self.by_buffer(buffer, id)
@@ -150,7 +146,6 @@ impl Assigner<'_, '_> {
             return Ok(Placement::new(b as i8, Cause::BASE_BUFFER));
         }
         if let Some(buffer) = buffer.or(fact.buffer()) {
-            assert!(!mutant::on("S16"));
             let t = self.ids.tensor(id);
             return Err(Error::Unsupported(format!(
                 "the tensor '{}' lies in a buffer of type {}, but no backend of the scheduler that can use it computes {}",
@@ -179,9 +174,8 @@ impl Assigner<'_, '_> {
         let t = self.ids.tensor(id);
         if self.op_offload && owner == self.last() && owner > 0 {
             let in_host_memory = problem.fact(weight).buffer().is_some_and(|b| b.is_host());
-            let taker = (0..self.last()).find(|&b| {
-                (in_host_memory || mutant::on("S17")) && self.rules.computes(b, id) && self.rules.offers(b, id)
-            });
+            let taker =
+                (0..self.last()).find(|&b| in_host_memory && self.rules.computes(b, id) && self.rules.offers(b, id));
             if let Some(b) = taker {
                 return Placement::new(b as i8, Cause::OFFLOAD);
             }

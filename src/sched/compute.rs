@@ -13,7 +13,6 @@ use crate::abi::ggml::{ggml_status, ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT};
 use crate::backend::{BackendRef, EventRef, damage, tensor_io};
 use crate::error::Result;
 use crate::graph::GraphRef;
-use crate::mutant;
 use crate::tensor::TensorRef;
 
 /// Says which backend failed, unless the host stopped it.
@@ -57,9 +56,7 @@ impl Run<'_> {
     pub fn start(&self) -> Result<ggml_status> {
         let result = self.start_splits();
         race::split(None);
-        if !mutant::on("S6 in place") {
-            self.release_inputs();
-        }
+        self.release_inputs();
         result
     }
 
@@ -70,14 +67,12 @@ impl Run<'_> {
         for (number, split) in self.graph.splits.iter().enumerate() {
             race::split(Some(number));
             if split.inputs.is_empty()
-                && !mutant::on("S1")
                 && let Some(other) = before.filter(|&b| b != split.backend)
             {
                 // Nothing else orders this split behind the one before, whose memory it may have been given.
                 self.wait_for(other);
             }
             let (at_work, copying) = self.queues.order.borrow().before(split.backend, split.reads_in_place);
-            let (at_work, copying) = if mutant::on("S1") { (0, 0) } else { (at_work, copying) };
             self.queues.wait_out(at_work);
             self.queues.wait_for_copies(copying);
             // Weights in host memory come last: what chooses among them is one of the other inputs.
@@ -127,17 +122,13 @@ impl Run<'_> {
     }
 
     fn copy_of(&self, input: &Input) -> TensorRef {
-        self.graph
-            .copies
-            .get(input.set, (self.graph.cur_copy + usize::from(mutant::on("S2"))) % self.settings.n_copies)
-            .tensor
+        self.graph.copies.get(input.set, self.graph.cur_copy).tensor
     }
 
     fn copy_input(&self, split: &Split, input: &Input, routing: &mut Routing) -> Result<()> {
         let (to, from) = (self.backend(split.backend), self.backend(input.from));
         let (tensor, copy) = (input.tensor, self.copy_of(input));
         damage::check(tensor)?;
-        let copy = if mutant::on("S3") { self.graph.copies.get(input.set, 0).tensor } else { copy };
         // Whoever else shares the memory of `from` may have written the tensor.
         let writers = self.queues.order.borrow().writers(input.from);
         self.queues.wait_out(writers & !(1 << input.from) & !(1 << split.backend));
@@ -147,15 +138,13 @@ impl Run<'_> {
             self.queues.wait_out(at_work & !(1 << split.backend));
         }
         let flagged = tensor.has_flag(GGML_TENSOR_FLAG_INPUT);
-        if (flagged || host_writes(tensor) && to.queues_copies()) && !mutant::on("S6") {
+        if flagged || host_writes(tensor) && to.queues_copies() {
             // At once: the host may write its input again as soon as the graph has been started.
             if flat::is_computed(tensor) || !flagged || input.is_written {
                 // What `from` itself computes into it comes first.
                 self.queues.wait_out(writers & 1 << input.from);
             }
-            if !mutant::on("S4") {
-                self.wait_for(split.backend);
-            }
+            self.wait_for(split.backend);
             return tensor_io::copy(tensor, copy);
         }
         // The copy may still be read by what this backend was last given.

@@ -16,7 +16,6 @@ use crate::alloc::{GraphAllocator, Likeness, Misfit, Ticket};
 use crate::backend::{BackendRef, BufferTypeRef};
 use crate::error::Result;
 use crate::graph::{GraphRef, next_uid};
-use crate::mutant;
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, invalid};
 
@@ -240,14 +239,9 @@ impl Engine {
     /// Makes buffers that suffice for a graph, and for those that are no larger. What the host has placed counts, and is
     /// forgotten afterwards.
     pub fn reserve(&mut self, graph: GraphRef) -> Result<()> {
-        if !mutant::on("S9") {
-            self.synchronize();
-        }
+        self.synchronize();
         if self.is_allocated() {
             self.progress.stage = Stage::Split;
-        }
-        if mutant::on("S10") {
-            self.reset();
         }
         self.split_graph(graph)?;
         let (problem, buffers) = self.cache.current_mut().0.owned_problem();
@@ -287,7 +281,7 @@ impl Engine {
 
     /// Waits for graphs in flight that lie by another plan than the one that is to be used: they may lie in the same bytes.
     fn change_plan(&self, to: Ticket) {
-        if !self.allocator.is_in_use(to) && !mutant::on("cache wait") {
+        if !self.allocator.is_in_use(to) {
             // Not `synchronize`, which may change the copy in use.
             self.queues.drain_all();
         }

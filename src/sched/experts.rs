@@ -5,7 +5,6 @@ use crate::abi::ggml::ggml_op;
 use crate::backend::BackendRef;
 use crate::error::Result;
 use crate::invalid;
-use crate::mutant;
 use crate::tensor::TensorRef;
 
 /// Bytes copied of the expert behind a run, so that a kernel that reads past the last row finds no garbage there.
@@ -31,7 +30,7 @@ pub fn applies(node: Option<TensorRef>, copy: TensorRef) -> bool {
 impl Routing {
     /// Reads which experts `ids` (numbers of experts, by token and choice), last written on `backend`, names.
     fn read(&mut self, ids: TensorRef, backend: BackendRef, n_experts: usize) -> Result<()> {
-        if self.of == Some((ids, n_experts)) || self.of.is_some() && mutant::on("S11") {
+        if self.of == Some((ids, n_experts)) {
             return Ok(());
         }
         self.of = None;
@@ -71,7 +70,7 @@ impl Routing {
         let mut next = 0;
         while let Some(first) = (next..n_experts).find(|&e| self.used[e]) {
             let end = (first..n_experts).find(|&e| !self.used[e]).unwrap_or(n_experts);
-            let tail = if end < n_experts && !mutant::on("S22") { bytes.min(TAIL) } else { 0 };
+            let tail = if end < n_experts { bytes.min(TAIL) } else { 0 };
             let offset = first * bytes;
             // SAFETY: the weights' data is in host memory, and stays while the graph runs; the range is checked.
             unsafe { to.set_async(copy, weights.data().wrapping_add(offset), offset, (end - first) * bytes + tail) };

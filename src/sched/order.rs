@@ -6,8 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-use crate::mutant;
-
 /// A set of backends.
 pub type Mask = u16;
 
@@ -56,7 +54,7 @@ impl Order {
             at_work |= self.writers[d] | self.readers[d];
             copying |= self.copiers[d];
         }
-        if mutant::on("S1 in place") { (0, 0) } else { (at_work & !(1 << b), copying & !(1 << b)) }
+        (at_work & !(1 << b), copying & !(1 << b))
     }
 
     /// Who may still write the memory of `b`.

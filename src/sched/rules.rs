@@ -6,7 +6,6 @@ use super::flat::Flat;
 use super::order::{self, Mask};
 use crate::alloc::{NONE, TensorIds};
 use crate::backend::{BackendRef, BufferRef, BufferTypeRef};
-use crate::mutant;
 use crate::tensor::TensorRef;
 
 /// Answers to one question of up to 16 backends: a bit each for "asked" and "yes".
@@ -52,8 +51,7 @@ impl Known {
             return false;
         }
         let same = |answers: &Answers, t: TensorRef| {
-            order::members(answers.asked)
-                .all(|b| mutant::on("S12 follow") || backends[b].supports_op(t) == (answers.yes >> b & 1 != 0))
+            order::members(answers.asked).all(|b| backends[b].supports_op(t) == (answers.yes >> b & 1 != 0))
         };
         self.buffers.iter().all(|(buffer, buft)| buffer.buft() == *buft)
             && self.types.iter().all(|&(buft, mask)| users(backends, buft) == mask)

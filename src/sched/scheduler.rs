@@ -8,7 +8,6 @@ use crate::abi::ggml::ggml_status;
 use crate::backend::{BackendRef, BufferTypeRef};
 use crate::error::Result;
 use crate::graph::GraphRef;
-use crate::mutant;
 use crate::tensor::TensorRef;
 use crate::{ggml_assert, invalid};
 use std::cell::{Cell, Ref, RefCell, RefMut};
@@ -48,7 +47,7 @@ impl DerefMut for Change<'_> {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() && !self.was_panicking && !mutant::on("R3 scheduler") {
+        if std::thread::panicking() && !self.was_panicking {
             self.broken.set(true);
         }
     }
@@ -200,9 +199,7 @@ impl Scheduler {
     /// the first backend that fails.
     pub fn compute_async(&self, graph: GraphRef) -> Result<ggml_status> {
         // Not from a callback of the graph under way, although that only has to be read.
-        if !mutant::on("callbacks") {
-            drop(self.write()?);
-        }
+        drop(self.write()?);
         let graph = graph.whole()?;
         if !self.read()?.is_allocated() {
             self.reset()?;

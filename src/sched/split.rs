@@ -12,7 +12,6 @@ use crate::abi::graph::ggml_cgraph;
 use crate::alloc::{NONE, TensorIds, Traits};
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
-use crate::mutant;
 use crate::tensor::TensorRef;
 use std::ops::Range;
 
@@ -241,7 +240,6 @@ impl Splitter<'_, '_> {
                 None => current.insert(new_split(backend, 0)),
                 Some(s) => {
                     s.nodes.end = i;
-                    assert!(splits.len() < 2048 || !mutant::on("S14"));
                     splits.push(std::mem::replace(s, new_split(backend, i)));
                     s
                 }
@@ -305,7 +303,7 @@ impl Splitter<'_, '_> {
     /// Whether a node before this one has written into the memory of a tensor since its copy was made.
     fn is_stale(&self, set: u32, id: u32, node: usize) -> bool {
         let made_for = self.copies.made_for[set as usize];
-        self.writers.write_between(self.flat, id, made_for, node as u32) && !mutant::on("S24")
+        self.writers.write_between(self.flat, id, made_for, node as u32)
     }
 
     /// An error if a node writes source `slot`, which it would get as a copy: what it writes there would be lost.
@@ -356,7 +354,6 @@ impl Splitter<'_, '_> {
             if set == NONE || self.is_stale(set, id, node) {
                 let name = self.rules.backends[split.backend].name();
                 set = self.copies.make(self.pool, self.slot, id, tensor, split.backend, &name, node as u32, None)?;
-                assert!(split.inputs.len() < 30 || !mutant::on("S13"));
                 let is_written = self.writers.write(self.flat, id);
                 split.inputs.push(Input { tensor, id, from, set, is_written });
             }

@@ -12,7 +12,6 @@ use super::flat::{Flat, is_view_op};
 use super::order::{self, Mask};
 use crate::alloc::{NONE, Traits};
 use crate::error::{Error, Result};
-use crate::mutant;
 use crate::tensor::names;
 
 /// A node that writes into the memory of its root.
@@ -87,9 +86,6 @@ impl Assigner<'_, '_> {
     /// The first part of pass 4: writers, and the roots that have no memory yet, where both can be.
     pub(super) fn pass_4_writers(&mut self) -> Result<()> {
         let writers = self.writers;
-        if mutant::on("S23") {
-            return Ok(());
-        }
         writers.list.chunk_by(|a, b| a.root == b.root).try_for_each(|group| self.unite(group))
     }
 

@@ -5,7 +5,7 @@ pub fn is_privileged() -> bool {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     {
         // SAFETY: the function takes any number; it is 0 for an entry that the kernel did not give.
-        unsafe { libc::getauxval(libc::AT_SECURE) != 0 && !crate::mutant::on("R15 rights") }
+        unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
     }
     #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
     {

@@ -12,7 +12,7 @@
 //!
 //! Needs no such care: locks of objects that do not work in a child (`Stream::IN_CHILDREN`: Vulkan, RPC), and of a
 //! computation that the child does not have or that fails there (`cpu/exec`); the sinks of `trace`, of which each
-//! process has one; `sys::tiles` and `mutant`, whose first use only asks the processor or the environment; the checker
+//! process has one; `sys::tiles`, whose first use only asks the processor; the checker
 //! of `sched::race`, which is for debug builds; the server of RPC, whose threads a child does not have.
 //!
 //! Both sides of the gate wait a limited time: the host's own handlers and locks cannot make a fork, or a thread, wait

@@ -40,11 +40,6 @@ unsafe extern "C" fn program(info: *mut libc::dl_phdr_info, _: usize, found: *mu
 /// reason: a thread that waits for input holds the lock of its stream.
 pub fn flush_standard_output() {
     #[cfg(unix)]
-    if crate::mutant::on("R1") {
-        // SAFETY: NULL stands for all streams.
-        unsafe { libc::fflush(std::ptr::null_mut()) };
-    }
-    #[cfg(unix)]
     {
         unsafe extern "C" {
             #[cfg_attr(any(target_vendor = "apple", target_os = "freebsd"), link_name = "__stdoutp")]

@@ -1,6 +1,5 @@
 //! Starting threads, and keeping them from being cancelled.
 
-use crate::mutant;
 use std::thread::Builder;
 
 /// Minimum stack size in bytes of a thread that runs operations. Custom operations of the host run there, too. They may expect the 8 MiB that
@@ -13,7 +12,7 @@ pub fn builder() -> Builder {
 }
 
 fn stack_size() -> usize {
-    if mutant::on("R5") { 2 << 20 } else { default_of_c().max(STACK) }
+    default_of_c().max(STACK)
 }
 
 /// Calls `f` with all numbers below `n`, on as many threads as there are processors. They are a pool for this call

@@ -11,7 +11,6 @@ use crate::backend::author::{Device, HostMemory, Reg, leak_buffer_type, new_buff
 use crate::backend::{BufferBox, BufferTypeRef, DeviceRef, RegRef};
 use crate::environment;
 use crate::error::{Result, invalid};
-use crate::mutant;
 use crate::sys::fork;
 use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
@@ -63,7 +62,7 @@ impl VkDevice {
         }
         let mut opened = lock(&self.opened);
         match &*opened {
-            Some(gpu) if !gpu.core.is_lost() || mutant::on("V lost") => Ok(gpu.clone()),
+            Some(gpu) if !gpu.core.is_lost() => Ok(gpu.clone()),
             _ => {
                 if opened.take().is_some() {
                     log_warn!("ggml_vulkan: {} was lost and is opened again", self.info.identity.name);

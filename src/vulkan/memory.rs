@@ -4,7 +4,6 @@ use super::Info;
 use super::core::Core;
 use crate::environment;
 use crate::error::{Error, Result};
-use crate::mutant;
 use crate::sys::memory::AlignedBlock;
 use ash::vk;
 use ash::vk::MemoryPropertyFlags as P;
@@ -172,7 +171,7 @@ impl Memory {
         if faults::due() {
             return Err(out_of_memory());
         }
-        if size == 0 || size > limits.buffer.min(limits.allocation) && !mutant::on("V15") {
+        if size == 0 || size > limits.buffer.min(limits.allocation) {
             return Err(out_of_memory());
         }
         let object = Object::new(core, size, false)?;
@@ -458,9 +457,9 @@ fn memory_types(all: &vk::PhysicalDeviceMemoryProperties, need: vk::MemoryRequir
     let mut found = Vec::new();
     for &properties in preferred {
         for (i, ty) in (0u32..).zip(all.memory_types_as_slice()) {
-            let fits = (need.memory_type_bits & (1 << i) != 0 || mutant::on("V3"))
+            let fits = need.memory_type_bits & (1 << i) != 0
                 && ty.property_flags.contains(properties)
-                && (!ty.property_flags.intersects(NEVER) || mutant::on("V3 kind"))
+                && !ty.property_flags.intersects(NEVER)
                 && heaps.get(ty.heap_index as usize).is_some_and(|h| h.size >= need.size);
             if fits && !found.contains(&i) {
                 found.push(i);

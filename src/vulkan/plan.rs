@@ -7,7 +7,6 @@ use super::shaders::Shader;
 use super::{Info, Range, buffer};
 use crate::abi::ggml::ggml_type;
 use crate::error::{Error, Result};
-use crate::mutant;
 use crate::tensor::TensorRef;
 use std::marker::PhantomData;
 
@@ -108,8 +107,7 @@ impl View {
         for i in 0..4 {
             ne[i] = u32::try_from(t.ne()[i])
                 .ok()
-                .or(mutant::on("V4").then_some(t.ne()[i] as u32))
-                .filter(|&n| n < 1 << 31 || mutant::on("V4"))
+                .filter(|&n| n < 1 << 31)
                 .ok_or_else(|| Error::Unsupported(format!("{} elements in dimension {i}", t.ne()[i])))?;
             let stride = t.nb()[i];
             // The stride of a dimension with one element is not used.
@@ -206,7 +204,7 @@ pub struct Grid {
 
 /// Splits a number of groups over two dimensions, so that no dimension exceeds `limit` (V5). The product may be larger than `n`.
 fn over_two(n: u64, limit: u32) -> Result<[u32; 2]> {
-    let second = if mutant::on("V5") { 1 } else { n.div_ceil(limit.into()).max(1) };
+    let second = n.div_ceil(limit.into()).max(1);
     let first = n.div_ceil(second).max(1);
     match (u32::try_from(first), u32::try_from(second)) {
         (Ok(a), Ok(b)) if b <= limit => Ok([a, b]),

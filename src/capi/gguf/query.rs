@@ -6,13 +6,13 @@ use crate::abi::raw;
 use crate::capi::convert::optional;
 use crate::gguf::{Gguf, Kv, TensorInfo, Value, value};
 use crate::guard::guarded;
-use crate::{log_error, mutant};
+use crate::log_error;
 use std::ffi::{CStr, c_char, c_void};
 
 /// The key at `key_id`. Logs an error if there is none.
 fn kv(file: Option<&Gguf>, key_id: i64) -> Option<&Kv> {
     let file = file?;
-    let found = usize::try_from(key_id).ok().or(mutant::on("capi index").then_some(0)).and_then(|i| file.kv.get(i));
+    let found = usize::try_from(key_id).ok().and_then(|i| file.kv.get(i));
     if found.is_none() {
         log_error!("gguf: key index {key_id} is out of range, the file has {} keys", file.kv.len());
     }
@@ -33,9 +33,7 @@ fn info(file: Option<&Gguf>, tensor_id: i64) -> Option<&TensorInfo> {
 fn number<const N: usize>(kv: Option<&Kv>, t: gguf_type) -> Option<[u8; N]> {
     let kv = kv?;
     match &kv.value {
-        Value::Numbers(have, bytes) if (*have == t || mutant::on("G11")) && kv.len() == 1 => {
-            bytes.as_slice().try_into().ok()
-        }
+        Value::Numbers(have, bytes) if *have == t && kv.len() == 1 => bytes.as_slice().try_into().ok(),
         _ => {
             log_error!(
                 "gguf: the value of key {:?} does not have type {}",

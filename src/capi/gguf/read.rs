@@ -8,10 +8,10 @@ use crate::gguf::reader::Reader;
 use crate::gguf::source::{Callback, Source, Stream};
 use crate::gguf::{Gguf, load, model};
 use crate::guard::guarded;
+use crate::log_error;
 use crate::sys::file::{self, CStream};
 use crate::sys::patient::Patient;
 use crate::sys::thread::Shield;
-use crate::{log_error, mutant};
 use libc::FILE;
 use std::ffi::{c_char, c_void};
 
@@ -32,7 +32,6 @@ fn read(
         let ctx = unsafe { load::load(&gguf, &mut reader, no_alloc) };
         let (raw, result) = match ctx {
             Ok(ctx) => (ctx_into_raw(ctx), Ok(())),
-            Err(e) if mutant::on("G26") => (std::ptr::dangling_mut(), Err(e)),
             Err(e) => (std::ptr::null_mut::<ggml_context>(), Err(e)),
         };
         tensors.put(raw);

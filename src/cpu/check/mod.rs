@@ -16,8 +16,8 @@ use crate::abi::ggml::ggml_op::{self, *};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::backend::op_is_empty;
 use crate::error::{Error, Result};
+use crate::invalid;
 use crate::tensor::{TensorRef, known};
-use crate::{invalid, mutant};
 use std::ops::Range;
 
 /// Returns an error with the given message from a check if a condition is false.
@@ -48,9 +48,7 @@ pub fn supported(node: TensorRef) -> Result<&'static Row> {
     ensure!(row.kernel.is_some(), "{:?} is not computed on the CPU yet", row.op);
     known::check(node)?;
     well_formed(node)?;
-    if let Some((i, _)) = node.srcs().find(|&(i, s)| s == node && !node.may_read_itself(i))
-        && !mutant::on("R13")
-    {
+    if let Some((i, _)) = node.srcs().find(|&(i, s)| s == node && !node.may_read_itself(i)) {
         return Err(node.reads_itself(i));
     }
     node.srcs().try_for_each(|(_, s)| well_formed(s))?;
@@ -68,9 +66,7 @@ pub fn supported(node: TensorRef) -> Result<&'static Row> {
     for (i, s) in node.srcs().filter(|(_, s)| s.is_empty()) {
         ensure!(takes_empty(row.op, i), "{:?} of a source {i} without elements {:?}", row.op, s.ne());
     }
-    if !mutant::on("G29") {
-        (row.check)(node)?;
-    }
+    (row.check)(node)?;
     Ok(row)
 }
 
@@ -114,7 +110,7 @@ pub fn reachable(node: TensorRef) -> Result<()> {
         let buffer = t.buffer().or(t.data_buffer());
         buffer.filter(|b| !b.is_host() && b.buft() != repack::buffer_type() && !t.is_empty())
     };
-    let Some(op) = ggml_op::from_raw(node.op_raw()).filter(|op| !op_is_empty(*op) && !mutant::on("S25")) else {
+    let Some(op) = ggml_op::from_raw(node.op_raw()).filter(|op| !op_is_empty(*op)) else {
         return Ok(());
     };
     for t in std::iter::once(node).chain(node.srcs().map(|(_, s)| s)) {
@@ -155,9 +151,6 @@ pub fn overlaps(a: TensorRef, b: TensorRef) -> bool {
 fn overlap(node: TensorRef, row: &Row) -> (Overlap, u16) {
     let (mut all, mut sources) = (Overlap::None, 0);
     for (i, s) in node.srcs().filter(|(_, s)| overlaps(*s, node)) {
-        if mutant::on("C7") {
-            continue;
-        }
         if row.in_place & 1 << i == 0 || s.data() != node.data() || Layout::of(s) != Layout::of(node) {
             return (Overlap::Partial, 0);
         }
@@ -238,7 +231,7 @@ fn has_memory(t: TensorRef) -> Result<()> {
     let buffer = t.buffer_raw();
     if !buffer.is_null() {
         let is_outside = |memory: Range<usize>| start < memory.start || end > memory.end;
-        if range_of(buffer).is_some_and(is_outside) && !mutant::on("G28") {
+        if range_of(buffer).is_some_and(is_outside) {
             return Err(outside("its buffer"));
         }
     } else if let Some(base) = t.view_src()
@@ -246,7 +239,7 @@ fn has_memory(t: TensorRef) -> Result<()> {
         && well_formed(base).is_ok()
     {
         let first = base.data().addr();
-        if (start < first || end > first.saturating_add(base.nbytes())) && !mutant::on("G28") {
+        if start < first || end > first.saturating_add(base.nbytes()) {
             return Err(outside("the tensor it is a view of"));
         }
     }

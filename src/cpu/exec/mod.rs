@@ -24,7 +24,7 @@ use crate::sys::fork;
 use crate::sys::mapping::will_need;
 use crate::sys::sync::lock;
 use crate::tensor::{TensorRef, traced};
-use crate::{mutant, trace};
+use crate::trace;
 use pace::Pace;
 use pieces::Pieces;
 use std::cell::Cell;
@@ -92,9 +92,6 @@ impl Region<'_> {
             } else if let Some(stream) = self.weights.stream() {
                 stream.pass(ith, step.nodes.end);
             }
-            if mutant::on("C3") && self.stop.was_wanted() {
-                break;
-            }
             if i + 1 < self.steps.steps.len() {
                 let slept = self.barrier.wait_with(|| {
                     self.chunk.store(0, Ordering::Relaxed);
@@ -146,7 +143,7 @@ impl Region<'_> {
                 lock(begun).push((*node, trace::now()));
             }
             let worker = Worker {
-                ith: if mutant::on("C10") { 0 } else { ith },
+                ith,
                 nth: if step.wide { self.steps.n_threads } else { 1 },
                 scratch: Cell::new(Some(self.settings.scratch)),
                 barrier: if step.wide { &self.barrier } else { &self.alone },

@@ -12,8 +12,8 @@ use crate::cpu::check::CheckedNode;
 use crate::cpu::simd::{Kernels, kernels, reference};
 use crate::cpu::table::Shared;
 use crate::cpu::worker::Worker;
+use crate::invalid;
 use crate::tensor::TensorRef;
-use crate::{invalid, mutant};
 
 /// The two plans of a node: for matrices with few columns, and for those with many.
 struct Plans {
@@ -92,7 +92,7 @@ impl Plans {
 
     /// Bytes of scratch memory.
     fn scratch(&self) -> usize {
-        let threads = if mutant::on("C9") { 0 } else { self.dots.threads };
+        let threads = self.dots.threads;
         let own = threads.saturating_mul(self.own_bytes());
         self.shared().into_iter().fold(own, usize::saturating_add)
     }
@@ -294,7 +294,6 @@ impl Lists<'_> {
         for ((slot, token), picked) in all.clone().zip(&mut *picked) {
             let list = match ids.get::<i32>(slot, [token, 0, 0]) {
                 -1 => matrices,
-                id if mutant::on("G30 experts") => id as usize,
                 id => usize::try_from(id).ok().filter(|i| *i < matrices).ok_or(id)?,
             };
             *picked = list as u32;

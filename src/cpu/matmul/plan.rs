@@ -11,7 +11,6 @@ use crate::cpu::repack;
 use crate::cpu::simd::interleave::Interleaved;
 use crate::cpu::simd::{Kernels, dot_type, gemv, gemv::Gemv, kernels, tile::Form};
 use crate::cpu::worker::Scratch;
-use crate::mutant;
 use crate::tensor::TensorRef;
 use std::ops::Range;
 
@@ -361,9 +360,7 @@ pub struct Cut {
 impl Cut {
     /// Number of pieces.
     pub fn chunks(&self) -> usize {
-        let whole = (self.rows / self.row_step).max(1);
-        let pieces = if mutant::on("C4") { whole } else { self.rows.div_ceil(self.row_step) };
-        pieces * self.columns.div_ceil(self.col_step.max(1))
+        self.rows.div_ceil(self.row_step) * self.columns.div_ceil(self.col_step.max(1))
     }
 
     /// Rows of a piece. Adjacent pieces have the same columns.

@@ -4,7 +4,6 @@
 //! threads or on alignment.
 
 use super::lanes::Lanes;
-use crate::mutant;
 
 // Loops over vectors are macros, not functions that take a closure: a closure that is too large to be inlined would be
 // compiled without the instruction set, and every instruction in it would become a call.
@@ -19,7 +18,7 @@ macro_rules! map {
             $f.store($dst.add(i));
             i += V::N;
         }
-        if i < $n && !mutant::on("C6") {
+        if i < $n {
             let $x = V::load_part($a.add(i), $n - i);
             $f.store_part($dst.add(i), $n - i);
         }
@@ -36,7 +35,7 @@ macro_rules! map2 {
             $f.store($dst.add(i));
             i += V::N;
         }
-        if i < $n && !mutant::on("C6") {
+        if i < $n {
             let ($x, $y) = (V::load_part($a.add(i), $n - i), V::load_part($b.add(i), $n - i));
             $f.store_part($dst.add(i), $n - i);
         }

@@ -9,7 +9,6 @@ use crate::backend::author::buffer_author;
 use crate::backend::node_is_empty;
 use crate::error::{Error, Result, invalid};
 use crate::graph::GraphRef;
-use crate::mutant;
 use crate::rpc::protocol::tensor::NAME;
 use crate::rpc::protocol::{Graph, WireTensor, is_of_the_host};
 use crate::tensor::{TensorRef, known};
@@ -29,7 +28,7 @@ pub fn fits(t: TensorRef) -> bool {
 /// # Errors
 /// A message cannot say how large it is.
 pub fn in_buffer(t: TensorRef, number: u64) -> Result<WireTensor> {
-    if !fits(t) && !mutant::on("RPC fits") {
+    if !fits(t) {
         let text = format!(
             "'{}' with shape {:?} and strides {:?} over RPC, which has 32 bits for each",
             t.name(),
@@ -84,7 +83,7 @@ fn number(t: TensorRef, connection: &Arc<Connection>) -> Option<u64> {
 /// # Errors
 /// A node that is computed, or a source of one, is in no buffer of the server, or `check` does not accept a node.
 pub fn computable(graph: GraphRef, connection: &Arc<Connection>, check: Check) -> Result<()> {
-    for node in graph.nodes().filter(|&node| !node_is_empty(node) && !mutant::on("RPC foreign")) {
+    for node in graph.nodes().filter(|&node| !node_is_empty(node)) {
         known::check(node)?;
         for t in std::iter::once(node).chain(node.srcs().map(|(_, s)| s)) {
             if !t.is_empty() && number(t, connection).is_none() {
@@ -107,7 +106,7 @@ pub fn computable(graph: GraphRef, connection: &Arc<Connection>, check: Check) -
 /// Whether a node is part of a message. Views of memory elsewhere are not: a part of a graph can have them between its
 /// own nodes.
 pub fn is_sent(node: TensorRef, connection: &Arc<Connection>) -> bool {
-    !node_is_empty(node) || number(node, connection).is_some() || mutant::on("RPC views")
+    !node_is_empty(node) || number(node, connection).is_some()
 }
 
 /// A graph with everything that its nodes refer to.

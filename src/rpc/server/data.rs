@@ -5,7 +5,6 @@
 use super::cache::Cache;
 use crate::backend::tensor_io;
 use crate::error::{Result, invalid};
-use crate::mutant;
 use crate::rpc::protocol::{HASH_OF_NOTHING, Pieces, hash_on};
 use crate::rpc::transport::Channel;
 use crate::tensor::TensorRef;
@@ -16,7 +15,7 @@ const STEP: usize = 1 << 20;
 /// Offset and size as this machine's numbers, if the range is inside the tensor.
 pub fn range(t: TensorRef, offset: u64, size: u64) -> Result<(usize, usize)> {
     let end = offset.checked_add(size);
-    if t.buffer().is_none() || end.is_none_or(|end| end > t.nbytes() as u64 && !mutant::on("RPC range")) {
+    if t.buffer().is_none() || end.is_none_or(|end| end > t.nbytes() as u64) {
         return Err(invalid!("{size} bytes at {offset} of tensor '{}', which has {} here", t.name(), t.nbytes()));
     }
     Ok((offset as usize, size as usize))
@@ -102,7 +101,7 @@ pub fn get(channel: &mut Channel, t: TensorRef, offset: u64, size: u64) -> Resul
 /// As [`set`], and if the pieces together have another size.
 pub fn set_2d(channel: &mut Channel, t: TensorRef, p: Pieces, size: u64) -> Result<()> {
     let q = pieces(t, p)?;
-    if p.total() != Some(size) && !mutant::on("RPC pieces") {
+    if p.total() != Some(size) {
         return Err(invalid!("{size} bytes for {} pieces of {}", p.count, p.size));
     }
     let mut all = vec![0; STEP.min(q.size * q.count)];

@@ -7,7 +7,6 @@ use super::tensors::{Arena, PER_TENSOR};
 use crate::backend::{DeviceRef, op_is_empty};
 use crate::error::{Error, Result, invalid};
 use crate::graph::{GraphRef, build};
-use crate::mutant;
 use crate::rpc::protocol::{Graph, WireTensor};
 use crate::tensor::{TensorRef, known};
 use std::collections::{HashMap, HashSet};
@@ -45,7 +44,7 @@ const NUMBER: usize = 24;
 pub fn make(message: &Graph, buffers: &Buffers, host: &Host, device: DeviceRef, work: &Arc<Budget>) -> Result<Stored> {
     let (n_nodes, n_tensors) = (message.nodes.len(), message.tensors.len());
     let most = host.options.tensors;
-    if n_nodes == 0 || n_nodes > n_tensors || n_tensors > most && !mutant::on("RPC tensors") {
+    if n_nodes == 0 || n_nodes > n_tensors || n_tensors > most {
         return Err(invalid!("a graph of {n_nodes} nodes and {n_tensors} tensors (it may have {most})"));
     }
     let bytes = (n_tensors + 1) * PER_TENSOR + build::overhead(n_nodes, false);
@@ -73,7 +72,7 @@ pub fn make(message: &Graph, buffers: &Buffers, host: &Host, device: DeviceRef, 
         let at = *places.get(&id).ok_or_else(|| invalid!("a graph has no tensor {id:#x} for one of its nodes"))?;
         let node = tensors[at];
         let slot = match set.insert(node) {
-            Some((slot, was_there)) if !was_there || mutant::on("RPC twice") => slot,
+            Some((slot, was_there)) if !was_there => slot,
             _ => return Err(invalid!("'{}' is a node of a graph twice", node.name())),
         };
         graph.set_use_count(slot, message.tensors[at].use_count.max(0));
@@ -140,11 +139,9 @@ impl Links<'_> {
             return wrong("they are in different buffers");
         }
         let offset = usize::try_from(described.view_offs).ok();
-        let Some(offset) = offset.filter(|_| {
-            its.data.checked_add(described.view_offs) == Some(described.data)
-                || described.buffer == 0
-                || mutant::on("RPC view")
-        }) else {
+        let Some(offset) = offset
+            .filter(|_| its.data.checked_add(described.view_offs) == Some(described.data) || described.buffer == 0)
+        else {
             return wrong("its data is elsewhere");
         };
         t.set_view_src(Some(base));
@@ -154,9 +151,6 @@ impl Links<'_> {
 
     /// Checks that no tensor needs itself by way of others.
     fn end_somewhere(&self) -> Result<()> {
-        if mutant::on("RPC circle") {
-            return Ok(());
-        }
         #[derive(Clone, Copy, PartialEq)]
         enum State {
             New,

@@ -4,7 +4,6 @@
 
 use crate::backend::{BufferBox, BufferTypeRef};
 use crate::error::{Error, Result, invalid};
-use crate::mutant;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -60,10 +59,9 @@ impl Budget {
     // `fetch_update` is called `try_update` since a version of Rust that is newer than our oldest.
     #[allow(deprecated)]
     fn count(&self, bytes: u64) -> Result<()> {
-        let is_free = self.whole.is_some() && mutant::on("RPC share");
         let more = |used: u64| {
             let sum = used.checked_add(bytes)?;
-            (sum <= self.limit || is_free || mutant::on("RPC budget")).then_some(sum)
+            (sum <= self.limit).then_some(sum)
         };
         if let Err(used) = self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more) {
             return Err(Error::Backend(format!(
@@ -181,11 +179,9 @@ impl Buffers {
             return Err(invalid!("a client has had buffers at all addresses"));
         };
         let Some(buffer) = buft.alloc_buffer(bytes) else { return Ok(None) };
-        if !mutant::on("RPC clear") {
-            buffer.clear(0);
-        }
+        buffer.clear(0);
         let has = buffer.size() as u64;
-        self.next = if mutant::on("RPC addresses") { FIRST } else { next };
+        self.next = next;
         let number = loop {
             self.count += 1;
             let mut hasher = self.random.build_hasher();

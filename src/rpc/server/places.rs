@@ -14,7 +14,6 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result};
-use crate::mutant;
 use crate::rpc::transport::Watch;
 use crate::sys::sync::lock;
 use crate::{log_debug, log_warn};
@@ -125,8 +124,8 @@ impl Places {
             clients += 1;
             own += usize::from(network(&e.peer) == its);
         }
-        let is_crowd = own >= self.per_address && !mutant::on("RPC crowd");
-        if (is_crowd || clients >= self.clients) && !mutant::on("RPC places") {
+        let is_crowd = own >= self.per_address;
+        if is_crowd || clients >= self.clients {
             let silent = |e: &Arc<Entry>| lock(&e.state).gives_way(&self.patience).map(|order| (order, e.clone()));
             let may = all.iter().filter(|e| !is_crowd || network(&e.peer) == its).filter_map(silent);
             let mut may: Vec<_> = may.collect();
@@ -169,7 +168,7 @@ impl State {
             Stage::Greeting => false,
             Stage::Empty => silent >= patience.empty,
             Stage::Unused => silent >= patience.unused,
-            Stage::Working => mutant::on("RPC evicts"),
+            Stage::Working => false,
         };
         (may && !self.is_busy && !self.gave_way).then_some((self.stage, self.since))
     }

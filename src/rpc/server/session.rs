@@ -10,7 +10,6 @@ use super::{Host, data};
 use crate::abi::ggml::{GGML_MAX_SRC, ggml_status};
 use crate::backend::{DeviceRef, tensor_io};
 use crate::error::{Error, Result, invalid};
-use crate::mutant;
 use crate::rpc::protocol::{Body, CAPS, Command, GRAPHS_KEPT, Graph, NO_CACHE, Request, VERSION, WireTensor};
 use crate::rpc::transport::key::{self, PROOF, Role};
 use crate::rpc::transport::{Channel, Key};
@@ -38,7 +37,7 @@ pub fn greet(
     }
     let size = channel.size()?;
     let mut caps = [0; CAPS];
-    if size != CAPS as u64 && !mutant::on("RPC greeting") {
+    if size != CAPS as u64 {
         return Err(invalid!("its greeting has {size} bytes, not {CAPS}: another version of the protocol"));
     }
     channel.read(&mut caps, size)?;
@@ -57,7 +56,7 @@ pub fn greet(
     }
     let mut proof = [0; PROOF];
     channel.read(&mut proof, PROOF as u64)?;
-    if !key.is_proven(Role::Client, &caps, &ours, &proof) && !mutant::on("RPC key") {
+    if !key.is_proven(Role::Client, &caps, &ours, &proof) {
         return Err(invalid!("it has another key"));
     }
     admit()?;
@@ -135,7 +134,7 @@ impl Session {
             let n = command.head_size(size)?;
             let most = Graph::size(self.host.options.tensors);
             let is_graph = command.body() == Body::Graph;
-            if is_graph && n > most && !mutant::on("RPC tensors") {
+            if is_graph && n > most {
                 return Err(invalid!("a graph of {size} bytes: it may have {most}"));
             }
             // A graph takes memory twice, as bytes and as tensors. Other requests are small and not counted.
@@ -146,7 +145,7 @@ impl Session {
             drop(head);
             lease.shrink(n as u64);
             self.look()?;
-            if self.channel.caught_up() || mutant::on("RPC ahead") {
+            if self.channel.caught_up() {
                 self.worked = Duration::ZERO;
             }
             self.place.begin()?;
@@ -231,7 +230,7 @@ impl Session {
                 self.buffers.get(buffer)?;
                 // What used it cannot be computed again. Graphs in other buffers stay, which the original forgets as well.
                 for kept in self.graphs.iter_mut().flat_map(HashMap::values_mut) {
-                    kept.take_if(|graph| graph.buffers.contains(&buffer) && !mutant::on("RPC freed"));
+                    kept.take_if(|graph| graph.buffers.contains(&buffer));
                 }
                 self.buffers.free(buffer)
             }
@@ -284,11 +283,11 @@ impl Session {
             }
             Request::CopyTensor { src, dst } => {
                 let (from, to) = (self.one(&src)?, self.one(&dst)?);
-                if !tensor_io::same_layout(from.tensor, to.tensor) && !mutant::on("RPC layout") {
+                if !tensor_io::same_layout(from.tensor, to.tensor) {
                     return Err(invalid!("'{}' is copied to '{}', which has another layout", src.shown(), dst.shown()));
                 }
                 let (a, b, size) = (src.data, dst.data, from.tensor.nbytes() as u64);
-                if src.buffer == dst.buffer && a != b && a.abs_diff(b) < size && !mutant::on("RPC overlap") {
+                if src.buffer == dst.buffer && a != b && a.abs_diff(b) < size {
                     return Err(invalid!("'{}' is copied to '{}', which overlaps it", src.shown(), dst.shown()));
                 }
                 if src.buffer != dst.buffer || a != b {

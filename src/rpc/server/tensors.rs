@@ -3,7 +3,6 @@
 use super::memory::Buffers;
 use crate::abi::ggml::{ggml_op, ggml_tensor_flag, ggml_type};
 use crate::error::{Error, Result, invalid};
-use crate::mutant;
 use crate::rpc::protocol::{WireTensor, is_of_the_host};
 use crate::tensor::context::{OBJECT_SIZE, TENSOR_SIZE};
 use crate::tensor::{Context, TensorRef};
@@ -73,10 +72,7 @@ impl Arena {
         let held = buffers.get(t.buffer)?;
         let (base, size) = (held.base, held.buffer.size() as u64);
         let bytes = made.nbytes() as u64;
-        let offset = t
-            .data
-            .checked_sub(base)
-            .filter(|o| o.checked_add(bytes).is_some_and(|end| end <= size || mutant::on("RPC bounds")));
+        let offset = t.data.checked_sub(base).filter(|o| o.checked_add(bytes).is_some_and(|end| end <= size));
         let Some(offset) = offset else {
             return Err(invalid!(
                 "{bytes} bytes of tensor '{}' at {:#x} are outside its buffer, {size} bytes at {base:#x}",
@@ -111,7 +107,7 @@ impl Arena {
             dtype.ok_or_else(|| invalid!("tensor '{}' has type {}, which does not exist", t.shown(), t.dtype))?;
         let op = i32::try_from(t.op).ok().and_then(ggml_op::from_raw).filter(|&op| op != ggml_op::GGML_OP_COUNT);
         let op = op.ok_or_else(|| invalid!("tensor '{}' has operation {}, which does not exist", t.shown(), t.op))?;
-        if is_of_the_host(op) && !mutant::on("RPC function") {
+        if is_of_the_host(op) {
             // Its parameters hold the address of a function.
             return Err(Error::Unsupported(format!("tensor '{}': a function of the client's program", t.shown())));
         }
@@ -119,7 +115,7 @@ impl Arena {
         made.set_nb(t.nb.map(|n| n as usize));
         let (ne, nb) = (made.ne(), made.nb());
         // With blocks, or more than one element, rows are read from one to the next.
-        let dense = nb[0] >= dtype.type_size() || mutant::on("RPC stride");
+        let dense = nb[0] >= dtype.type_size();
         if !made.is_empty() && (dtype.blck_size() > 1 || ne[0] > 1) && !dense {
             return Err(invalid!("the elements of a row of '{}' lie on each other (stride {})", t.shown(), nb[0]));
         }

@@ -4,7 +4,6 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result, invalid};
-use crate::mutant;
 use crate::sys::net::hung_up;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{ErrorKind, Read, Write};
@@ -50,7 +49,7 @@ impl Watch {
 
     /// Whether the other side has closed the connection or is gone. What it had sent may still be unread.
     pub fn is_gone(&self) -> bool {
-        hung_up(&self.0) && !mutant::on("RPC gone")
+        hung_up(&self.0)
     }
 
     /// Ends the connection for all handles and both sides.
@@ -184,7 +183,7 @@ impl Channel {
                 return Err(failed("reading", ErrorKind::UnexpectedEof.into()));
             }
             // A peer that sends byte by byte is not faster than one that sends nothing.
-            if done < out.len() && Instant::now() >= deadline && !mutant::on("RPC slow") {
+            if done < out.len() && Instant::now() >= deadline {
                 return Err(failed("reading", ErrorKind::TimedOut.into()));
             }
         }
@@ -294,13 +293,13 @@ impl Channel {
                 Ok(n) => {
                     rest = &rest[n..];
                     // A peer that takes byte by byte is not faster than one that takes nothing.
-                    if !rest.is_empty() && Instant::now() >= deadline && !mutant::on("RPC sips") {
+                    if !rest.is_empty() && Instant::now() >= deadline {
                         return Err(failed("writing", ErrorKind::TimedOut.into()));
                     }
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    if Instant::now() >= deadline && !mutant::on("RPC deaf") && !mutant::on("RPC sips") {
+                    if Instant::now() >= deadline {
                         return Err(failed("writing", ErrorKind::TimedOut.into()));
                     }
                     // A peer that takes nothing, and will send nothing more, is not waited for.

@@ -23,7 +23,6 @@ use crate::abi::ggml::{ggml_glu_op, ggml_unary_op};
 use crate::backend::op_is_empty;
 use crate::error::Result;
 use crate::graph::GraphRef;
-use crate::mutant;
 use crate::tensor::TensorRef;
 
 /// A chain found in a graph.
@@ -153,7 +152,7 @@ pub fn find(graph: GraphRef, i: usize, taken: &[bool], info: &Info) -> Option<Fo
 
 /// Whether only `reader` reads `node`, so that it need not be written.
 fn only_for(graph: GraphRef, node: TensorRef, reader: TensorRef) -> bool {
-    (graph.use_count(node) == 1 || mutant::on("V1 reader"))
+    graph.use_count(node) == 1
         && !node.has_flag(GGML_TENSOR_FLAG_OUTPUT)
         && reader.srcs().filter(|(_, s)| *s == node).count() == 1
         && computed(node)
@@ -167,12 +166,12 @@ fn computed(node: TensorRef) -> bool {
 /// Whether a dispatch may write `d` element by element while it reads `s`: they do not overlap, or have the same elements.
 fn apart_or_same(d: TensorRef, s: TensorRef) -> bool {
     let (Ok(a), Ok(b)) = (buffer::range(d), buffer::range(s)) else { return false };
-    mutant::on("V1") || !a.overlaps(&b) || (a == b && d.same_stride(s) && d.same_shape(s))
+    !a.overlaps(&b) || (a == b && d.same_stride(s) && d.same_shape(s))
 }
 
 fn apart(d: TensorRef, s: TensorRef) -> bool {
     let (Ok(a), Ok(b)) = (buffer::range(d), buffer::range(s)) else { return false };
-    mutant::on("V1") || !a.overlaps(&b)
+    !a.overlaps(&b)
 }
 
 /// The other operand of a product with `node`.
