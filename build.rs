@@ -1,5 +1,5 @@
-//! Compiles the small C shim (the three C-variadic entry points), gives the shared library its soname, reads GGML_MAX_NAME, and
-//! lists the packs of shaders, which must be what `vulkan_shaders/` gives (`make shaders`).
+//! Compiles the small C shim (the three C-variadic entry points), gives the shared library its soname, reads
+//! GGML_MAX_NAME, and lists the packs of shaders, which must be what `vulkan_shaders/` gives (`make shaders`).
 
 use std::path::Path;
 
@@ -72,10 +72,11 @@ fn main() {
     shim.compile("ggml_variadic");
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml-base.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
-        // The tables of src/capi/forward.rs lead to the functions here, also where a small file that uses them defines the
-        // same names and is before this library.
+        // The tables of src/capi/forward.rs lead to the functions here, also where a small file that uses them defines
+        // the same names and is before this library.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
-        // Idle threads of the CPU backend's own pools sleep in this code: it stays even when a host unloads the library.
+        // Idle threads of the CPU backend's own pools sleep in this code: it stays even when a host unloads the
+        // library.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     }
 }

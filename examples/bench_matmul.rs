@@ -1,8 +1,8 @@
 //! Speed of matrix products, for every format of weights:
 //! `cargo run --release --features internals --example bench_matmul [k m columns,.. threads format ..]`.
 //!
-//! Prints, for each format and number of columns, the best of several rounds in GFLOP/s and the gigabytes of weights read per second.
-//! `GGML_RS_CPU_LEVEL` chooses the instruction set.
+//! Prints, for each format and number of columns, the best of several rounds in GFLOP/s and the gigabytes of weights
+//! read per second. `GGML_RS_CPU_LEVEL` chooses the instruction set.
 
 use ggml::abi::ggml::{ggml_op, ggml_tensor, ggml_tensor_flag, ggml_type};
 use ggml::cpu::check::CheckedGraph;

@@ -1,7 +1,8 @@
 //! Writes `docs/ENVIRONMENT.md`, or checks it: `cargo run --features internals --example environment -- write | check`.
 //!
-//! The variables of the library come from its own table (`src/environment/`), those of scripts and tests from the table here. The check also
-//! compares both with every read in the sources, and the first with what the original reads (`c_tests/abi/environment.txt`).
+//! The variables of the library come from its own table (`src/environment/`), those of scripts and tests from the table
+//! here. The check also compares both with every read in the sources, and the first with what the original reads
+//! (`c_tests/abi/environment.txt`).
 
 use ggml::environment::{ABSENT, ALL, FOREIGN, Group, OF_SCRIPTS, Original, Trust};
 use std::collections::{BTreeMap, BTreeSet};

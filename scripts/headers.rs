@@ -1,8 +1,9 @@
 //! Writes the C headers in `include/` from the Rust sources: `cargo run --example headers [-- SRC_DIR OUT_DIR]`.
 //!
-//! Each header has an outline in `scripts/outlines/`: its introduction, what only a preprocessor understands, the section headings, and the
-//! names of the public items in the order of the original's header. The items themselves, with their comments, come from
-//! `src/abi/x.rs` (types, constants) and `src/capi/x.rs` (functions), or from all files of the folders `x/`, by way of cbindgen.
+//! Each header has an outline in `scripts/outlines/`: its introduction, what only a preprocessor understands, the
+//! section headings, and the names of the public items in the order of the original's header. The items themselves,
+//! with their comments, come from `src/abi/x.rs` (types, constants) and `src/capi/x.rs` (functions), or from all files
+//! of the folders `x/`, by way of cbindgen.
 //!
 //! An outline is copied line by line, except for lines that start with `@`:
 //!

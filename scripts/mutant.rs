@@ -1,5 +1,5 @@
-//! Only in the copy of the sources that `scripts/mutants.py` builds: bugs that other implementations had, put back one at a
-//! time to see that a test fails with each. The environment variable `GGML_RS_MUTANT` names the row.
+//! Only in the copy of the sources that `scripts/mutants.py` builds: bugs that other implementations had, put back one
+//! at a time to see that a test fails with each. The environment variable `GGML_RS_MUTANT` names the row.
 
 #![forbid(unsafe_code)]
 

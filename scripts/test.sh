@@ -117,7 +117,7 @@ library() { # builds and installs the library once
     [ "${PIPESTATUS[0]}" = 0 ] && scripts/install.sh target/install && built=1
 }
 
-suite_fmt() { once fmt cargo fmt --all --check && python3 -B scripts/mutants.py check; }
+suite_fmt() { once fmt cargo fmt --all --check && python3 -B scripts/comments.py && python3 -B scripts/mutants.py check; }
 lints() { # what everybody gets, and what this repository's tools see
     # shellcheck disable=SC2086
     cargo clippy --quiet --workspace --all-targets -- $refused && cargo clippy --quiet --all-targets --features internals -- $refused &&

@@ -2,7 +2,8 @@
 
 use crate::abi::ggml::ggml_status;
 
-/// A recoverable failure. `capi` turns it into the header's own way of failing (NULL, false, a `ggml_status`) and logs it once.
+/// A recoverable failure. `capi` turns it into the header's own way of failing (NULL, false, a `ggml_status`) and logs
+/// it once.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

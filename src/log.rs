@@ -61,16 +61,16 @@ pub fn clear_last_error() {
 }
 
 thread_local! {
-    /// Lines that wait for the end of [`afterwards`], which takes them. Without a destructor: the first line of a thread would allocate memory to
-    /// register it.
+    /// Lines that wait for the end of [`afterwards`], which takes them. Without a destructor: the first line of a
+    /// thread would allocate memory to register it.
     static WAITING: ManuallyDrop<RefCell<Option<Lines>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 /// Lines with their levels.
 type Lines = Vec<(ggml_log_level, CString)>;
 
-/// Runs something that other threads wait for, or that this thread must not enter again, such as a first use. The host gets its log lines
-/// afterwards, so its callback may use what has been made.
+/// Runs something that other threads wait for, or that this thread must not enter again, such as a first use. The host
+/// gets its log lines afterwards, so its callback may use what has been made.
 pub fn afterwards<T>(first_use: impl FnOnce() -> T) -> T {
     /// Sends the lines, also after a panic.
     struct Send;
@@ -88,8 +88,8 @@ pub fn afterwards<T>(first_use: impl FnOnce() -> T) -> T {
     first_use()
 }
 
-/// Sends text to the host as it is; lines end with `\n` in the text. An error is remembered for its thread. Nothing is sent while an
-/// exception is on its way to the host.
+/// Sends text to the host as it is; lines end with `\n` in the text. An error is remembered for its thread. Nothing is
+/// sent while an exception is on its way to the host.
 pub fn write(level: ggml_log_level, text: &CStr) {
     if level == ggml_log_level::GGML_LOG_LEVEL_ERROR {
         let line = text.to_bytes().trim_ascii_end();
@@ -105,7 +105,8 @@ fn send(level: ggml_log_level, text: &CStr) {
     let (callback, user_data) = callback();
     match callback.map(MayUnwind::may_unwind) {
         Some(f) => {
-            // SAFETY: the host promised with `ggml_log_set` that the callback may be called with its data from any thread.
+            // SAFETY: the host promised with `ggml_log_set` that the callback may be called with its data from any
+            // thread.
             foreign::host(|| unsafe { f(level as i32, text.as_ptr(), user_data) });
         }
         None if foreign::is_pending() => {}
@@ -125,8 +126,8 @@ pub fn print(text: &[u8]) {
     let _ = process::write_to_standard_error(text);
 }
 
-/// Formats one line and sends it; a line end is added. What could drive a terminal, or begin another line, is escaped: names come from
-/// files.
+/// Formats one line and sends it; a line end is added. What could drive a terminal, or begin another line, is escaped:
+/// names come from files.
 pub fn line(level: ggml_log_level, args: Arguments<'_>) {
     let mut text = escaped(args.to_string());
     text.push('\n');
@@ -135,7 +136,8 @@ pub fn line(level: ggml_log_level, args: Arguments<'_>) {
     }
 }
 
-/// The text with escapes in place of control characters (tabs aside), of line separators and of what changes the direction of text.
+/// The text with escapes in place of control characters (tabs aside), of line separators and of what changes the
+/// direction of text.
 pub fn escaped(text: String) -> String {
     let is_harmful = |c: char| {
         c.is_control() && c != '\t'
@@ -154,8 +156,8 @@ pub fn escaped(text: String) -> String {
     plain
 }
 
-/// A caller broke a contract: under the error policy (see `guard`) the guarded function that is running fails. Otherwise the
-/// process ends.
+/// A caller broke a contract: under the error policy (see `guard`) the guarded function that is running fails.
+/// Otherwise the process ends.
 #[cold]
 pub fn abort(file: &str, line: u32, message: &str) -> ! {
     let message = escaped(message.to_owned());
@@ -163,9 +165,9 @@ pub fn abort(file: &str, line: u32, message: &str) -> ! {
     end(file, line, &message)
 }
 
-/// Ends the process: calls the abort callback (or writes to standard error), then `abort`. A panic on the way is contained, so that no
-/// guarded function can turn it into a return. Only an exception of the callback does that: the guarded function fails, and the exception
-/// continues in the host.
+/// Ends the process: calls the abort callback (or writes to standard error), then `abort`. A panic on the way is
+/// contained, so that no guarded function can turn it into a return. Only an exception of the callback does that: the
+/// guarded function fails, and the exception continues in the host.
 pub fn end(file: &str, line: u32, message: &str) -> ! {
     let text = format!("{file}:{line}: {message}");
     process::flush_standard_output();

@@ -1,4 +1,5 @@
-//! Hashes of the sources of a pack of shaders, by which outdated packs are detected. The build script and tools/shaders share this file.
+//! Hashes of the sources of a pack of shaders, by which outdated packs are detected. The build script and tools/shaders
+//! share this file.
 
 use std::path::Path;
 
@@ -122,7 +123,8 @@ pub fn closure(folder: &Path, section: &Section) -> std::io::Result<Vec<String>>
     Ok(files)
 }
 
-/// The head of the pack of a section: the magic line, a line for the section and for each source file, and an empty line.
+/// The head of the pack of a section: the magic line, a line for the section and for each source file, and an empty
+/// line.
 pub fn head(folder: &Path, section: &Section) -> std::io::Result<String> {
     let mut head = format!("{MAGIC}\n{:016x} [{}]\n", hash(section.text.as_bytes()), section.name);
     for file in closure(folder, section)? {

@@ -1,5 +1,5 @@
-//! The interface of a SPIR-V module: the members of its push block, and its specialization constants. tools/shaders writes Rust structs from
-//! it, and the tests of the library compare them with the modules. Both share this file.
+//! The interface of a SPIR-V module: the members of its push block, and its specialization constants. tools/shaders
+//! writes Rust structs from it, and the tests of the library compare them with the modules. Both share this file.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Any bytes as a GGUF file, through the C interface as a host uses it: metadata, tensor descriptions, and the data in all three
-//! ways of allocation. Whatever is accepted is looked at whole, written and read again.
+//! Any bytes as a GGUF file, through the C interface as a host uses it: metadata, tensor descriptions, and the data in
+//! all three ways of allocation. Whatever is accepted is looked at whole, written and read again.
 #![no_main]
 
 use ggml::abi::ggml::ggml_context;
@@ -90,7 +90,8 @@ fn main_of(data: &[u8]) {
             ggml_free(c);
         }
     }
-    // A context may refuse what a description may say: shapes without elements whose other dimensions are beyond all memory.
+    // A context may refuse what a description may say: shapes without elements whose other dimensions are beyond all
+    // memory.
     assert!(accepted[2] || !accepted[0] && !accepted[1], "what has tensors is refused without them");
 }
 

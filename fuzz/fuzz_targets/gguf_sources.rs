@@ -1,4 +1,5 @@
-//! The same bytes as a buffer, through a callback that reads short, a stream in the middle of a file, and a path: all accept, or all refuse, and find the same.
+//! The same bytes as a buffer, through a callback that reads short, a stream in the middle of a file, and a path: all
+//! accept, or all refuse, and find the same.
 #![no_main]
 
 use ggml::abi::ggml::ggml_context;

@@ -1,5 +1,5 @@
-//! A file built by arbitrary calls of the C interface, written, read and compared: every key, value, tensor and byte of data must
-//! come back, and written again the bytes are the same.
+//! A file built by arbitrary calls of the C interface, written, read and compared: every key, value, tensor and byte of
+//! data must come back, and written again the bytes are the same.
 #![no_main]
 
 use ggml::abi::ggml::{ggml_context, ggml_init_params, ggml_tensor, ggml_type};

@@ -1,5 +1,6 @@
-//! A foreign backend whose functions answer what the bytes say: sizes, alignments, names, statuses, kinds of devices, and whether it can do
-//! something. Its memory is real, and so are its objects; a scheduler over it and the CPU gives right results or fails.
+//! A foreign backend whose functions answer what the bytes say: sizes, alignments, names, statuses, kinds of devices,
+//! and whether it can do something. Its memory is real, and so are its objects; a scheduler over it and the CPU gives
+//! right results or fails.
 #![no_main]
 
 use ggml::abi::alloc::*;

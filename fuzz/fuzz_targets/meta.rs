@@ -1,4 +1,5 @@
-//! Meta devices over one to four CPUs, with any distribution of the weights: what is computed equals what one CPU computes, or something fails.
+//! Meta devices over one to four CPUs, with any distribution of the weights: what is computed equals what one CPU
+//! computes, or something fails.
 #![no_main]
 
 use ggml::abi::backend::ggml_backend_meta_split_state;

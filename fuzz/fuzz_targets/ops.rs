@@ -1,5 +1,5 @@
-//! Constructors of operations with arbitrary tensors and parameters, as a host calls them, and the graphs that come of it: a constructor makes a tensor or
-//! refuses; computing gives a status. Nothing ends the process.
+//! Constructors of operations with arbitrary tensors and parameters, as a host calls them, and the graphs that come of
+//! it: a constructor makes a tensor or refuses; computing gives a status. Nothing ends the process.
 #![no_main]
 
 use ggml::abi::ggml::{ggml_init_params, ggml_tensor, ggml_type};
@@ -15,8 +15,8 @@ type Tensor = *mut ggml_tensor;
 
 /// Bytes that a tensor or the work memory of a graph may have here.
 const MAX_BYTES: usize = 1 << 16;
-/// Bytes of the context. Most inputs use the same memory for it, as it would be mapped and cleared anew for each otherwise; `fresh` ones take their own, so
-/// that a use of it after the context was freed is seen.
+/// Bytes of the context. Most inputs use the same memory for it, as it would be mapped and cleared anew for each
+/// otherwise; `fresh` ones take their own, so that a use of it after the context was freed is seen.
 const CONTEXT: usize = 1 << 20;
 
 struct Choice<'a, 'u> {
@@ -141,7 +141,8 @@ fn memory() -> *mut c_void {
 }
 
 fn run(u: &mut Unstructured<'_>, fresh: bool) -> Result<()> {
-    // SAFETY: a context of the library, freed once, with tensors that are used before that. Their data is memory of the context, or of a view inside it.
+    // SAFETY: a context of the library, freed once, with tensors that are used before that. Their data is memory of the
+    // context, or of a view inside it.
     unsafe {
         let mem_buffer = if fresh { null_mut() } else { memory() };
         let c = ggml_init(ggml_init_params { mem_size: CONTEXT, mem_buffer, no_alloc: false });

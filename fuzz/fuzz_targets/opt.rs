@@ -1,5 +1,5 @@
-//! The optimizer (ggml-opt.h) with any data sets, losses, periods and parameters, and any sequence of calls: each succeeds or fails, and nothing ends the
-//! process.
+//! The optimizer (ggml-opt.h) with any data sets, losses, periods and parameters, and any sequence of calls: each
+//! succeeds or fails, and nothing ends the process.
 #![no_main]
 
 use ggml::abi::ggml::{ggml_init_params, ggml_type};
@@ -74,7 +74,8 @@ fn choice(n: u8, values: &[i32]) -> i32 {
 
 fn main_of(case: Case, fresh: bool) {
     let mut rates = case.rates;
-    // SAFETY: objects of the library, used before they are freed, and freed once. NULL is what the library gives where it fails.
+    // SAFETY: objects of the library, used before they are freed, and freed once. NULL is what the library gives where
+    // it fails.
     unsafe {
         let types = [F32, ggml_type::GGML_TYPE_F16 as i32, ggml_type::GGML_TYPE_I8 as i32];
         let (point, label) = (i64::from(case.point), i64::from(case.label));

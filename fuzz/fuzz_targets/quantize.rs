@@ -1,5 +1,5 @@
-//! Blocks of any bytes in every format: they are converted to numbers, judged, and never fault. Any numbers are quantized, and what comes of it is well-formed; or the
-//! call fails.
+//! Blocks of any bytes in every format: they are converted to numbers, judged, and never fault. Any numbers are
+//! quantized, and what comes of it is well-formed; or the call fails.
 #![no_main]
 
 use ggml::abi::ggml::ggml_type;

@@ -1,6 +1,7 @@
-//! A server that answers what the bytes say, and a host that does everything that it can do with a device: buffers, every way into and out of a tensor,
-//! graphs, events. Each reply is the right one, or has another size, other numbers, an end too early, or something behind it. Every call of the
-//! host ends in time; what is read are the server's bytes, or the mark of bytes that were not read.
+//! A server that answers what the bytes say, and a host that does everything that it can do with a device: buffers,
+//! every way into and out of a tensor, graphs, events. Each reply is the right one, or has another size, other numbers,
+//! an end too early, or something behind it. Every call of the host ends in time; what is read are the server's bytes,
+//! or the mark of bytes that were not read.
 #![no_main]
 
 use ggml::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_backend_t};
@@ -130,8 +131,8 @@ fn attend(mut stream: TcpStream, mut script: Vec<u8>) -> Option<()> {
 /// The threads that attend to connections.
 static THREADS: Mutex<Vec<JoinHandle<Option<()>>>> = Mutex::new(Vec::new());
 
-/// Waits a while for threads that are ending when the process does: what they own would count as lost. Those that wait for a request own what
-/// they need.
+/// Waits a while for threads that are ending when the process does: what they own would count as lost. Those that wait
+/// for a request own what they need.
 extern "C" fn end_threads() {
     let end = Instant::now() + Duration::from_secs(2);
     let mut threads = std::mem::take(&mut *THREADS.lock().unwrap());
@@ -214,7 +215,8 @@ impl Host {
     /// SAFETY: the backend is one of the same device; `self.buffer` is not NULL.
     unsafe fn use_it(&self, backend: ggml_backend_t, device: ggml_backend_dev_t) {
         let mut data = vec![3u8; 512];
-        // SAFETY: all ranges are inside the tensors and inside `data`, which lives until the stream has been synchronised.
+        // SAFETY: all ranges are inside the tensors and inside `data`, which lives until the stream has been
+        // synchronised.
         unsafe {
             let at = data.as_mut_ptr().cast::<c_void>();
             ggml_backend_buffer_set_usage(

@@ -1,5 +1,6 @@
-//! Any requests to a server in this process, over a connection. Numbers of buffers and addresses are mostly turned into ones that exist, as no
-//! input would find them. The server may close the connection whenever it likes; it must not do anything else that hurts.
+//! Any requests to a server in this process, over a connection. Numbers of buffers and addresses are mostly turned into
+//! ones that exist, as no input would find them. The server may close the connection whenever it likes; it must not do
+//! anything else that hurts.
 #![no_main]
 
 use ggml::rpc::protocol::{Body, CAPS, Command, Reader, Request, WireTensor};

@@ -1,5 +1,5 @@
-//! Names of any bytes through everything that is written: timelines, placement reports, dot files, the log. Timelines and reports stay JSON,
-//! and pages close what they open.
+//! Names of any bytes through everything that is written: timelines, placement reports, dot files, the log. Timelines
+//! and reports stay JSON, and pages close what they open.
 #![no_main]
 
 use ggml::abi::ggml::{ggml_init_params, ggml_type};

@@ -1,5 +1,5 @@
-//! As `cpu_node`, computed by the Vulkan backend on a software driver, with each way to divide work. The first device of GGML_VK_VISIBLE_DEVICES must be such a
-//! driver. See `src/vulkan/hostile.rs`.
+//! As `cpu_node`, computed by the Vulkan backend on a software driver, with each way to divide work. The first device
+//! of GGML_VK_VISIBLE_DEVICES must be such a driver. See `src/vulkan/hostile.rs`.
 #![no_main]
 
 use ggml::cpu::hostile::Choices;

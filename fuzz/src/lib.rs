@@ -43,8 +43,8 @@ fn seed_a_leak() {
     }
 }
 
-/// Every so many inputs, leaks are looked for. libFuzzer itself does that after an input that has taken more memory than it has given back, but only a
-/// thousand times; what is kept on purpose for the next input uses these up.
+/// Every so many inputs, leaks are looked for. libFuzzer itself does that after an input that has taken more memory
+/// than it has given back, but only a thousand times; what is kept on purpose for the next input uses these up.
 const INPUTS_BETWEEN: u32 = 1 << 14;
 
 fn look_for_leaks() {
@@ -73,8 +73,9 @@ fn is_lost() -> bool {
     false
 }
 
-/// A CPU backend for one input. Most inputs get the one of the input before; `fresh` ones, about one in 16, are made and freed. (One thread, unless the
-/// input says otherwise: threads that wait for each other spend most of the time on a machine with other work, and what they do is in `fuzz/threads`.)
+/// A CPU backend for one input. Most inputs get the one of the input before; `fresh` ones, about one in 16, are made
+/// and freed. (One thread, unless the input says otherwise: threads that wait for each other spend most of the time on
+/// a machine with other work, and what they do is in `fuzz/threads`.)
 pub struct Cpu {
     /// Valid until this is dropped.
     pub backend: ggml_backend_t,
@@ -114,7 +115,8 @@ impl Drop for Cpu {
     }
 }
 
-/// Whether something that is made anew for some inputs is made anew for this one. All bytes have a say: what the fuzzer changes is seldom the last.
+/// Whether something that is made anew for some inputs is made anew for this one. All bytes have a say: what the fuzzer
+/// changes is seldom the last.
 pub fn is_fresh(data: &[u8]) -> bool {
     data.iter().fold(0u8, |sum, b| sum.wrapping_add(*b)) % 16 == 7
 }

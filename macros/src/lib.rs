@@ -7,8 +7,8 @@ use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 /// that.
 ///
 /// `#[guarded]` fails with `Refused::refused()` of the return type: NULL, false, 0. `#[guarded(value)]` fails with
-/// `value`. The signature stays as it is written, so that cbindgen and readers see it, but a function that is `no_mangle`
-/// becomes `extern "C-unwind"`: an exception that has left a function of the host leaves it at its end
+/// `value`. The signature stays as it is written, so that cbindgen and readers see it, but a function that is
+/// `no_mangle` becomes `extern "C-unwind"`: an exception that has left a function of the host leaves it at its end
 /// (`crate::guard::foreign`).
 #[proc_macro_attribute]
 pub fn guarded(value: TokenStream, item: TokenStream) -> TokenStream {

@@ -58,7 +58,8 @@ struct Facts {
 
 macro_rules! facts {
     ($($ty:ident $name:literal $elements:literal $bytes:literal;)*) => {
-        /// The table by the number of the format. Numbers of removed formats, and the mark after the last one, have no elements.
+        /// The table by the number of the format. Numbers of removed formats, and the mark after the last one, have no
+        /// elements.
         static FACTS: [Facts; ggml_type::GGML_TYPE_COUNT as usize + 1] = {
             let mut all = [Facts { name: c"", elements: 0, bytes: 0 }; ggml_type::GGML_TYPE_COUNT as usize + 1];
             $(all[ggml_type::$ty as usize] = Facts { name: $name, elements: $elements, bytes: $bytes };)*
@@ -93,7 +94,8 @@ impl ggml_type {
         self.facts().bytes
     }
 
-    /// Bytes of a row of `ne` elements, or `None` when `ne` is negative, no multiple of the block, or the size does not fit.
+    /// Bytes of a row of `ne` elements, or `None` when `ne` is negative, no multiple of the block, or the size does not
+    /// fit.
     #[inline]
     pub fn row_size(self, ne: i64) -> Option<usize> {
         let &Facts { elements, bytes, .. } = self.facts();

@@ -1,10 +1,10 @@
-//! A graph of the same structure as the one before: hosts build the same graph for each token, but with other sizes, as the
-//! context grows, or in other memory. What stands where and who reads whom need not be found out again then: it is enough to
-//! see that it is so.
+//! A graph of the same structure as the one before: hosts build the same graph for each token, but with other sizes, as
+//! the context grows, or in other memory. What stands where and who reads whom need not be found out again then: it is
+//! enough to see that it is so.
 //!
-//! Each tensor of the new graph must lie where the one with its number lay, or, if it lies among the nodes, as much further as
-//! the first node. That tells without a table that no two are the same. Everything that placement depends on is compared,
-//! besides sizes and parameters, which only devices know how to read: they have to be asked again.
+//! Each tensor of the new graph must lie where the one with its number lay, or, if it lies among the nodes, as much
+//! further as the first node. That tells without a table that no two are the same. Everything that placement depends on
+//! is compared, besides sizes and parameters, which only devices know how to read: they have to be asked again.
 
 use super::ids::{NONE, Shift, TensorIds};
 use super::problem::{AHEAD, Fact, Problem, Traits};
@@ -139,8 +139,8 @@ struct Structure<'a> {
 }
 
 impl Problem {
-    /// Describes a graph that has the structure of the one that was described last with `ids`, from no number on. If it has
-    /// not, the problem and the numbers stay as they were. `restore` as for [`Self::describe`].
+    /// Describes a graph that has the structure of the one that was described last with `ids`, from no number on. If it
+    /// has not, the problem and the numbers stay as they were. `restore` as for [`Self::describe`].
     pub fn follow(
         &mut self,
         graph: GraphRef,

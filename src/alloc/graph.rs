@@ -1,8 +1,8 @@
 //! The graph allocator: plans a graph, owns the buffers that the plan needs, and binds tensors to them.
 //!
 //! Buffers only grow. A plan made once serves every graph that it is safe for (see [`plan`](super::plan)), so a host
-//! reserves with its largest graph and then allocates smaller ones without a new buffer. Several plans can be kept, for hosts that take turns
-//! with graphs: all lie in the same buffers, so only one is in use at a time.
+//! reserves with its largest graph and then allocates smaller ones without a new buffer. Several plans can be kept, for
+//! hosts that take turns with graphs: all lie in the same buffers, so only one is in use at a time.
 
 use super::follow::Likeness;
 use super::ids::{NONE, TensorIds};
@@ -179,8 +179,8 @@ impl GraphAllocator {
         self.fit_buffers(true)
     }
 
-    /// Makes the only plan, as small as it can be. Others, and what was bound, are forgotten, and nothing is in flight (the contract of
-    /// those who reserve).
+    /// Makes the only plan, as small as it can be. Others, and what was bound, are forgotten, and nothing is in flight
+    /// (the contract of those who reserve).
     fn start_over(&mut self, problem: &mut Problem, buffers: &[i32]) -> Result<()> {
         self.buffers_serial += 1;
         self.plans.iter_mut().for_each(|kept| kept.sizes.clear());
@@ -201,8 +201,8 @@ impl GraphAllocator {
         self.plans.rotate_right(1);
     }
 
-    /// As [`Self::reserve`], for a graph that is computed at once: the search for a small plan is left out as long as the
-    /// buffers suffice without it.
+    /// As [`Self::reserve`], for a graph that is computed at once: the search for a small plan is left out as long as
+    /// the buffers suffice without it.
     pub fn replan(&mut self, problem: &mut Problem, buffers: &[i32]) -> Result<()> {
         self.make_room();
         self.make_plan(problem, buffers)?;
@@ -250,8 +250,8 @@ impl GraphAllocator {
         ticket.buffers == self.buffers_serial
     }
 
-    /// Whether the tensors that were bound last lie by the ticket's plan. Those of another plan may lie in the same bytes, and must not be
-    /// in flight when tensors are bound with this one.
+    /// Whether the tensors that were bound last lie by the ticket's plan. Those of another plan may lie in the same
+    /// bytes, and must not be in flight when tensors are bound with this one.
     pub fn is_in_use(&self, ticket: Ticket) -> bool {
         ticket.plan == self.in_use
     }
@@ -296,7 +296,8 @@ impl GraphAllocator {
         self.plans[0].plan.fits(problem, &self.targets(), buffers)
     }
 
-    /// As [`Self::check`]. A plan that was used before takes its place in front where it serves `problem`, too, and the one in front does not.
+    /// As [`Self::check`]. A plan that was used before takes its place in front where it serves `problem`, too, and the
+    /// one in front does not.
     pub fn choose(&mut self, problem: &Problem, buffers: &[i32]) -> std::result::Result<(), Misfit> {
         let result = self.check(problem, buffers);
         if result.is_err() && result != Err(Misfit::NoPlan) {
@@ -346,8 +347,9 @@ impl GraphAllocator {
         Binder::run(&self.groups, &self.group_of, plan, plan.problem(), &mut self.bound)
     }
 
-    /// Binds tensors to the memory that they were bound to with a ticket, which the allocator still [honours](Self::honours). The tensors
-    /// are again as they were before they were bound. After an error they are so, too.
+    /// Binds tensors to the memory that they were bound to with a ticket, which the allocator still
+    /// [honours](Self::honours). The tensors are again as they were before they were bound. After an error they are so,
+    /// too.
     pub fn bind_again(&mut self, ticket: Ticket, bindings: &[Binding]) -> Result<()> {
         if let Some(i) = self.plans.iter().position(|kept| kept.serial == ticket.plan) {
             self.plans[..=i].rotate_right(1);
@@ -356,8 +358,8 @@ impl GraphAllocator {
         again(&self.groups, bindings)
     }
 
-    /// Allocates a graph. Makes another plan when this one does not serve it and there is only one buffer type; with several, only
-    /// the host knows which tensor goes where, and this is an error.
+    /// Allocates a graph. Makes another plan when this one does not serve it and there is only one buffer type; with
+    /// several, only the host knows which tensor goes where, and this is an error.
     pub fn alloc_graph(&mut self, graph: GraphRef) -> Result<()> {
         if self.bound_with == Some(self.ticket()) && self.recall.recognises(graph, &self.ids, &[], 0) {
             return again(&self.groups, &self.bindings);
@@ -412,7 +414,8 @@ fn again(groups: &[Group], bindings: &[Binding]) -> Result<()> {
     for (i, b) in bindings.iter().enumerate() {
         b.tensor.set_buffer_raw(b.buffer);
         b.tensor.set_data(b.data);
-        // SAFETY: buffers of the plan live as long as tickets are honoured, those of what views look at as long as that.
+        // SAFETY: buffers of the plan live as long as tickets are honoured, those of what views look at as long as
+        // that.
         let buffer = unsafe { BufferRef::from_ptr(b.buffer) };
         let status = buffer.map_or(ggml_status::GGML_STATUS_SUCCESS, |buffer| buffer.init_tensor(b.tensor));
         if status != ggml_status::GGML_STATUS_SUCCESS {
@@ -530,7 +533,8 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// As [`Self::bind_all`] when no buffer of the plan wants to hear of its tensors: they are bound as they are numbered.
+    /// As [`Self::bind_all`] when no buffer of the plan wants to hear of its tensors: they are bound as they are
+    /// numbered.
     fn bind_in_any_order(&mut self) -> Result<()> {
         let problem = self.problem;
         let mut early = Vec::new();

@@ -1,10 +1,11 @@
 //! Dense numbers for tensors: one look turns an address into an index, and everything after works on arrays.
 //!
-//! The table is laid out as the tensors are. Hosts make the tensors of a graph one behind the other, and graphs are walked
-//! in about that order; a hash that scatters neighbours would miss the cache at every step. So memory is cut into regions,
-//! each region met gets a page with an entry for each window of 256 bytes, and only the page is found by hashing. Tensors
-//! are larger than a window, so none shares one with another, unless a dead tensor's number is still held. The range of
-//! memory that a graph's nodes lie in, mostly one context, has a table of its own without regions, the direct table.
+//! The table is laid out as the tensors are. Hosts make the tensors of a graph one behind the other, and graphs are
+//! walked in about that order; a hash that scatters neighbours would miss the cache at every step. So memory is cut
+//! into regions, each region met gets a page with an entry for each window of 256 bytes, and only the page is found by
+//! hashing. Tensors are larger than a window, so none shares one with another, unless a dead tensor's number is still
+//! held. The range of memory that a graph's nodes lie in, mostly one context, has a table of its own without regions,
+//! the direct table.
 
 use crate::tensor::TensorRef;
 use std::collections::HashMap;
@@ -25,8 +26,8 @@ const _: () = assert!(crate::tensor::context::TENSOR_SIZE >= 1 << WINDOW_BITS);
 
 /// Numbers tensors 0, 1, 2 ... in the order in which they are first seen.
 pub struct TensorIds {
-    /// Open addressing with linear probing over regions: the region and its page, `NONE` for none. A power of two long, at
-    /// most half full.
+    /// Open addressing with linear probing over regions: the region and its page, `NONE` for none. A power of two long,
+    /// at most half full.
     directory: Vec<(usize, u32)>,
     pages: Vec<[u32; PAGE]>,
     n_pages: usize,
@@ -40,7 +41,8 @@ pub struct TensorIds {
     crowded: HashMap<TensorRef, u32>,
 }
 
-/// How much further the tensors of one graph lie than those of another that were in the direct table. All others lie where they did.
+/// How much further the tensors of one graph lie than those of another that were in the direct table. All others lie
+/// where they did.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shift(usize);
 
@@ -119,9 +121,10 @@ impl TensorIds {
         Shift((t.as_ptr() as usize).wrapping_sub(self.tensor(id).as_ptr() as usize))
     }
 
-    /// Gives a number to another tensor, if that lies where `shift` brings the one that has it; `false` otherwise. No two
-    /// numbers come to one tensor: what was in the direct table is in the new one, as far from its start, and all else is outside of
-    /// it, where it was. After `false` the numbers are of no use until they are [put back](Self::put_back) or cleared.
+    /// Gives a number to another tensor, if that lies where `shift` brings the one that has it; `false` otherwise. No
+    /// two numbers come to one tensor: what was in the direct table is in the new one, as far from its start, and all
+    /// else is outside of it, where it was. After `false` the numbers are of no use until they are
+    /// [put back](Self::put_back) or cleared.
     #[inline]
     pub fn follow(&mut self, id: u32, t: TensorRef, shift: Shift) -> bool {
         let Some(key) = self.keys.get_mut(id as usize) else { return false };
@@ -144,8 +147,8 @@ impl TensorIds {
         self.direct_start = self.direct_start.wrapping_add(shift.0);
     }
 
-    /// Says which tensors will be numbered: when nothing is numbered yet, and nodes lie close together, they get the direct
-    /// table, with leafs that lie just beside them, as inputs do.
+    /// Says which tensors will be numbered: when nothing is numbered yet, and nodes lie close together, they get the
+    /// direct table, with leafs that lie just beside them, as inputs do.
     pub fn expect(&mut self, nodes: impl ExactSizeIterator<Item = TensorRef>, leafs: impl Iterator<Item = TensorRef>) {
         if !self.keys.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! Images of tensors: all that their structs say, compared byte by byte. Parts that many tensors have in common are kept once, so that
-//! an image takes a sixth of the struct.
+//! Images of tensors: all that their structs say, compared byte by byte. Parts that many tensors have in common are
+//! kept once, so that an image takes a sixth of the struct.
 
 use crate::abi::ggml::{GGML_MAX_NAME, ggml_tensor};
 use crate::abi::raw;
@@ -83,8 +83,8 @@ impl<const N: usize> Values<N> {
     }
 }
 
-/// Whether all bytes are equal, at least eight of them. All words are compared without a branch: `==` calls a function for this many bytes,
-/// which takes longer than a comparison in place.
+/// Whether all bytes are equal, at least eight of them. All words are compared without a branch: `==` calls a function
+/// for this many bytes, which takes longer than a comparison in place.
 #[inline(always)]
 fn are_equal<const N: usize>(a: &[u8; N], b: &[u8; N]) -> bool {
     const { assert!(N >= 8) };
@@ -118,7 +118,8 @@ struct Image {
 pub enum Change {
     /// It does not.
     None,
-    /// In its type, shape, strides, operation, parameters or where its data is. It refers to the same tensors and the same buffer, and has the same flags.
+    /// In its type, shape, strides, operation, parameters or where its data is. It refers to the same tensors and the
+    /// same buffer, and has the same flags.
     Values,
     /// In what it refers to, or in its flags.
     Links,
@@ -183,7 +184,8 @@ impl Images {
         }
     }
 
-    /// Whether tensors are what they were when the images were taken, one after the other: a tensor is looked at when all before it are.
+    /// Whether tensors are what they were when the images were taken, one after the other: a tensor is looked at when
+    /// all before it are.
     ///
     /// # Safety
     /// Each tensor is valid if those before it are as they were.
@@ -201,8 +203,8 @@ impl Images {
         })
     }
 
-    /// Collects the numbers of the tensors that have changed, and returns the greatest change. It stops at a tensor that refers to others than it did
-    /// ([`Change::Links`]).
+    /// Collects the numbers of the tensors that have changed, and returns the greatest change. It stops at a tensor
+    /// that refers to others than it did ([`Change::Links`]).
     ///
     /// # Safety
     /// Each tensor is valid if those before it refer to the same tensors as they did.
@@ -250,8 +252,8 @@ impl Images {
         }
     }
 
-    /// Takes the image of tensor number `i` again. Returns false, without taking it, when that was done so often that taking all is better: what is no
-    /// longer used is kept until then.
+    /// Takes the image of tensor number `i` again. Returns false, without taking it, when that was done so often that
+    /// taking all is better: what is no longer used is kept until then.
     ///
     /// # Safety
     /// A valid tensor, the one whose image was taken as number `i`.
@@ -298,7 +300,8 @@ mod tests {
     use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
     use crate::tensor::Context;
 
-    /// Every byte of the struct counts, but for the four that belong to no field, and for those from the name on where names do not.
+    /// Every byte of the struct counts, but for the four that belong to no field, and for those from the name on where
+    /// names do not.
     #[test]
     fn every_byte_is_compared() {
         let mut ctx = Context::with_size(1 << 14, true).unwrap();

@@ -19,8 +19,8 @@ pub fn start(buffer: BufferRef) -> ggml_tallocr {
     ggml_tallocr { buffer: buffer.as_ptr(), base: base.cast(), alignment, offset: gap(base as usize, alignment) }
 }
 
-/// Binds a tensor to the next free bytes of `buffer`, the allocator's. An error when they do not suffice; the allocator and
-/// the tensor are then as before.
+/// Binds a tensor to the next free bytes of `buffer`, the allocator's. An error when they do not suffice; the allocator
+/// and the tensor are then as before.
 pub fn alloc(allocator: &mut ggml_tallocr, buffer: BufferRef, tensor: TensorRef) -> Result<ggml_status> {
     ggml_assert!(allocator.alignment.is_power_of_two());
     let size = buffer.alloc_size(tensor);

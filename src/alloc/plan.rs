@@ -1,6 +1,6 @@
 //! From lifetimes to places: walks a graph in the order of its evaluation, plans each tensor when it is first needed
-//! and gives its memory back after the last node that reads it, or a view of it. And the other way round: whether a plan
-//! made for one graph is safe for another.
+//! and gives its memory back after the last node that reads it, or a view of it. And the other way round: whether a
+//! plan made for one graph is safe for another.
 
 use super::ids::NONE;
 use super::inplace::can_inplace;
@@ -104,7 +104,8 @@ struct Walk<'a> {
     step: u32,
     /// Nodes that have yet to read the tensor.
     readers: Vec<i32>,
-    /// Views of the tensor that are still read. May go below zero: a view that is a leaf is not counted, but counts back.
+    /// Views of the tensor that are still read. May go below zero: a view that is a leaf is not counted, but counts
+    /// back.
     views: Vec<i32>,
     /// Memory of the plan is held for the tensor.
     held: Vec<bool>,
@@ -250,8 +251,9 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a tensor is at once seen to fit: one that needs memory, took over no other's, is not larger than planned, and is as
-/// much an input or an output; one that has memory; a view of the same tensor. `expands`: a type may ask for more bytes.
+/// Whether a tensor is at once seen to fit: one that needs memory, took over no other's, is not larger than planned,
+/// and is as much an input or an output; one that has memory; a view of the same tensor. `expands`: a type may ask for
+/// more bytes.
 #[inline]
 fn is_as_planned(fact: &Fact, old: &Fact, place: &Placed, expands: bool) -> bool {
     if fact.traits.has(Traits::VIEW) {
@@ -390,8 +392,8 @@ impl MemoryPlan {
         if edges { Ok(()) } else { Err(Misfit::Edges) }
     }
 
-    /// Whether a leaf or a node of `new` has its memory in another buffer type than the leaf or node at its place in the plan; where the plan has
-    /// none, than the first.
+    /// Whether a leaf or a node of `new` has its memory in another buffer type than the leaf or node at its place in
+    /// the plan; where the plan has none, than the first.
     pub fn moves(&self, new: &Problem, targets: &Targets<'_>, buffers: &[i32]) -> bool {
         let group = |b: i32| usize::try_from(b).ok().and_then(|b| targets.group_of.get(b));
         let n_leafs = if self.made { self.problem.n_leafs() } else { 0 };

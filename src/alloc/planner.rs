@@ -1,8 +1,8 @@
 //! The offset planner: hands out and takes back ranges of buffers that do not exist yet. Pure arithmetic.
 //!
-//! Online best fit: a request goes into the tightest free range that lies inside what is already planned; only when none
-//! is large enough does a chunk grow, or a new chunk begin. A chunk becomes one buffer, so it stays within the buffer
-//! type's maximum, unless one request alone is larger, or chunks run out: the backend then decides.
+//! Online best fit: a request goes into the tightest free range that lies inside what is already planned; only when
+//! none is large enough does a chunk grow, or a new chunk begin. A chunk becomes one buffer, so it stays within the
+//! buffer type's maximum, unless one request alone is larger, or chunks run out: the backend then decides.
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -126,7 +126,8 @@ impl Planner {
         found
     }
 
-    /// The last range of the chunk that has to grow least, or, when some need not grow, of the one with least left over.
+    /// The last range of the chunk that has to grow least, or, when some need not grow, of the one with least left
+    /// over.
     fn at_the_end(&self, size: usize) -> Option<(usize, usize)> {
         let mut found = None;
         let mut best = i128::MIN;

@@ -1,15 +1,16 @@
-//! Recognising a graph: hosts build the same graph again for each token, in the same memory. When every tensor that takes part
-//! is, byte by byte, what it was when the graph was allocated last time, then so is all that follows from it: placement, splits,
-//! copies, plan and addresses. They are put in place again instead of being worked out.
+//! Recognising a graph: hosts build the same graph again for each token, in the same memory. When every tensor that
+//! takes part is, byte by byte, what it was when the graph was allocated last time, then so is all that follows from
+//! it: placement, splits, copies, plan and addresses. They are put in place again instead of being worked out.
 //!
-//! Nothing is left to a hash or a count. The whole tensors are compared: operation, parameters, shape, strides, type, flags,
-//! sources, views, buffers, even names, because a device may look at any of them when it is asked what it computes. Besides:
-//! the buffers that hold weights (a freed one may come back at the same address), and what the host has placed.
+//! Nothing is left to a hash or a count. The whole tensors are compared: operation, parameters, shape, strides, type,
+//! flags, sources, views, buffers, even names, because a device may look at any of them when it is asked what it
+//! computes. Besides: the buffers that hold weights (a freed one may come back at the same address), and what the host
+//! has placed.
 //!
-//! An image of all tensors costs memory and the time to take it, so one is taken only of a graph that has the structure, the sizes
-//! and the addresses of the one before it, and more rarely the more often that was in vain. Tensors of a graph have most of their bytes in common:
-//! the same shapes come in each layer, and parameters and names are mostly zeros. Images name such parts by numbers (`image`), which keeps
-//! those of several graphs in the cache.
+//! An image of all tensors costs memory and the time to take it, so one is taken only of a graph that has the
+//! structure, the sizes and the addresses of the one before it, and more rarely the more often that was in vain.
+//! Tensors of a graph have most of their bytes in common: the same shapes come in each layer, and parameters and names
+//! are mostly zeros. Images name such parts by numbers (`image`), which keeps those of several graphs in the cache.
 
 use super::ids::TensorIds;
 use super::image::Images;
@@ -107,8 +108,8 @@ impl Recall {
         if !same_places {
             return false;
         }
-        // SAFETY: leafs and nodes of a valid graph are valid. All others are named by a source or a view of an earlier one that was just
-        // found to name the same address, so they are valid, too.
+        // SAFETY: leafs and nodes of a valid graph are valid. All others are named by a source or a view of an earlier
+        // one that was just found to name the same address, so they are valid, too.
         if !unsafe { self.images.are_of(known) } {
             return false;
         }
@@ -116,8 +117,8 @@ impl Recall {
         self.holders.iter().all(|(p, bytes)| unsafe { same_bytes(*p, bytes.as_ptr(), HOLDER_SIZE) })
     }
 
-    /// Takes images of a graph that is about to be split, after one with the same sizes at the same addresses, unless that was
-    /// in vain lately. `ids` number its leafs, its nodes and then all others.
+    /// Takes images of a graph that is about to be split, after one with the same sizes at the same addresses, unless
+    /// that was in vain lately. `ids` number its leafs, its nodes and then all others.
     pub fn consider(&mut self, graph: GraphRef, ids: &TensorIds, user: &[(TensorRef, i8)], cur_copy: usize) {
         let (n_leafs, n_nodes) = (graph.n_leafs(), graph.n_nodes());
         (self.n_leafs, self.n_nodes) = (n_leafs, n_nodes);

@@ -1,9 +1,9 @@
 //! The search for a small plan: with all lifetimes known, blocks of memory are placed in another order than that of the
 //! graph. The online plan, made on the way through the graph, is the one to beat.
 //!
-//! Each order (by size, by area, by duration) places every block at the lowest address that is free during its life. The
-//! smallest result is then improved, within bounds: blocks at the very top are placed first, and everything again after
-//! them. Nothing depends on clocks or chance, so that measuring and reserving agree.
+//! Each order (by size, by area, by duration) places every block at the lowest address that is free during its life.
+//! The smallest result is then improved, within bounds: blocks at the very top are placed first, and everything again
+//! after them. Nothing depends on clocks or chance, so that measuring and reserving agree.
 #![forbid(unsafe_code)]
 
 use super::planner::{Address, MAX_CHUNKS};
@@ -217,7 +217,8 @@ impl FirstFit<'_> {
     }
 }
 
-/// A plan for the blocks of `group` that needs less than `online` bytes, if one is found. `max_chunk`: bytes of a chunk.
+/// A plan for the blocks of `group` that needs less than `online` bytes, if one is found. `max_chunk`: bytes of a
+/// chunk.
 pub fn search(blocks: &Blocks, group: u32, max_chunk: usize, online: usize) -> Option<(Layout, Heuristic)> {
     let mut order: Vec<u32> = (0..blocks.all.len() as u32).filter(|&i| blocks.all[i as usize].group == group).collect();
     let bound = blocks.lower_bound(group);

@@ -1,4 +1,5 @@
-//! The graph allocator against graphs that broke others. Names such as A1 are those of the regressions they guard against.
+//! The graph allocator against graphs that broke others. Names such as A1 are those of the regressions they guard
+//! against.
 
 use super::*;
 use crate::abi::ggml::ggml_tensor_flag::*;
@@ -321,7 +322,8 @@ fn without_a_plan_nothing_is_bound() {
     assert!(is_safe(g) && state.allocs.load(SeqCst) == 1);
 }
 
-/// A11: graphs that change places with each other need no new buffers once the largest was seen, whatever plan they have.
+/// A11: graphs that change places with each other need no new buffers once the largest was seen, whatever plan they
+/// have.
 #[test]
 fn graphs_of_the_same_size_need_no_new_buffers() {
     let make = |late: bool| {
@@ -388,8 +390,8 @@ fn reserved_plans_are_small_and_safe() {
     assert!(smaller > 10, "{smaller} of 60 plans are smaller than the order of the graph gives");
 }
 
-/// Graphs that are built alike, with other sizes and elsewhere, are described without a table: their plan is the one that a new
-/// allocator uses, and one with another edge is seen.
+/// Graphs that are built alike, with other sizes and elsewhere, are described without a table: their plan is the one
+/// that a new allocator uses, and one with another edge is seen.
 #[test]
 fn the_same_structure_with_other_sizes_is_placed_as_a_new_one() {
     let make = |n: i64, before: usize, late: bool| {
@@ -459,7 +461,8 @@ impl BufferType for OneBlock {
     }
 }
 
-/// A larger buffer takes the place of the one that a graph was bound to, at the same address: that graph is not bound there again.
+/// A larger buffer takes the place of the one that a graph was bound to, at the same address: that graph is not bound
+/// there again.
 #[test]
 fn a_ticket_holds_as_long_as_its_buffers() {
     let block = Arc::new(AlignedBlock::zeroed(1 << 16, 32, "a test").unwrap());

@@ -1,5 +1,5 @@
-//! Bytes into, out of and between several tensors by one call. Tensors whose buffers are of one type go to the buffer's own function for
-//! that where it has one; otherwise one tensor follows the other.
+//! Bytes into, out of and between several tensors by one call. Tensors whose buffers are of one type go to the buffer's
+//! own function for that where it has one; otherwise one tensor follows the other.
 
 use super::handle::slot;
 use super::observe::{self, Operation};
@@ -77,8 +77,8 @@ impl Columns {
     }
 }
 
-/// Copies host memory into tensors: `size` bytes from `data` to `offset`, for each part. Nothing is written before all parts are known to be
-/// inside their tensors.
+/// Copies host memory into tensors: `size` bytes from `data` to `offset`, for each part. Nothing is written before all
+/// parts are known to be inside their tensors.
 ///
 /// # Safety
 /// The `size` bytes at `data` of every part are readable.
@@ -89,8 +89,8 @@ pub unsafe fn set(parts: &[Part]) {
             items.iter().for_each(|p| observe::tell(|| Operation::Set(p.tensor, p.offset, p.size)));
             let c = Columns::of(&items);
             let (tensors, data) = (c.tensors.as_ptr().cast(), c.data.as_ptr().cast());
-            // SAFETY: the vtable contract for tensors in buffers of this type, ranges were checked, and the caller's promise for `data`. A
-            // `TensorRef` is a pointer (`repr(transparent)`).
+            // SAFETY: the vtable contract for tensors in buffers of this type, ranges were checked, and the caller's
+            // promise for `data`. A `TensorRef` is a pointer (`repr(transparent)`).
             unsafe { f(buffer.as_ptr(), tensors, data, c.offsets.as_ptr(), c.sizes.as_ptr(), items.len()) }
         } else if let Some(pieces) = as_pieces(&items) {
             // SAFETY: forwarded to the caller.
@@ -102,8 +102,8 @@ pub unsafe fn set(parts: &[Part]) {
     }
 }
 
-/// Copies tensors into host memory: `size` bytes from `offset` to `data`, for each part. Nothing is read before all parts are known to be
-/// inside their tensors.
+/// Copies tensors into host memory: `size` bytes from `offset` to `data`, for each part. Nothing is read before all
+/// parts are known to be inside their tensors.
 ///
 /// # Safety
 /// The `size` bytes at `data` of every part are writable, and nobody else uses them.

@@ -1,5 +1,6 @@
-//! Bytes that the host wanted to write and that were not written, and streams that lost work. The interface has no result for these failures, so they are
-//! remembered here: a graph that reads such bytes fails, as does a copy of them, until they are written, computed, or freed.
+//! Bytes that the host wanted to write and that were not written, and streams that lost work. The interface has no
+//! result for these failures, so they are remembered here: a graph that reads such bytes fails, as does a copy of them,
+//! until they are written, computed, or freed.
 //!
 //! While there is no damage, nothing costs more than one relaxed load.
 
@@ -26,7 +27,8 @@ struct Extent {
 }
 
 impl Extent {
-    /// `size` bytes of a tensor from `offset` on, as far as it has them. `None` if there are none, or if it has no memory.
+    /// `size` bytes of a tensor from `offset` on, as far as it has them. `None` if there are none, or if it has no
+    /// memory.
     fn of(tensor: TensorRef, offset: usize, size: usize) -> Option<Self> {
         tensor.known_dtype()?;
         let (buffer, base) = (tensor.data_buffer()?, tensor.data().addr());
@@ -133,7 +135,8 @@ pub fn take_lost_work(stream: BackendRef) -> bool {
         })
 }
 
-/// Sees what happens while there is damage: what is written is whole again, before the write. A failure is noted after it.
+/// Sees what happens while there is damage: what is written is whole again, before the write. A failure is noted after
+/// it.
 pub(super) fn see(operation: Operation) {
     let written = match operation {
         Operation::Set(t, offset, size) | Operation::SetAsync(_, t, offset, size) => Extent::of(t, offset, size),

@@ -6,7 +6,8 @@ use crate::ggml_assert;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 
-/// Sets all bytes of a tensor to 0, in host memory or through its buffer. Ends the process if it has bytes, but no data.
+/// Sets all bytes of a tensor to 0, in host memory or through its buffer. Ends the process if it has bytes, but no
+/// data.
 ///
 /// # Safety
 /// A tensor that has data but no buffer: its data is in host memory, writable.
@@ -32,7 +33,8 @@ unsafe fn set_one(t: TensorRef) {
         return tensor_io::set_bytes(t, &1f32.to_ne_bytes(), 0);
     }
     ggml_assert!(!t.data().is_null(), "'{}' has no data to set", t.name());
-    // SAFETY: there is no buffer, so the caller promises that the data is in host memory; it is one number, checked above.
+    // SAFETY: there is no buffer, so the caller promises that the data is in host memory; it is one number, checked
+    // above.
     unsafe { t.data().cast::<f32>().write_unaligned(1.0) };
 }
 
@@ -59,7 +61,8 @@ impl Start {
     }
 }
 
-/// The tensors that a reset sets: the moments of AdamW steps, and gradient accumulators. Ends the process if the graph has no room for gradients.
+/// The tensors that a reset sets: the moments of AdamW steps, and gradient accumulators. Ends the process if the graph
+/// has no room for gradients.
 fn state_of(graph: GraphRef) -> impl Iterator<Item = (TensorRef, Start)> {
     ggml_assert!(graph.has_grads(), "only a graph with gradients can be reset");
     graph.nodes().flat_map(move |node| {
@@ -71,8 +74,8 @@ fn state_of(graph: GraphRef) -> impl Iterator<Item = (TensorRef, Start)> {
     })
 }
 
-/// Sets gradient accumulators of a graph to 0, those of losses to 1, and the moments of AdamW steps to 0. Ends the process if the graph has no
-/// room for gradients.
+/// Sets gradient accumulators of a graph to 0, those of losses to 1, and the moments of AdamW steps to 0. Ends the
+/// process if the graph has no room for gradients.
 ///
 /// # Safety
 /// As for [`set_zero`], for these tensors.

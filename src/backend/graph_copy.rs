@@ -35,8 +35,8 @@ struct Copier {
 }
 
 impl Copier {
-    /// Copies a tensor, the source of a view before the view. Its sources are set later ([`Copier::connect`]): a tensor may be among its
-    /// own, as the result of `ggml_cast` is.
+    /// Copies a tensor, the source of a view before the view. Its sources are set later ([`Copier::connect`]): a tensor
+    /// may be among its own, as the result of `ggml_cast` is.
     fn copy(&mut self, t: TensorRef) -> Result<()> {
         let mut chain = vec![t];
         while let Some(t) = chain.last().copied() {
@@ -109,7 +109,8 @@ pub fn copy(backend: BackendRef, graph: GraphRef) -> Result<GraphCopy> {
     let tensors = reachable(graph);
     let room = tensors.len() * (OBJECT_SIZE + TENSOR_SIZE);
     let room_for_graph = build::overhead(graph.size().max(graph.n_nodes()), false);
-    // SAFETY: the copies are beside their contexts, in the copier and then in the `GraphCopy`; its holder uses the graph while it lives.
+    // SAFETY: the copies are beside their contexts, in the copier and then in the `GraphCopy`; its holder uses the
+    // graph while it lives.
     let (allocated, unallocated) =
         unsafe { (Context::owned(room + room_for_graph, true)?, Context::owned(room, true)?) };
     let mut copier = Copier {
@@ -142,9 +143,9 @@ pub fn copy(backend: BackendRef, graph: GraphRef) -> Result<GraphCopy> {
 }
 
 /// Computes a graph on `first` and a copy of it on `second`, and calls `compare` with the index and both results: for
-/// each node after it was computed alone, until `compare` says `false`; or, when `only` names nodes, for those after the
-/// whole graph was computed. At least one of `only` must be a node (the contract). `false` when the graph could not be
-/// copied.
+/// each node after it was computed alone, until `compare` says `false`; or, when `only` names nodes, for those after
+/// the whole graph was computed. At least one of `only` must be a node (the contract). `false` when the graph could not
+/// be copied.
 pub fn compare(
     first: BackendRef,
     second: BackendRef,

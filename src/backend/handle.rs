@@ -1,5 +1,5 @@
-//! Copyable handles on the objects of the backend interface. A handle calls through the object's vtable; a slot that the
-//! interface calls optional may be empty, and then the documented default happens.
+//! Copyable handles on the objects of the backend interface. A handle calls through the object's vtable; a slot that
+//! the interface calls optional may be empty, and then the documented default happens.
 
 use crate::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_backend_t};
 use crate::abi::backend::*;
@@ -42,7 +42,8 @@ macro_rules! call {
         }
     };
 }
-/// Like `call!`, for slots that compute, copy or allocate: code in C++ may throw there. `$otherwise` is the result then.
+/// Like `call!`, for slots that compute, copy or allocate: code in C++ may throw there. `$otherwise` is the result
+/// then.
 macro_rules! attempt {
     ($self:ident . $name:ident ( $($arg:expr),* ), $otherwise:expr) => {
         match slot!($self.$name) {

@@ -3,8 +3,8 @@
 //! - `handle`: buffers, buffer types, streams, devices, registrations and events as copyable handles, and their owners;
 //!   `buffer`, `buffer_type`, `device`, `stream`, `event`, `reg`: what each handle can do
 //! - `placement`: lists of tensors placed in as many buffers as they need; `multi`: several buffers as one
-//! - `tensor_io`: copies to, from and between tensors, with all fallbacks; `batch`: the same for several tensors in one call; `view`:
-//!   tensors bound to memory
+//! - `tensor_io`: copies to, from and between tensors, with all fallbacks; `batch`: the same for several tensors in one
+//!   call; `view`: tensors bound to memory
 //! - `meta`: several devices as one, for tensor parallelism
 //! - `damage`: writes that have failed, where the interface has no result for it
 //! - `host`: the buffer type "CPU" in host memory

@@ -1,6 +1,6 @@
-//! Reports operations on memory and queues in this layer to an observer. Usually there is none, and a call costs one relaxed
-//! load. `damage` sees them while there is any. A backend that copies the data of its own tensors must not do so through this
-//! layer: it would count as an operation of the host.
+//! Reports operations on memory and queues in this layer to an observer. Usually there is none, and a call costs one
+//! relaxed load. `damage` sees them while there is any. A backend that copies the data of its own tensors must not do
+//! so through this layer: it would count as an operation of the host.
 
 use super::{BackendRef, BufferRef, EventRef, damage};
 use crate::graph::GraphRef;

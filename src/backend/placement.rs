@@ -59,7 +59,8 @@ impl BufferTypeRef {
             let needs_memory = t.data().is_null() && t.view_src().is_none();
             let bytes = if needs_memory { self.alloc_size(*t) } else { 0 };
             let bytes = bytes.checked_next_multiple_of(alignment).ok_or_else(|| too_large(self))?;
-            // What needs no byte stays with its neighbours, even behind a tensor that is larger than a buffer should be.
+            // What needs no byte stays with its neighbours, even behind a tensor that is larger than a buffer should
+            // be.
             match size.checked_add(bytes).filter(|&sum| sum <= max_size || size == 0 || bytes == 0) {
                 Some(sum) => size = sum,
                 None => {

@@ -1,5 +1,5 @@
-//! Plans of graphs that the library keeps on a stream. A host may free the stream first: its plans go with it, and what held them finds
-//! nothing to free any more.
+//! Plans of graphs that the library keeps on a stream. A host may free the stream first: its plans go with it, and what
+//! held them finds nothing to free any more.
 
 use super::BackendRef;
 use crate::abi::backend::ggml_backend_graph_plan_t;
@@ -16,8 +16,8 @@ struct Live {
     backend: BackendRef,
     plan: ggml_backend_graph_plan_t,
 }
-// SAFETY: the plan is only freed through this pointer, once, by whoever takes the entry out of the list: the thread that frees its stream, or the
-// one that drops the `Plan`. The header lets one thread at a time use a stream.
+// SAFETY: the plan is only freed through this pointer, once, by whoever takes the entry out of the list: the thread
+// that frees its stream, or the one that drops the `Plan`. The header lets one thread at a time use a stream.
 unsafe impl Send for Live {}
 
 static LIVE: Mutex<Vec<Live>> = Mutex::new(Vec::new());
@@ -25,8 +25,8 @@ static LIVE: Mutex<Vec<Live>> = Mutex::new(Vec::new());
 impl Live {
     fn free(self) {
         self.backend.synchronize();
-        // SAFETY: the plan was made by this stream, which is done with it. It was in the list, so that the stream exists, and nobody else
-        // frees the plan.
+        // SAFETY: the plan was made by this stream, which is done with it. It was in the list, so that the stream
+        // exists, and nobody else frees the plan.
         unsafe { self.backend.graph_plan_free(self.plan) };
     }
 }
@@ -51,7 +51,8 @@ impl Plan {
         Some(Self { number, backend, plan })
     }
 
-    /// Changes the plan to a new graph; `false` when the stream cannot. The stream exists (the contract of those who compute with it).
+    /// Changes the plan to a new graph; `false` when the stream cannot. The stream exists (the contract of those who
+    /// compute with it).
     pub fn update(&mut self, graph: GraphRef) -> bool {
         // SAFETY: the plan was made by this stream, and is freed only with `self` or with the stream, which exists.
         unsafe { self.backend.graph_plan_update(self.plan, graph) }

@@ -29,7 +29,8 @@ struct Entry {
     /// The library it came from. It is closed when the backend is unloaded, and never at exit: threads of the backend
     /// may run until the very end.
     module: Option<Module>,
-    /// How often a library was loaded that only brought this backend, which was there already: each of its unloads undoes that.
+    /// How often a library was loaded that only brought this backend, which was there already: each of its unloads
+    /// undoes that.
     loaded_again: usize,
 }
 
@@ -43,8 +44,8 @@ static BUILTINS: OnceLock<&'static [Builtin]> = OnceLock::new();
 static CPU: OnceLock<fn() -> Option<RegRef>> = OnceLock::new();
 static FILLED: Once = Once::new();
 
-/// Says which backends are built in, in the order of their registration, and which of them, alone, has the CPU. The first
-/// call counts.
+/// Says which backends are built in, in the order of their registration, and which of them, alone, has the CPU. The
+/// first call counts.
 pub fn set_builtins(list: &'static [Builtin], cpu: fn() -> Option<RegRef>) {
     let _ = BUILTINS.set(list);
     let _ = CPU.set(cpu);
@@ -55,10 +56,11 @@ thread_local! {
     static FILLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Registers the built-in backends, once it is known which they are. One without a device here is left out, unless hosts give it
-/// devices later: they list the registered ones for their users.
+/// Registers the built-in backends, once it is known which they are. One without a device here is left out, unless
+/// hosts give it devices later: they list the registered ones for their users.
 ///
-/// Backends log while they look for devices, and the host's log callback may use the registry. It is called when all are registered.
+/// Backends log while they look for devices, and the host's log callback may use the registry. It is called when all
+/// are registered.
 fn fill() {
     let Some(list) = BUILTINS.get() else { return };
     if FILLED.is_completed() || FILLING.replace(true) {
@@ -147,7 +149,8 @@ pub(super) fn register_module(reg: RegRef, module: Module) -> bool {
     add(reg, Some(module))
 }
 
-/// Notes that a file was loaded that stands for a backend which is part of the library: [`unload`] undoes that, and no more.
+/// Notes that a file was loaded that stands for a backend which is part of the library: [`unload`] undoes that, and no
+/// more.
 pub(super) fn load_again(reg: RegRef) {
     let mut state = write();
     if let Some(known) = state.regs.iter_mut().find(|e| e.reg == reg && e.module.is_none()) {
@@ -239,8 +242,8 @@ pub fn init_best() -> Option<BackendBox> {
         .init(None)
 }
 
-/// Takes a backend and its devices off the list and closes its library; `false` when it is not there. A backend that was there before its library
-/// was loaded stays.
+/// Takes a backend and its devices off the list and closes its library; `false` when it is not there. A backend that
+/// was there before its library was loaded stays.
 ///
 /// # Safety
 /// Nothing of a backend that came from a library (streams, buffers, devices, texts) is used afterwards.

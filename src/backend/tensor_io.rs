@@ -360,8 +360,8 @@ pub fn copy(src: TensorRef, dst: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Copies `src`, last written on `from`, to `dst`, next read on `to`, behind everything that is queued on both. Where the
-/// streams cannot do that by themselves, waits for both and copies.
+/// Copies `src`, last written on `from`, to `dst`, next read on `to`, behind everything that is queued on both. Where
+/// the streams cannot do that by themselves, waits for both and copies.
 pub fn copy_async(from: BackendRef, to: BackendRef, src: TensorRef, dst: TensorRef) -> Result<()> {
     ggml_assert!(same_layout(src, dst), "cannot copy tensors with different layouts: '{}'", src.name());
     damage::check(src)?;

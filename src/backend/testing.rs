@@ -1,4 +1,5 @@
-//! Devices for tests of the rooms above: they compute a few operations on f32 in memory that is the host's but does not say so.
+//! Devices for tests of the rooms above: they compute a few operations on f32 in memory that is the host's but does not
+//! say so.
 //!
 //! The asynchronous kind works as late as the contract allows: work waits in its queue until it is needed. A missing
 //! wait therefore shows as a wrong result, every time.

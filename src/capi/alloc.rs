@@ -233,8 +233,8 @@ pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors(
     hold(|| unsafe { ggml_backend_alloc_ctx_tensors_from_buft(ctx, backend.default_buffer_type().as_ptr()) })
 }
 
-/// Returns whether the result of `op` may use the memory of one of its sources. A backend must not assume that source and
-/// result of such an operation are different memory.
+/// Returns whether the result of `op` may use the memory of one of its sources. A backend must not assume that source
+/// and result of such an operation are different memory.
 ///
 /// cbindgen:ignore
 #[guarded]

@@ -50,8 +50,8 @@ pub unsafe extern "C" fn ggml_backend_multi_buffer_alloc_buffer(
 ) -> ggml_backend_buffer_t {
     ggml_assert!(!buffers.is_null() && n_buffers > 0, "at least one buffer");
     objects!(n_buffers; buffers);
-    // SAFETY: the header gives the buffers of the list to the new one. None is owned before all are known not to be NULL: a call that fails frees
-    // nothing.
+    // SAFETY: the header gives the buffers of the list to the new one. None is owned before all are known not to be
+    // NULL: a call that fails frees nothing.
     let own = |buffer: BufferRef| unsafe { BufferBox::own(buffer) };
     multi::join(buffers.into_iter().map(own).collect()).into_raw()
 }

@@ -1,4 +1,5 @@
-//! Checks that exported functions call each other through `hold` only: without it, an exception of the host would continue in a frame of Rust.
+//! Checks that exported functions call each other through `hold` only: without it, an exception of the host would
+//! continue in a frame of Rust.
 
 use std::path::Path;
 

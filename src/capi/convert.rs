@@ -55,7 +55,8 @@ pub unsafe fn tensor(p: *const ggml_tensor, name: &str) -> TensorRef {
 /// The object of ours behind the opaque name `R`, to share; `None` for NULL.
 ///
 /// # Safety
-/// `p` is NULL or points to a `T` that lives, and to which nobody has a mutable reference, for as long as the result is used.
+/// `p` is NULL or points to a `T` that lives, and to which nobody has a mutable reference, for as long as the result is
+/// used.
 #[inline]
 pub unsafe fn shared<'a, R, T>(p: *const R) -> Option<&'a T> {
     // SAFETY: NULL, or by the caller's promise a `T` to which nobody has a mutable reference.
@@ -72,7 +73,8 @@ pub unsafe fn exclusive<'a, R, T>(p: *mut R) -> Option<&'a mut T> {
     unsafe { p.cast::<T>().as_mut() }
 }
 
-/// A call of an exported function. What its pointers stand for is borrowed from it, so that no reference outlives the call.
+/// A call of an exported function. What its pointers stand for is borrowed from it, so that no reference outlives the
+/// call.
 pub struct Call;
 
 /// What an exported function takes by pointer.
@@ -83,8 +85,9 @@ pub trait Passed<'c>: Sized {
     /// The object, or `None` for NULL.
     ///
     /// # Safety
-    /// **The header's contract**: NULL, or a valid object for as long as `call` or, for handles, as they are used. No other thread uses an object
-    /// that the header does not allow to share. For a `&mut` object: no other reference to it is used while the result is.
+    /// **The header's contract**: NULL, or a valid object for as long as `call` or, for handles, as they are used. No
+    /// other thread uses an object that the header does not allow to share. For a `&mut` object: no other reference to
+    /// it is used while the result is.
     unsafe fn optional(self, call: &'c Call) -> Option<Self::Object>;
 
     /// The object, which the header forbids to be NULL; `name` is that of the parameter.
@@ -117,22 +120,24 @@ pub trait Passed<'c>: Sized {
 /// `passed! { unsafe 'c: pointer => object, function; ... }`: what pointers stand for. The function takes the pointer.
 ///
 /// # Safety
-/// For each row: the contract of [`Passed::optional`] is all that the function requires. For an opaque C name, this says that every pointer of
-/// that name which this library gives out points to the Rust type in the row.
+/// For each row: the contract of [`Passed::optional`] is all that the function requires. For an opaque C name, this
+/// says that every pointer of that name which this library gives out points to the Rust type in the row.
 macro_rules! passed {
     (unsafe $c:lifetime: $($raw:ty => $object:ty, $at:path;)*) => {$(
         impl<$c> $crate::capi::convert::Passed<$c> for $raw {
             type Object = $object;
             #[inline]
             unsafe fn optional(self, _: &$c $crate::capi::convert::Call) -> Option<$object> {
-                // SAFETY: the caller keeps the contract of `optional`, which is all that the function requires: the promise of `passed!`.
+                // SAFETY: the caller keeps the contract of `optional`, which is all that the function requires: the
+                // promise of `passed!`.
                 unsafe { $at(self) }
             }
         }
     )*};
 }
 
-// SAFETY: a `ggml_context` that C has came from `ctx_into_raw`, and so is a `Context`. Tensors, graphs and texts are the C structs themselves.
+// SAFETY: a `ggml_context` that C has came from `ctx_into_raw`, and so is a `Context`. Tensors, graphs and texts are
+// the C structs themselves.
 passed! { unsafe 'c:
     *mut ggml_tensor => TensorRef, TensorRef::from_ptr;
     *const ggml_tensor => TensorRef, TensorRef::from_ptr;
@@ -151,7 +156,8 @@ pub trait Given: Sized {
     /// The object, or `None` for NULL.
     ///
     /// # Safety
-    /// **The header's contract**: NULL, or an object that this library gave to the caller, who does not use it afterwards.
+    /// **The header's contract**: NULL, or an object that this library gave to the caller, who does not use it
+    /// afterwards.
     unsafe fn taken(self) -> Option<Self::Object>;
 }
 
@@ -167,14 +173,15 @@ pub unsafe fn boxed<R, T>(p: *mut R) -> Option<Box<T>> {
 /// `given! { unsafe: pointer => object, function; ... }`: as `passed!`, for what the function takes over.
 ///
 /// # Safety
-/// For each row: the contract of [`Given::taken`] is all that the function requires. For an opaque C name, this says how the library made
-/// the objects of that name.
+/// For each row: the contract of [`Given::taken`] is all that the function requires. For an opaque C name, this says
+/// how the library made the objects of that name.
 macro_rules! given {
     (unsafe: $($raw:ty => $object:ty, $taken:path;)*) => {$(
         impl $crate::capi::convert::Given for $raw {
             type Object = $object;
             unsafe fn taken(self) -> Option<$object> {
-                // SAFETY: the caller keeps the contract of `taken`, which is all that the function requires: the promise of `given!`.
+                // SAFETY: the caller keeps the contract of `taken`, which is all that the function requires: the
+                // promise of `given!`.
                 unsafe { $taken(self) }
             }
         }
@@ -204,7 +211,8 @@ impl<'c, T> Out<'c, T> {
     /// Writes the value, unless the caller wants none.
     pub fn put(self, value: T) {
         if self.is_wanted() {
-            // SAFETY: not NULL, so by the promise made to `new` valid for writing during the call, which `'c` does not outlive.
+            // SAFETY: not NULL, so by the promise made to `new` valid for writing during the call, which `'c` does not
+            // outlive.
             unsafe { self.0.write(value) }
         }
     }
@@ -223,7 +231,8 @@ pub unsafe fn entries<T>(p: *const T, n: usize, _: &Call) -> &[T] {
     }
 }
 
-/// The objects that the `n` pointers at `p` stand for, none of which may be NULL; none for NULL. `name` is that of an entry.
+/// The objects that the `n` pointers at `p` stand for, none of which may be NULL; none for NULL. `name` is that of an
+/// entry.
 ///
 /// # Safety
 /// As for [`entries`], and for each entry as for [`Passed::optional`].
@@ -265,9 +274,9 @@ pub unsafe fn array<T: Copy, const N: usize>(p: *const T) -> Option<[T; N]> {
     (!p.is_null()).then(|| unsafe { p.cast::<[T; N]>().read_unaligned() })
 }
 
-// The macros below turn parameters of an exported function into what they stand for, under the same names. They contain no unsafe block,
-// and so compile only where unsafe calls are allowed, inside unsafe functions: that the pointers are what the header says is the promise of
-// those functions' callers.
+// The macros below turn parameters of an exported function into what they stand for, under the same names. They contain
+// no unsafe block, and so compile only where unsafe calls are allowed, inside unsafe functions: that the pointers are
+// what the header says is the promise of those functions' callers.
 
 /// `need!(ctx, a; mask)`: objects that the header forbids to be NULL; behind the semicolon, objects that may be.
 macro_rules! need {
@@ -326,8 +335,8 @@ macro_rules! list {
     };
 }
 
-/// `objects!(n; bufts)`: parameters that point to `n` pointers each, none of which may be NULL, as vectors of what those stand for; NULL is an
-/// empty one.
+/// `objects!(n; bufts)`: parameters that point to `n` pointers each, none of which may be NULL, as vectors of what
+/// those stand for; NULL is an empty one.
 macro_rules! objects {
     ($n:expr; $($p:ident),+) => {
         let call = $crate::capi::convert::Call;
@@ -353,8 +362,9 @@ macro_rules! numbers {
     };
 }
 
-/// `#[guarded(spoil!(cgraph))]`, `#[guarded(spoil!(cgraph, value))]`: the failure of a function that should have changed an object. It returns the
-/// value, and the object is refused where it is used next ([`Spoil`](crate::capi::convert::Spoil)).
+/// `#[guarded(spoil!(cgraph))]`, `#[guarded(spoil!(cgraph, value))]`: the failure of a function that should have
+/// changed an object. It returns the value, and the object is refused where it is used next
+/// ([`Spoil`](crate::capi::convert::Spoil)).
 macro_rules! spoil {
     ($object:ident $(, $value:expr)?) => {{
         #[allow(unsafe_op_in_unsafe_fn)]
@@ -362,8 +372,8 @@ macro_rules! spoil {
         $($value)?
     }};
 }
-/// `#[guarded(unwritten!(tensor, offset, size))]`: the failure of a function that should have written bytes of a tensor. They must not be read until
-/// they are written (`backend::damage`).
+/// `#[guarded(unwritten!(tensor, offset, size))]`: the failure of a function that should have written bytes of a
+/// tensor. They must not be read until they are written (`backend::damage`).
 macro_rules! unwritten {
     ($tensor:ident, $offset:expr, $size:expr) => {{
         #[allow(unsafe_op_in_unsafe_fn)]

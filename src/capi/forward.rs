@@ -1,12 +1,12 @@
 //! What the small libraries beside libggml-base use, and what the scripts that build and install them read.
 //!
-//! The original comes in several files: libggml, libggml-cpu and others beside libggml-base. Hosts name any of them, so each must
-//! be there and define what the original's file of that name defines. Here all code is in libggml-base; in the other files a
-//! function is a jump through a table below (`scripts/forward.sh` writes them from this list). So a process has one copy of
-//! everything, whichever files it loads, and however.
+//! The original comes in several files: libggml, libggml-cpu and others beside libggml-base. Hosts name any of them, so
+//! each must be there and define what the original's file of that name defines. Here all code is in libggml-base; in
+//! the other files a function is a jump through a table below (`scripts/forward.sh` writes them from this list). So a
+//! process has one copy of everything, whichever files it loads, and however.
 //!
-//! The number in a table's name is a digest of the list: small files of another build do not find their table, and the dynamic
-//! linker reports it at once, before anything jumps to the wrong place.
+//! The number in a table's name is a digest of the list: small files of another build do not find their table, and the
+//! dynamic linker reports it at once, before anything jumps to the wrong place.
 #![allow(non_upper_case_globals)]
 
 use super::backend::registry::*;

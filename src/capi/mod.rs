@@ -1,9 +1,9 @@
 //! The `extern "C"` surface: check, convert, call, convert back. One file, or one folder of files, per header.
 //!
-//! Nothing else in the crate is `no_mangle`. Conventions: the macros of `convert` turn pointers into objects (`need!`, `optional!`,
-//! `list!`, ...), and pointers that a header allows to be NULL into `Option`;
-//! `#[guarded]` is on every function that can meet a broken contract (see `crate::guard`);
-//! enum parameters arrive as the integers of `abi::raw` and are checked; a failure is logged once here.
+//! Nothing else in the crate is `no_mangle`. Conventions: the macros of `convert` turn pointers into objects (`need!`,
+//! `optional!`, `list!`, ...), and pointers that a header allows to be NULL into `Option`; `#[guarded]` is on every
+//! function that can meet a broken contract (see `crate::guard`); enum parameters arrive as the integers of `abi::raw`
+//! and are checked; a failure is logged once here.
 #![allow(clippy::missing_safety_doc)]
 
 pub mod alloc;

@@ -183,8 +183,8 @@ pub unsafe extern "C" fn ggml_opt_default_params(
 /// The checked parameters.
 ///
 /// # Safety
-/// The scheduler is NULL or valid, and no other thread uses it during a call, for as long as a run with these settings lives; so is the
-/// function that gives an optimizer's parameters, for its argument.
+/// The scheduler is NULL or valid, and no other thread uses it during a call, for as long as a run with these settings
+/// lives; so is the function that gives an optimizer's parameters, for its argument.
 #[track_caller]
 unsafe fn settings(p: &ggml_opt_params) -> Settings {
     // SAFETY: forwarded to the caller.
@@ -224,7 +224,8 @@ pub unsafe extern "C" fn ggml_opt_init(params: ggml_opt_params) -> ggml_opt_cont
     ggml_assert!(is_static || params.inputs.is_null() && params.outputs.is_null());
     // SAFETY: the header asks for a valid context and valid tensors, which outlive the run.
     let model = is_static.then(|| unsafe { model(params.ctx_compute, params.inputs, params.outputs) });
-    // SAFETY: the header asks for a scheduler that outlives the run, and for a function that may be called with its argument.
+    // SAFETY: the header asks for a scheduler that outlives the run, and for a function that may be called with its
+    // argument.
     let settings = unsafe { settings(&params) };
     let made = logged("ggml_opt_init", Run::new(settings, model));
     made.map_or(std::ptr::null_mut(), |r| Shared::new(r).into_raw())
@@ -525,8 +526,8 @@ pub unsafe extern "C" fn ggml_opt_fit(
 ) {
     // SAFETY: the defaults ask for nothing.
     let defaults = hold(|| unsafe { ggml_opt_default_params(backend_sched, loss_type) });
-    // SAFETY: the header asks for a valid scheduler, which `fit` uses during this call only; the function gets no other argument than the one
-    // that `fit` gives it.
+    // SAFETY: the header asks for a valid scheduler, which `fit` uses during this call only; the function gets no other
+    // argument than the one that `fit` gives it.
     let settings = unsafe { settings(&ggml_opt_params { optimizer, get_opt_pars, ..defaults }) };
     // SAFETY: the header asks for a valid context and valid tensors, which `fit` uses during this call only.
     let model = unsafe { model(ctx_compute, inputs, outputs) };

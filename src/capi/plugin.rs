@@ -98,8 +98,8 @@ fn is_constant(t: TensorRef) -> bool {
     t.buffer().is_some_and(BufferRef::is_weights) && !t.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_PARAM)
 }
 
-/// Whether `nodes`, indices into the graph, can be computed as one: they are the operations `ops`, all of them are to be
-/// computed, and only the results in `outputs` are used outside of them.
+/// Whether `nodes`, indices into the graph, can be computed as one: they are the operations `ops`, all of them are to
+/// be computed, and only the results in `outputs` are used outside of them.
 fn can_fuse(graph: GraphRef, nodes: &[c_int], ops: &[raw::ggml_op], outputs: &[c_int]) -> bool {
     let node = |i: c_int| usize::try_from(i).ok().filter(|&i| i < graph.n_nodes()).map(|i| graph.node(i));
     let Some(list) = nodes.iter().map(|&i| node(i)).collect::<Option<Vec<_>>>() else { return false };
@@ -161,8 +161,8 @@ pub unsafe extern "C" fn ggml_backend_init() -> ggml_backend_reg_t {
     registry::cpu().as_ptr()
 }
 
-/// Returns the score by which a loader selects one of several variants of a module. This library selects its kernels at run time: it
-/// runs on every processor, and its score is higher than those of the fixed variants.
+/// Returns the score by which a loader selects one of several variants of a module. This library selects its kernels at
+/// run time: it runs on every processor, and its score is higher than those of the fixed variants.
 ///
 /// cbindgen:ignore
 #[guarded]

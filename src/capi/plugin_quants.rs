@@ -1,5 +1,5 @@
-//! Row functions that the original's libggml-base exports without a public header: loadable backends and quantizing programs take them by
-//! name. They call the functions of the type's entry in the table.
+//! Row functions that the original's libggml-base exports without a public header: loadable backends and quantizing
+//! programs take them by name. They call the functions of the type's entry in the table.
 
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::capi::ggml::quants::ggml_quantize_chunk;
@@ -34,8 +34,8 @@ fn reader(ty: ggml_type) -> ToFloat {
     }
 }
 
-/// Exports functions of one of three kinds, each for a type. All pointers lead to what the row or the rows need, at any alignment for blocks
-/// and at that of `float` for values.
+/// Exports functions of one of three kinds, each for a type. All pointers lead to what the row or the rows need, at any
+/// alignment for blocks and at that of `float` for values.
 macro_rules! exported {
     ($($kind:ident { $(extern "C" fn $name:ident = $ty:ident;)* })*) => {$($( exported!(@$kind $name $ty); )*)*};
     (weights $($module:ident::$block:ident: $ty:ident, align $align:literal, $kind:ident, dot $act:path, [$quantize:ident $read:ident $($write:ident)?];)*) => {$(
@@ -69,8 +69,8 @@ macro_rules! exported {
         }
     };
     (@quantize $name:ident $ty:ident) => {
-        /// Quantizes `nrows` rows of `n_per_row` floats, with an importance for each column or NULL where the format can do without. Returns
-        /// the bytes written.
+        /// Quantizes `nrows` rows of `n_per_row` floats, with an importance for each column or NULL where the format
+        /// can do without. Returns the bytes written.
         ///
         /// # Safety
         /// `src`, `dst` and `imatrix` have the sizes that the shape requires.
@@ -133,7 +133,8 @@ pub unsafe extern "C" fn iq2xs_free_impl(ty: c_int) {
     lattice::free(grid_of_eight(ty));
 }
 
-/// Builds what quantizing to IQ3_XXS (256 points) or IQ3_S (512 points) needs beforehand; otherwise that happens on first use.
+/// Builds what quantizing to IQ3_XXS (256 points) or IQ3_S (512 points) needs beforehand; otherwise that happens on
+/// first use.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn iq3xs_init_impl(grid_size: c_int) {

@@ -106,8 +106,8 @@ pub unsafe extern "C" fn ggml_backend_rpc_get_device_memory(
     total.put(memory.1);
 }
 
-/// Serves `n_devices` devices to other machines, until the process ends; returns only if it cannot. Caches weights in the
-/// folder `cache_dir`, unless it is NULL. Environment variables set limits and a key: docs/DISTRIBUTED.md.
+/// Serves `n_devices` devices to other machines, until the process ends; returns only if it cannot. Caches weights in
+/// the folder `cache_dir`, unless it is NULL. Environment variables set limits and a key: docs/DISTRIBUTED.md.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_rpc_start_server(
@@ -169,7 +169,8 @@ fn set_deadline(backend: &BackendBox, deadline: &Arc<Deadline>) {
     let set: ggml_backend_set_abort_callback_t = unsafe { std::mem::transmute(address.as_ptr()) };
     if let Some(set) = set {
         let data = Arc::as_ptr(deadline).cast_mut().cast();
-        // SAFETY: **the vtable contract**: the function is of the backend's own registration. `Open` says that the deadline lives longer.
+        // SAFETY: **the vtable contract**: the function is of the backend's own registration. `Open` says that the
+        // deadline lives longer.
         unsafe { set(backend.as_ptr(), Some(is_over), data) };
     }
 }

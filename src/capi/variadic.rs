@@ -29,7 +29,8 @@ pub unsafe extern "C" fn ggml_format_name() {
     jump!(ggml_rs_format_name_v)
 }
 
-/// `void ggml_log_internal(enum ggml_log_level level, const char * fmt, ...)`: logs formatted text (for backend modules).
+/// `void ggml_log_internal(enum ggml_log_level level, const char * fmt, ...)`: logs formatted text (for backend
+/// modules).
 ///
 /// cbindgen:ignore
 #[unsafe(no_mangle)]

@@ -62,7 +62,8 @@ impl Barrier {
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.n {
             last();
             self.arrived.store(0, Ordering::Relaxed);
-            // Pairs with the `SeqCst` accesses in `sleep`: either this load sees the sleeper, or the sleeper sees the new generation.
+            // Pairs with the `SeqCst` accesses in `sleep`: either this load sees the sleeper, or the sleeper sees the
+            // new generation.
             self.generation.store(generation.wrapping_add(1), Ordering::SeqCst);
             if self.sleepers.load(Ordering::SeqCst) > 0 {
                 futex::wake(&self.generation, u32::MAX);
@@ -75,7 +76,8 @@ impl Barrier {
         self.sleep(generation)
     }
 
-    /// Breaks the barrier: all waits return at once, now and later. For a thread that will not arrive because its kernel panicked.
+    /// Breaks the barrier: all waits return at once, now and later. For a thread that will not arrive because its
+    /// kernel panicked.
     pub fn give_up(&self) {
         self.broken.store(true, Ordering::SeqCst);
         self.generation.fetch_add(1, Ordering::SeqCst);

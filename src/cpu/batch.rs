@@ -1,5 +1,5 @@
-//! Safe functions on several rows at once, over the kernels of `simd::products`. They give each result the same bits whatever is computed with
-//! it.
+//! Safe functions on several rows at once, over the kernels of `simd::products`. They give each result the same bits
+//! whatever is computed with it.
 
 use super::simd::products::{AHEAD, List, MAX_COLS, Product, Products, ROWS, STEP, WeightedSum};
 use super::simd::{cover, kernels};
@@ -57,8 +57,8 @@ pub struct Results<'a> {
     pub stride: usize,
 }
 
-/// Calls `run(kernel, ahead, rows of the matrix, results)` for all rows in `which`, of which `len` elements are used, in kernels with as many columns as
-/// possible. `ahead` is 0 after the first: what follows is in the cache then.
+/// Calls `run(kernel, ahead, rows of the matrix, results)` for all rows in `which`, of which `len` elements are used,
+/// in kernels with as many columns as possible. `ahead` is 0 after the first: what follows is in the cache then.
 fn for_all<T: Copy>(
     kernels: List<T>,
     rows: Matrix<'_>,
@@ -81,13 +81,15 @@ fn for_all<T: Copy>(
     }
 }
 
-/// Bytes from a row to that which is to be loaded while it is used, also behind these rows; 0 for rows that are in a cache.
+/// Bytes from a row to that which is to be loaded while it is used, also behind these rows; 0 for rows that are in a
+/// cache.
 fn ahead<T: Number>(rows: &[*const u8]) -> usize {
     if T::IN_MEMORY && rows.len() > AHEAD { rows[AHEAD].addr().wrapping_sub(rows[0].addr()) } else { 0 }
 }
 
-/// Products of the rows `keys`, at most [`MAX_ROWS`], and each row in `which` of `rows`: `out[i][j] = keys[j] . rows[i]`. A row of `out` has room for a multiple of
-/// four results, of which those after the keys are arbitrary.
+/// Products of the rows `keys`, at most [`MAX_ROWS`], and each row in `which` of `rows`:
+/// `out[i][j] = keys[j] . rows[i]`. A row of `out` has room for a multiple of four results, of which those after the
+/// keys are arbitrary.
 pub fn products<T: Number>(keys: &[&[T]], rows: Matrix<'_>, which: &[usize], out: Results<'_>) {
     let Some(k) = keys.first().map(|key| key.len()) else { return };
     assert!(keys.iter().all(|key| key.len() == k) && k <= rows.stride);
@@ -109,14 +111,15 @@ pub fn products<T: Number>(keys: &[&[T]], rows: Matrix<'_>, which: &[usize], out
                 &later
             };
             let rows = rows.map(|row| row.wrapping_add(k0).cast::<u8>());
-            // SAFETY: the contract of `Product`: by the assertions, and those in `for_all`, keys and rows have `k` numbers, and there is room for
-            // the results in different rows of `out`.
+            // SAFETY: the contract of `Product`: by the assertions, and those in `for_all`, keys and rows have `k`
+            // numbers, and there is room for the results in different rows of `out`.
             unsafe { kernel(STEP.min(k - k0), STEP, n, at.as_ptr(), ahead, rows.as_ptr(), to.as_ptr(), k0 > 0) };
         }
     });
 }
 
-/// Adds the rows `values`, at most [`MAX_ROWS`], each times its weight: `out[i] += sum over j of weights[i][j] * values[j]`, for each `i` in `which`.
+/// Adds the rows `values`, at most [`MAX_ROWS`], each times its weight:
+/// `out[i] += sum over j of weights[i][j] * values[j]`, for each `i` in `which`.
 pub fn add_weighted<T: Number>(values: &[&[T]], weights: Matrix<'_>, which: &[usize], out: Results<'_>) {
     add_rows(values, weights, which, out, false);
 }
@@ -131,14 +134,15 @@ fn add_rows<T: Number>(values: &[&[T]], weights: Matrix<'_>, which: &[usize], ou
     }
     let ahead = ahead::<T>(&at[..values.len()]);
     for_all(T::sums(&kernels().products), weights, values.len(), which, out, ahead, |kernel, ahead, weights, to| {
-        // SAFETY: the contract of `WeightedSum`: by the assertions, and those in `for_all`, values have `k` numbers and a weight each, and there is
-        // room for the results in different rows of `out`, which is a `&mut`.
+        // SAFETY: the contract of `WeightedSum`: by the assertions, and those in `for_all`, values have `k` numbers and
+        // a weight each, and there is room for the results in different rows of `out`, which is a `&mut`.
         unsafe { kernel(k, values.len(), at.as_ptr(), ahead, weights.as_ptr(), to.as_ptr(), apart) };
     });
 }
 
-/// Adds a product with the first `n` rows of `values`, of which `k` elements are used: `out[i] += sum over j of weights[i][j] * values[j]`, for
-/// each `i` in `which`, in the order of the rows: `chain` of them are added up, then their sum is added.
+/// Adds a product with the first `n` rows of `values`, of which `k` elements are used:
+/// `out[i] += sum over j of weights[i][j] * values[j]`, for each `i` in `which`, in the order of the rows: `chain` of
+/// them are added up, then their sum is added.
 pub fn add_product(
     values: Matrix<'_>,
     [n, k]: [usize; 2],

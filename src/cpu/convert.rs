@@ -74,16 +74,16 @@ pub fn to_f32(dtype: ggml_type, bytes: &[u8], out: &mut [f32]) {
     };
     match dtype {
         GGML_TYPE_F32 => out.iter_mut().zip(chunks(bytes)).for_each(|(y, b)| *y = f32::from_ne_bytes(b)),
-        // SAFETY: the contract of `f16_to_f32`: `halves` has checked that there are `n`, and `out` is a `&mut` to `n` floats, so it does
-        // not overlap them.
+        // SAFETY: the contract of `f16_to_f32`: `halves` has checked that there are `n`, and `out` is a `&mut` to `n`
+        // floats, so it does not overlap them.
         GGML_TYPE_F16 => unsafe { (kernels().f16_to_f32)(n, out.as_mut_ptr(), halves()) },
-        // SAFETY: the contract of `bf16_to_f32`: `halves` has checked that there are `n`, and `out` is a `&mut` to `n` floats, so it does
-        // not overlap them.
+        // SAFETY: the contract of `bf16_to_f32`: `halves` has checked that there are `n`, and `out` is a `&mut` to `n`
+        // floats, so it does not overlap them.
         GGML_TYPE_BF16 => unsafe { (kernels().bf16_to_f32)(n, out.as_mut_ptr(), halves()) },
         GGML_TYPE_F8_E4M3 => {
             assert!(bytes.len() >= n);
-            // SAFETY: the contract of `f8_to_f32`: there are `n` bytes by the assertion, and `out` is a `&mut` to `n` floats, so it does
-            // not overlap them.
+            // SAFETY: the contract of `f8_to_f32`: there are `n` bytes by the assertion, and `out` is a `&mut` to `n`
+            // floats, so it does not overlap them.
             unsafe { (kernels().f8_to_f32)(n, out.as_mut_ptr(), bytes.as_ptr()) }
         }
         GGML_TYPE_I32 => out.iter_mut().zip(chunks(bytes)).for_each(|(y, b)| *y = i32::from_ne_bytes(b) as f32),
@@ -116,15 +116,16 @@ pub fn from_f32(dtype: ggml_type, x: &[f32], bytes: &mut [u8]) {
         GGML_TYPE_F16 | GGML_TYPE_BF16 => {
             assert!(bytes.len() >= n * 2);
             let f = if dtype == GGML_TYPE_F16 { k.f32_to_f16 } else { k.f32_to_bf16 };
-            // SAFETY: the contract of `f32_to_f16` and `f32_to_bf16`: `x` has `n` floats. `bytes` has room for `n` halves by the
-            // assertion, and is a `&mut`, so it does not overlap them.
+            // SAFETY: the contract of `f32_to_f16` and `f32_to_bf16`: `x` has `n` floats. `bytes` has room for `n`
+            // halves by the assertion, and is a `&mut`, so it does not overlap them.
             unsafe { f(n, bytes.as_mut_ptr().cast(), x.as_ptr()) }
         }
         _ => match (k.from_float[dtype as usize], quant::traits(dtype).from_float_ref) {
             (Some(f), _) => {
                 let whole = dtype.row_size(n as i64).is_some_and(|size| size <= bytes.len());
                 assert!(whole, "{n} values of {dtype:?} in {} bytes", bytes.len());
-                // SAFETY: the contract of `FromFloat`: `x` has `n` floats, and by the assertion they are whole blocks that fit into `bytes`.
+                // SAFETY: the contract of `FromFloat`: `x` has `n` floats, and by the assertion they are whole blocks
+                // that fit into `bytes`.
                 unsafe { f(x.as_ptr(), bytes.as_mut_ptr(), n) }
             }
             (None, Some(f)) => f(x, bytes),

@@ -30,8 +30,9 @@ struct Choices {
     abort: Abort,
     use_ref: bool,
 }
-// SAFETY: `pool` is used only as `&Pool`, which is `Sync`. The promise of `set_pool` and the header's contract of the abort callback
-// are that the pool and the callback's data may be used wherever the host computes graphs with the stream.
+// SAFETY: `pool` is used only as `&Pool`, which is `Sync`. The promise of `set_pool` and the header's contract of the
+// abort callback are that the pool and the callback's data may be used wherever the host computes graphs with the
+// stream.
 unsafe impl Send for Choices {}
 
 /// A stream of the CPU device.
@@ -86,7 +87,8 @@ impl Choices {
     }
 
     fn settings<'a>(&'a self, n_threads: usize, work: &'a mut AlignedBlock) -> Settings<'a> {
-        // SAFETY: the block has `size()` bytes, and the mutable borrow lasts as long as the settings, so nobody else uses them.
+        // SAFETY: the block has `size()` bytes, and the mutable borrow lasts as long as the settings, so nobody else
+        // uses them.
         let scratch = unsafe { Scratch::new(work.as_ptr(), work.size()) };
         Settings { n_threads, pool: self.pool(), scratch, abort: self.abort, use_ref: self.use_ref }
     }
@@ -110,7 +112,8 @@ impl CpuStream {
     /// Sets the pool for later computations, or `None` for a pool of this library. The previous pool is paused.
     ///
     /// # Safety
-    /// The pool lives until another one is set, and until no computation of this stream, or of a plan made with it, uses it any more.
+    /// The pool lives until another one is set, and until no computation of this stream, or of a plan made with it,
+    /// uses it any more.
     pub unsafe fn set_pool(&self, pool: Option<NonNull<Pool>>) {
         let mut choices = brief(&self.choices);
         if let Some(old) = choices.pool()
@@ -290,8 +293,8 @@ unsafe impl Send for Features {}
 // SAFETY: the list does not change, and its pointers are to static strings, which any thread may read.
 unsafe impl Sync for Features {}
 
-/// The features of this processor and the level of the kernels in use, terminated by an entry of NULLs. It omits parts of the original
-/// that this library does not have (`LLAMAFILE`, `OPENMP`, `KLEIDIAI`).
+/// The features of this processor and the level of the kernels in use, terminated by an entry of NULLs. It omits parts
+/// of the original that this library does not have (`LLAMAFILE`, `OPENMP`, `KLEIDIAI`).
 pub fn feature_list() -> &'static [ggml_backend_feature] {
     static LIST: OnceLock<Features> = OnceLock::new();
     let list = crate::sys::sync::once(&LIST, || {

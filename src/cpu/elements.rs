@@ -8,8 +8,8 @@ use crate::abi::ggml::ggml_type::*;
 use crate::ggml_abort;
 use crate::tensor::TensorRef;
 
-/// Returns the index of an element in its row, and the row. An index out of range or a tensor without data breaks the contract and
-/// ends the process.
+/// Returns the index of an element in its row, and the row. An index out of range or a tensor without data breaks the
+/// contract and ends the process.
 fn locate(t: TensorRef, at: [i64; 4]) -> (usize, RowIndex) {
     let ne = t.ne();
     if t.data().is_null() || at.iter().zip(ne).any(|(&i, n)| i < 0 || i >= n) {

@@ -1,9 +1,9 @@
-//! Damaged nodes: takes a well-formed node of any operation, and changes some of its shapes, strides, parameters, types, sources,
-//! addresses and data. Computing it must end with a result or an error. Input bytes choose the changes, so that a fuzzer can
-//! generate them; a test uses random bytes.
+//! Damaged nodes: takes a well-formed node of any operation, and changes some of its shapes, strides, parameters,
+//! types, sources, addresses and data. Computing it must end with a result or an error. Input bytes choose the changes,
+//! so that a fuzzer can generate them; a test uses random bytes.
 //!
-//! Every tensor ends at a guard page, and its buffer has the true size, so that an access out of bounds faults even without a
-//! sanitizer.
+//! Every tensor ends at a guard page, and its buffer has the true size, so that an access out of bounds faults even
+//! without a sanitizer.
 
 use super::check::{self, CheckedGraph};
 use super::exec::worker::Scratch;
@@ -150,7 +150,8 @@ impl Sample {
         let mut tensors = Vec::new();
         let mut data = Vec::new();
         for t in &all {
-            // SAFETY: a **valid tensor** of a context, which is plain data. Its data is NULL or `nbytes` bytes of the context's memory.
+            // SAFETY: a **valid tensor** of a context, which is plain data. Its data is NULL or `nbytes` bytes of the
+            // context's memory.
             unsafe {
                 let mut copy = t.as_ptr().read();
                 // While the sample is stored, a source is the index of its tensor plus one in place of its address.
@@ -200,8 +201,8 @@ impl Trial {
         Self::in_buffers(0, |start, len| Ok(unsafe { buffer_from_ptr(start.cast(), len) }))
     }
 
-    /// Makes all samples, in memory for which `buffer` makes buffers of another device: of so many bytes at an address, which exist as long
-    /// as the `Trial`. The device may read `slack` bytes behind a tensor.
+    /// Makes all samples, in memory for which `buffer` makes buffers of another device: of so many bytes at an address,
+    /// which exist as long as the `Trial`. The device may read `slack` bytes behind a tensor.
     pub fn in_buffers(slack: usize, buffer: impl Fn(*mut u8, usize) -> Result<BufferBox>) -> Result<Self> {
         let mut samples = Vec::new();
         for s in specimens::all() {
@@ -284,7 +285,8 @@ impl Trial {
             let size =
                 if t.known_dtype().is_some() { t.nbytes_checked().unwrap_or(0).min(ROOM - self.slack) } else { 0 };
             let data = &sample.data[i];
-            // SAFETY: the writes are inside the zone: `from` and `size` are at most `ROOM`, and start as far before its end.
+            // SAFETY: the writes are inside the zone: `from` and `size` are at most `ROOM`, and start as far before its
+            // end.
             unsafe {
                 let end = zone.last(self.slack);
                 let from = data.len().min(ROOM - self.slack);
@@ -369,7 +371,8 @@ fn damage(
             nb[dim] = choices.stride(nb[dim]);
             t.set_nb(nb);
         }
-        // Changes a dimension in all tensors that have the same number of elements there, so that shapes still fit each other.
+        // Changes a dimension in all tensors that have the same number of elements there, so that shapes still fit each
+        // other.
         2 | 3 => {
             let (old, new) = (ne[dim], choices.count(ne[dim]));
             for &t in all {
@@ -405,8 +408,8 @@ fn damage(
         8 => moved[which] = Some((choices.below(all.len()), 0)),
         9 if !host_function => {
             let raw = choices.below(100) as i32;
-            // SAFETY: a field of a **valid tensor**, a copy that only this round uses. A custom operation, which would call an
-            // address from the parameters, is replaced below.
+            // SAFETY: a field of a **valid tensor**, a copy that only this round uses. A custom operation, which would
+            // call an address from the parameters, is replaced below.
             unsafe { (*node.as_ptr()).op = raw };
             if custom_op(node) {
                 node.set_op(GGML_OP_NONE);

@@ -1,6 +1,7 @@
-//! NUMA nodes: memory that some processors reach faster than others. The host's strategy determines the processors of the threads that have no
-//! mask of their own. Thread pools and the interleaving of weights divide their threads over the nodes in the same way, in blocks, so that a thread
-//! mostly multiplies rows that a thread of its node has written first, and takes work from threads of its node before others.
+//! NUMA nodes: memory that some processors reach faster than others. The host's strategy determines the processors of
+//! the threads that have no mask of their own. Thread pools and the interleaving of weights divide their threads over
+//! the nodes in the same way, in blocks, so that a thread mostly multiplies rows that a thread of its node has written
+//! first, and takes work from threads of its node before others.
 
 use crate::abi::cpu::ggml_numa_strategy::{self, *};
 use crate::abi::ggml::GGML_MAX_N_THREADS;
@@ -102,7 +103,8 @@ pub fn mask(ith: usize, n: usize) -> Option<Mask> {
     NUMA.get()?.mask(ith, n)
 }
 
-/// Calls `f` for all `items`, on several threads. On a machine with several nodes, the threads of each node have a block of the items.
+/// Calls `f` for all `items`, on several threads. On a machine with several nodes, the threads of each node have a
+/// block of the items.
 pub fn for_each<T: Send>(items: Vec<T>, f: impl Fn(T) + Send + Sync) {
     if mask(0, 1).is_none() {
         let items: Vec<_> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();

@@ -10,7 +10,8 @@ use crate::tensor::TensorRef;
 /// Needs of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Number of useful threads, at most the requested number. A computation starts no more than GGML_MAX_N_THREADS of them.
+    /// Number of useful threads, at most the requested number. A computation starts no more than GGML_MAX_N_THREADS of
+    /// them.
     pub n_threads: usize,
     /// Bytes of aligned scratch memory.
     pub scratch: usize,

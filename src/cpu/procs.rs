@@ -1,4 +1,5 @@
-//! The functions that hosts get by name from the CPU backend (`get_proc_address`), with the signatures of the C interface.
+//! The functions that hosts get by name from the CPU backend (`get_proc_address`), with the signatures of the C
+//! interface.
 
 use super::exec::Abort;
 use super::threadpool::Pool;
@@ -69,7 +70,8 @@ pub unsafe extern "C" fn set_n_threads(backend: ggml_backend_t, n_threads: c_int
 /// `backend` is a valid backend; `threadpool` is NULL or a pool of `threadpool_new` that lives until another is set.
 #[guarded]
 pub unsafe extern "C" fn set_threadpool(backend: ggml_backend_t, threadpool: ggml_threadpool_t) {
-    // SAFETY: the header's contract: `backend` is a **valid backend**, and the pool lives until another is set, as `set_pool` requires.
+    // SAFETY: the header's contract: `backend` is a **valid backend**, and the pool lives until another is set, as
+    // `set_pool` requires.
     unsafe { with_stream(backend, |s| s.set_pool(NonNull::new(threadpool.cast()))) }
 }
 
@@ -150,7 +152,8 @@ pub unsafe extern "C" fn threadpool_new(params: *mut ggml_threadpool_params) -> 
 #[guarded]
 pub unsafe extern "C" fn threadpool_free(threadpool: *mut ggml_threadpool) {
     if !threadpool.is_null() {
-        // SAFETY: not NULL, so it came from `Box::into_raw` in `threadpool_new`, and the caller promises not to use it afterwards.
+        // SAFETY: not NULL, so it came from `Box::into_raw` in `threadpool_new`, and the caller promises not to use it
+        // afterwards.
         drop(unsafe { Box::from_raw(threadpool.cast::<Pool>()) });
     }
 }

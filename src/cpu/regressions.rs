@@ -1,5 +1,5 @@
-//! Regressions from other code bases (see docs/TESTS.md), tried on all operations: numbers of threads, results that share memory with
-//! a source, the end of the scratch memory, unaligned data.
+//! Regressions from other code bases (see docs/TESTS.md), tried on all operations: numbers of threads, results that
+//! share memory with a source, the end of the scratch memory, unaligned data.
 
 use super::check::CheckedGraph;
 use super::exec::worker::Scratch;
@@ -272,7 +272,8 @@ fn parameters_that_lead_outside_are_an_error() {
     }
 }
 
-/// What several tensors determine together may be beyond 64 bits, although no tensor is. The first product wraps to zero, which any state has.
+/// What several tensors determine together may be beyond 64 bits, although no tensor is. The first product wraps to
+/// zero, which any state has.
 #[test]
 fn sizes_beyond_64_bits_are_refused() {
     fn widen(t: TensorRef, dim: usize, n: i64) {

@@ -1,4 +1,5 @@
-//! Well-formed nodes of every operation, with odd shapes and in most formats, for tests of all operations and for fuzzing.
+//! Well-formed nodes of every operation, with odd shapes and in most formats, for tests of all operations and for
+//! fuzzing.
 
 use super::access::{RowIndex, whole};
 use crate::abi::ggml::ggml_op_pool::{GGML_OP_POOL_AVG, GGML_OP_POOL_MAX};

@@ -1,8 +1,9 @@
 //! Where the stack of a kernel is in relation to its data.
 //!
-//! A processor compares the addresses of loads and earlier stores by their lowest 12 bits first. A load of an activation that agrees in them with a
-//! register saved on the stack waits for that store, which waits for all loads before it. Matrix times column then took 1.3 times as long, or not, as
-//! the addresses of stack and scratch memory happened to be (docs/PERFORMANCE.md).
+//! A processor compares the addresses of loads and earlier stores by their lowest 12 bits first. A load of an
+//! activation that agrees in them with a register saved on the stack waits for that store, which waits for all loads
+//! before it. Matrix times column then took 1.3 times as long, or not, as the addresses of stack and scratch memory
+//! happened to be (docs/PERFORMANCE.md).
 #![forbid(unsafe_code)]
 
 use std::hint::black_box;
@@ -13,8 +14,8 @@ const PAGE: usize = 4096;
 /// Granularity of the distances.
 const STEP: usize = 256;
 
-/// Calls `f` with a stack whose addresses are below `address`, modulo the size of a page: kernels with small frames do not use the lowest bits
-/// of what starts there.
+/// Calls `f` with a stack whose addresses are below `address`, modulo the size of a page: kernels with small frames do
+/// not use the lowest bits of what starts there.
 #[inline]
 pub fn below(address: usize, f: &mut dyn FnMut()) {
     let local = 0u8;

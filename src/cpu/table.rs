@@ -1,5 +1,5 @@
-//! The op table: one row for each operation, in the order of their numbers. It determines which operations the backend supports, the
-//! threads and scratch memory that they need, and the kernels that run.
+//! The op table: one row for each operation, in the order of their numbers. It determines which operations the backend
+//! supports, the threads and scratch memory that they need, and the kernels that run.
 #![forbid(unsafe_code)]
 
 use super::access::Dest;
@@ -33,12 +33,15 @@ pub enum Tasks {
     If(fn(TensorRef) -> bool),
 }
 
-/// What the kernel of an operation first computes in scratch memory, from sources 1 and up, for all threads: activations in another form.
+/// What the kernel of an operation first computes in scratch memory, from sources 1 and up, for all threads:
+/// activations in another form.
 #[derive(Clone, Copy)]
 pub struct Shared {
-    /// Whether the second of two nodes finds it as the first has left it, and both divide scratch memory in the same way.
+    /// Whether the second of two nodes finds it as the first has left it, and both divide scratch memory in the same
+    /// way.
     pub same: fn(TensorRef, TensorRef) -> bool,
-    /// Whether there is nothing to compute: the kernel does not wait for other threads, and needs only memory of each thread.
+    /// Whether there is nothing to compute: the kernel does not wait for other threads, and needs only memory of each
+    /// thread.
     pub nothing: fn(TensorRef) -> bool,
     /// Whether it is so little that one thread should compute it.
     pub small: fn(TensorRef) -> bool,
@@ -60,8 +63,8 @@ pub struct Row {
     pub scratch: Option<fn(TensorRef, usize) -> usize>,
     /// What nodes of the operation can have in common in scratch memory.
     pub shared: Option<Shared>,
-    /// Bit `i` is set if source `i` may have the memory of the result: the kernel does not read the source, or reads each element only
-    /// before it writes that element.
+    /// Bit `i` is set if source `i` may have the memory of the result: the kernel does not read the source, or reads
+    /// each element only before it writes that element.
     pub in_place: u16,
     /// Bit `i` is set if the kernel writes source `i`.
     pub writes: u16,

@@ -1,5 +1,5 @@
-//! Graphs computed by the whole backend. Results must be bit-identical for any number of threads, and near a reference in double
-//! precision.
+//! Graphs computed by the whole backend. Results must be bit-identical for any number of threads, and near a reference
+//! in double precision.
 
 use super::access::whole;
 use super::check::{self, CheckedGraph};
@@ -676,8 +676,8 @@ fn more_threads_than_a_pool_can_have_compute_all() {
     assert_eq!(read(all), expected);
 }
 
-/// Query, key and value of a layer have the same activations, which are converted once, unless a node writes them or uses the scratch
-/// memory in between.
+/// Query, key and value of a layer have the same activations, which are converted once, unless a node writes them or
+/// uses the scratch memory in between.
 #[test]
 fn products_of_the_same_activations_are_those_of_each_alone() {
     for (dtype, columns) in [GGML_TYPE_Q4_0, GGML_TYPE_Q6_K, GGML_TYPE_Q8_0, GGML_TYPE_BF16, GGML_TYPE_IQ2_S]

@@ -288,8 +288,8 @@ impl Shared {
         let generation = fork::generation();
         while let Some(ticket) = self.wait_for_ticket(ith, last) {
             last = ticket;
-            // SAFETY: the ticket includes this worker in the region, so `start` has stored the address of the task, and `WaitForWorkers`
-            // keeps the task alive until this worker decrements `remaining` below.
+            // SAFETY: the ticket includes this worker in the region, so `start` has stored the address of the task, and
+            // `WaitForWorkers` keeps the task alive until this worker decrements `remaining` below.
             let task = unsafe { &*self.task.load(Ordering::Relaxed) };
             // A panic must not keep the starting thread waiting. The panic hook has reported it.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (task.run)(ith)));
@@ -365,7 +365,8 @@ struct Masks<'a> {
 }
 
 impl Masks<'_> {
-    /// The mask of the next thread: all processors of the pool's mask or, if strict, the next one of them. `None` for any processor.
+    /// The mask of the next thread: all processors of the pool's mask or, if strict, the next one of them. `None` for
+    /// any processor.
     fn next(&mut self) -> Option<Mask> {
         if !self.all.contains(&true) {
             return None;
@@ -394,8 +395,8 @@ pub fn default_params(n_threads: i32) -> ggml_threadpool_params {
     }
 }
 
-/// Pools for hosts that do not provide one. They are kept between computations, because starting threads takes longer than computing a
-/// small graph.
+/// Pools for hosts that do not provide one. They are kept between computations, because starting threads takes longer
+/// than computing a small graph.
 static SPARE: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
 /// Maximum number of spare pools.
 const SPARE_MAX: usize = 4;

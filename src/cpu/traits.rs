@@ -31,8 +31,8 @@ unsafe fn write_row(dtype: ggml_type, x: *const f32, y: *mut c_void, k: i64) {
     let Some(size) = dtype.row_size(k) else {
         crate::ggml_abort!("{k} elements are not whole blocks of {dtype:?}");
     };
-    // SAFETY: the caller promises `k` readable floats at `x` and `size` writable bytes at `y`. If the two overlap, `source` copies the
-    // floats before anything is written.
+    // SAFETY: the caller promises `k` readable floats at `x` and `size` writable bytes at `y`. If the two overlap,
+    // `source` copies the floats before anything is written.
     let (x, y) = unsafe { (source(x, k, y.cast::<u8>(), size as i64), values_mut(y.cast::<u8>(), size as i64)) };
     convert::from_f32(dtype, &x, y);
 }
@@ -108,7 +108,8 @@ mod tests {
             let size = dtype.row_size(256).unwrap();
             let (mut apart, mut m) = (vec![0u8; size], x.clone());
             m.resize(512, 0.0);
-            // SAFETY: 256 readable floats, and writable memory for their row, which overlaps the floats in the second call.
+            // SAFETY: 256 readable floats, and writable memory for their row, which overlaps the floats in the second
+            // call.
             unsafe {
                 from_float(x.as_ptr(), apart.as_mut_ptr().cast(), 256);
                 let p = m.as_mut_ptr();

@@ -102,8 +102,8 @@ impl Function {
 pub fn zip(f: Pairwise, y: &mut [f32], x: &[f32]) {
     let n = y.len().min(x.len());
     let p = y.as_mut_ptr();
-    // SAFETY: the contract of `Map2`: both rows have `n` floats. The destination is the first source, and does not overlap the second,
-    // because `y` is a `&mut`.
+    // SAFETY: the contract of `Map2`: both rows have `n` floats. The destination is the first source, and does not
+    // overlap the second, because `y` is a `&mut`.
     unsafe { f.kernel()(n, p, p, x.as_ptr()) }
 }
 
@@ -127,7 +127,8 @@ pub fn map_into(f: Function, y: &mut [f32], x: &[f32]) {
 #[inline]
 pub fn zip_into(f: Pairwise, y: &mut [f32], a: &[f32], b: &[f32]) {
     let n = y.len().min(a.len()).min(b.len());
-    // SAFETY: the contract of `Map2`: the three rows have `n` floats, and `y` is a `&mut`, so it overlaps neither source.
+    // SAFETY: the contract of `Map2`: the three rows have `n` floats, and `y` is a `&mut`, so it overlaps neither
+    // source.
     unsafe { f.kernel()(n, y.as_mut_ptr(), a.as_ptr(), b.as_ptr()) }
 }
 
@@ -168,11 +169,13 @@ pub fn sin_cos(sin: &mut [f32], cos: &mut [f32], x: &[f32]) {
         }
         return;
     }
-    // SAFETY: the contract of `Kernels`: all rows have `n` floats, and the two results are `&mut`, so they overlap nothing.
+    // SAFETY: the contract of `Kernels`: all rows have `n` floats, and the two results are `&mut`, so they overlap
+    // nothing.
     unsafe { (k.sin_cos)(n, sin.as_mut_ptr(), cos.as_mut_ptr(), x.as_ptr()) }
 }
 
-/// Rotates the pairs of adjacent elements of `x`: `y[i] = x[i] * cos[i] + x[j] * sin[i]`, where `j` is the other of the pair.
+/// Rotates the pairs of adjacent elements of `x`: `y[i] = x[i] * cos[i] + x[j] * sin[i]`, where `j` is the other of the
+/// pair.
 #[inline]
 pub fn turn_pairs(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32]) {
     let n = y.len();
@@ -186,7 +189,8 @@ pub fn turn_pairs(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32]) {
 pub fn turn_halves(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32]) {
     let n = y.len() / 2;
     assert!(y.len() == 2 * n && x.len() == 2 * n && cos.len() >= n && sin.len() >= n);
-    // SAFETY: the contract of `Kernels`: `x` and `y` have `2 * n` floats, the others `n`, and `y` is a `&mut`, so it overlaps no other.
+    // SAFETY: the contract of `Kernels`: `x` and `y` have `2 * n` floats, the others `n`, and `y` is a `&mut`, so it
+    // overlaps no other.
     unsafe { (kernels().turn_halves)(n, y.as_mut_ptr(), x.as_ptr(), cos.as_ptr(), sin.as_ptr()) }
 }
 
@@ -249,29 +253,33 @@ pub fn dot_wide(x: &[f32], y: &[f32]) -> f64 {
     unsafe { (kernels().dot_wide)(x.len().min(y.len()), x.as_ptr(), y.as_ptr()) }
 }
 
-/// Writes the indices of the elements in ascending or, if `falling`, descending order, the first of equal ones first. Returns false, with
-/// any indices, if there are so many elements that another way is faster, if some are equal, or if the processor has no kernel.
+/// Writes the indices of the elements in ascending or, if `falling`, descending order, the first of equal ones first.
+/// Returns false, with any indices, if there are so many elements that another way is faster, if some are equal, or if
+/// the processor has no kernel.
 #[inline]
 pub fn sort_few(x: &[f32], falling: bool, order: &mut [i32]) -> bool {
     assert_eq!(x.len(), order.len());
     match kernels().sort_few {
         Some(f) if x.len() <= FEW => {
-            // SAFETY: the contract of `SortFew`: the function is from the table of this processor, and there are at most `FEW` elements.
+            // SAFETY: the contract of `SortFew`: the function is from the table of this processor, and there are at
+            // most `FEW` elements.
             unsafe { f(x, falling, order) }
         }
         _ => false,
     }
 }
 
-/// Writes the indices of the `order.len()` greatest elements, greatest first, and the first of equal ones first. `keys` is scratch memory. Returns
-/// false if there are so many indices that another way is faster, or if the processor has no kernel.
+/// Writes the indices of the `order.len()` greatest elements, greatest first, and the first of equal ones first. `keys`
+/// is scratch memory. Returns false if there are so many indices that another way is faster, or if the processor has no
+/// kernel.
 #[inline]
 pub fn top_few(x: &[f32], keys: &mut Vec<i64>, order: &mut [i32]) -> bool {
     assert!(order.len() <= x.len());
     match kernels().top_few {
         Some(f) if order.len() <= MOST => {
             keys.resize(x.len(), 0);
-            // SAFETY: the contract of `TopFew`: the function is from the table of this processor, and there is a key for each element.
+            // SAFETY: the contract of `TopFew`: the function is from the table of this processor, and there is a key
+            // for each element.
             unsafe { f(x, keys, order) };
             true
         }
@@ -291,7 +299,8 @@ pub fn exp_shifted(y: &mut [f32], max: f32) -> f64 {
 #[inline]
 pub fn add_to_doubles(y: &mut [f64], x: &[f32]) {
     let n = y.len().min(x.len());
-    // SAFETY: the contract of `Kernels`: both have `n` numbers, and `y` is a `&mut`, so it is aligned, and they do not overlap.
+    // SAFETY: the contract of `Kernels`: both have `n` numbers, and `y` is a `&mut`, so it is aligned, and they do not
+    // overlap.
     unsafe { (kernels().add_to_doubles)(n, y.as_mut_ptr(), x.as_ptr()) }
 }
 
@@ -313,7 +322,8 @@ pub fn silu(x: f32) -> f32 {
 #[inline]
 pub fn to_halves(y: &mut [u16], x: &[f32]) {
     assert_eq!(y.len(), x.len());
-    // SAFETY: the contract of `f32_to_f16`: both rows have `y.len()` numbers, and `y` is a `&mut`, so they do not overlap.
+    // SAFETY: the contract of `f32_to_f16`: both rows have `y.len()` numbers, and `y` is a `&mut`, so they do not
+    // overlap.
     unsafe { (kernels().f32_to_f16)(y.len(), y.as_mut_ptr(), x.as_ptr()) }
 }
 
@@ -325,7 +335,8 @@ pub fn gelu_exact(x: f32) -> f32 {
 /// A function of all half-precision numbers, rounded to half precision.
 type HalfTable = [u16; 1 << 16];
 
-/// Table of GELU for half-precision numbers. The original rounds to half precision and looks GELU up, and hosts compare results.
+/// Table of GELU for half-precision numbers. The original rounds to half precision and looks GELU up, and hosts compare
+/// results.
 fn gelu_table() -> &'static HalfTable {
     static T: OnceLock<Box<HalfTable>> = OnceLock::new();
     crate::sys::sync::once::<Box<HalfTable>>(&T, || {
@@ -342,9 +353,11 @@ pub fn gelu(y: &mut [f32]) {
     for y in y.chunks_mut(halves.len()) {
         let halves = &mut halves[..y.len()];
         to_halves(halves, y);
-        // The numbers found stay halves: a table of floats would be twice as large, and the part in use would not fit the L1 cache.
+        // The numbers found stay halves: a table of floats would be twice as large, and the part in use would not fit
+        // the L1 cache.
         halves.iter_mut().for_each(|half| *half = table[usize::from(*half)]);
-        // SAFETY: the contract of `gelu_found`: both have `y.len()` numbers, and `y` is a `&mut`, so they do not overlap.
+        // SAFETY: the contract of `gelu_found`: both have `y.len()` numbers, and `y` is a `&mut`, so they do not
+        // overlap.
         unsafe { (kernels().gelu_found)(y.len(), y.as_mut_ptr(), halves.as_ptr()) }
     }
 }

@@ -69,7 +69,8 @@ pub static ABSENT: &[Absent] = &[
     },
 ];
 
-/// Beginnings of the names that the original's other backends read, and those backends. Their modules can be loaded, so these are not unknown.
+/// Beginnings of the names that the original's other backends read, and those backends. Their modules can be loaded, so
+/// these are not unknown.
 pub static FOREIGN: &[(&str, &str)] = &[
     ("GGML_CANN_", "CANN"),
     ("GGML_CUDA_", "CUDA, HIP and MUSA"),

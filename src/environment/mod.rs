@@ -1,7 +1,9 @@
-//! Environment variables: one table of all that the library reads (`table`), the only functions that read them (here), the original's variables that
-//! this library does not have (`absent`), and warnings about names that are nearly right (`near`).
+//! Environment variables: one table of all that the library reads (`table`), the only functions that read them (here),
+//! the original's variables that this library does not have (`absent`), and warnings about names that are nearly right
+//! (`near`).
 //!
-//! docs/ENVIRONMENT.md is generated from the tables. Its check (`scripts/environment.rs`) fails if another file in `src/` reads a variable.
+//! docs/ENVIRONMENT.md is generated from the tables. Its check (`scripts/environment.rs`) fails if another file in
+//! `src/` reads a variable.
 #![forbid(unsafe_code)]
 // The page of documentation reads everything.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
@@ -56,8 +58,8 @@ pub enum Original {
 pub enum Trust {
     /// The value cannot do harm.
     Anyone,
-    /// It names a file or a module, or says what may be loaded. Ignored in a program that has more rights than its user (such as a set-uid
-    /// program): the user must not choose what it reads, writes or runs.
+    /// It names a file or a module, or says what may be loaded. Ignored in a program that has more rights than its user
+    /// (such as a set-uid program): the user must not choose what it reads, writes or runs.
     SameRights,
 }
 

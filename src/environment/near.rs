@@ -1,4 +1,5 @@
-//! Warnings about `GGML_*` variables that have no effect: those that differ little from a known name, and the original's that are absent here.
+//! Warnings about `GGML_*` variables that have no effect: those that differ little from a known name, and the
+//! original's that are absent here.
 #![forbid(unsafe_code)]
 
 use super::{ABSENT, ALL, FOREIGN};

@@ -13,9 +13,9 @@ const PIECE: usize = 64 << 20;
 /// The original's name of the tensor that has the whole data section.
 const BLOB: &str = "GGUF tensor data binary blob";
 
-/// A new context with the tensors of `file`. With `no_alloc` they have no data; otherwise the whole data section is read
-/// from `reader`, which is at its start, into one tensor named "GGUF tensor data binary blob", and they point into it. A
-/// number is added to this name where the file has a tensor of that name: it is the file's that a lookup finds.
+/// A new context with the tensors of `file`. With `no_alloc` they have no data; otherwise the whole data section is
+/// read from `reader`, which is at its start, into one tensor named "GGUF tensor data binary blob", and they point into
+/// it. A number is added to this name where the file has a tensor of that name: it is the file's that a lookup finds.
 ///
 /// # Safety
 /// The tensors are used only while the context lives.
@@ -39,7 +39,8 @@ pub unsafe fn load(file: &Gguf, reader: &mut Reader<'_>, no_alloc: bool) -> Resu
         // In pieces: the memory of what does not come is never touched.
         for start in (0..data).step_by(PIECE) {
             let n = PIECE.min(data - start);
-            // SAFETY: the new tensor has `data` bytes in the new context, which nobody else knows; zeroed, they are initialised.
+            // SAFETY: the new tensor has `data` bytes in the new context, which nobody else knows; zeroed, they are
+            // initialised.
             let bytes = unsafe {
                 let at = t.data().add(start);
                 at.write_bytes(0, n);

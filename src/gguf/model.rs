@@ -5,7 +5,8 @@ use super::{Gguf, Value};
 use crate::sys::sync::brief;
 use std::sync::Mutex;
 
-/// The largest model so far: its number of tensors, and its name. Hosts also read files of a vocabulary, adapters, and models that help a larger one.
+/// The largest model so far: its number of tensors, and its name. Hosts also read files of a vocabulary, adapters, and
+/// models that help a larger one.
 static LARGEST: Mutex<(usize, String)> = Mutex::new((0, String::new()));
 
 /// Most characters of a name that are kept.

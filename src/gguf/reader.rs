@@ -1,5 +1,5 @@
-//! From bytes to `Gguf`. The file may be hostile: every count, length, type and size is checked before it is used, memory
-//! is taken only for bytes that are there, and no size that it says can end the process.
+//! From bytes to `Gguf`. The file may be hostile: every count, length, type and size is checked before it is used,
+//! memory is taken only for bytes that are there, and no size that it says can end the process.
 
 #![forbid(unsafe_code)]
 
@@ -17,7 +17,8 @@ use std::cmp::Ordering;
 const MAX_TEXT: u64 = 1 << 30;
 /// Elements an array may have.
 const MAX_ARRAY: u64 = 1 << 30;
-/// Bytes that are read before more memory is taken than has been read so far: a file may lie about its lengths, and a source about its size.
+/// Bytes that are read before more memory is taken than has been read so far: a file may lie about its lengths, and a
+/// source about its size.
 pub(super) const STEP: usize = 1 << 20;
 /// Bytes that are given back when there is no memory, so that there is some for saying so.
 const SPARE: usize = 1 << 14;
@@ -291,7 +292,8 @@ impl<'a> Reader<'a> {
         Ok(file)
     }
 
-    /// An element that another one equals, if there is one. A sorted list of places takes less memory than a set of names.
+    /// An element that another one equals, if there is one. A sorted list of places takes less memory than a set of
+    /// names.
     fn twice<T>(&mut self, list: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Result<Option<usize>> {
         let mut places = Vec::new();
         places.try_reserve_exact(list.len()).map_err(|_| self.full("a list of names", list.len()))?;
@@ -567,7 +569,8 @@ mod tests {
         }
     }
 
-    /// A file inside of another one, such as a stream that a host has read from before: alignment counts from where it begins.
+    /// A file inside of another one, such as a stream that a host has read from before: alignment counts from where it
+    /// begins.
     #[test]
     fn alignment_counts_from_the_start_of_the_file() {
         let file = bytes_of(3, &[], &[tensor(b"a", &[3], 0, 0)], 32);

@@ -8,7 +8,8 @@ use std::io::{Read, Seek, SeekFrom};
 
 /// Random access to bytes.
 pub trait Source {
-    /// Reads bytes from `offset` on into `out` and returns their number. Fewer than requested means the end, or an error.
+    /// Reads bytes from `offset` on into `out` and returns their number. Fewer than requested means the end, or an
+    /// error.
     fn read_at(&mut self, offset: u64, out: &mut [u8]) -> usize;
 }
 

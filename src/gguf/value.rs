@@ -75,7 +75,8 @@ pub(super) fn out_of_memory(what: &str, bytes: usize) -> Error {
     Error::OutOfMemory { what: what.into(), bytes }
 }
 
-/// A list of texts, one behind the other in one piece of memory: many short ones take little more than they have in a file.
+/// A list of texts, one behind the other in one piece of memory: many short ones take little more than they have in a
+/// file.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Texts {
     /// Each text with a zero behind it.

@@ -53,7 +53,8 @@ fn key_value(out: &mut Vec<u8>, kv: &Kv) {
 fn description(out: &mut Vec<u8>, info: &TensorInfo) {
     let t = info.tensor();
     text(out, &t.name_bytes());
-    // Up to the last dimension that is not 1. A dimension of 0 must be written, or the tensor would have elements when it is read.
+    // Up to the last dimension that is not 1. A dimension of 0 must be written, or the tensor would have elements when
+    // it is read.
     let n_dims = t.ne().iter().rposition(|&n| n > 1 || n != 1).map_or(1, |i| i + 1);
     out.extend_from_slice(&(n_dims as u32).to_le_bytes());
     t.ne()[..n_dims].iter().for_each(|n| out.extend_from_slice(&n.to_le_bytes()));

@@ -94,8 +94,9 @@ pub fn new(ctx: &mut Context, size: usize, grads: bool) -> Result<GraphRef> {
         uid: 0,
     };
     let p = base.cast::<ggml_cgraph>();
-    // SAFETY: the object is aligned to 16 and large enough; its arrays are inside it. Entries of nodes and leafs are written
-    // before they are counted, keys and use counts before their bit is set: only the bits, and gradients, start as zeros.
+    // SAFETY: the object is aligned to 16 and large enough; its arrays are inside it. Entries of nodes and leafs are
+    // written before they are counted, keys and use counts before their bit is set: only the bits, and gradients, start
+    // as zeros.
     let graph = unsafe {
         at(layout.grads).write_bytes(0, layout.total - layout.grads);
         p.write(graph);
@@ -127,9 +128,9 @@ thread_local! {
 }
 
 impl GraphRef {
-    /// Adds `tensor` and everything it needs that is not there yet: sources before the nodes that read them, in the order
-    /// of their places. Tensors without an operation become leafs, parameters nodes. `compute` marks what is visited as
-    /// to be computed; without it the tensors only take their places.
+    /// Adds `tensor` and everything it needs that is not there yet: sources before the nodes that read them, in the
+    /// order of their places. Tensors without an operation become leafs, parameters nodes. `compute` marks what is
+    /// visited as to be computed; without it the tensors only take their places.
     ///
     /// Ends the process when the graph has no room (the contract).
     pub fn expand(self, tensor: TensorRef, compute: bool) {
@@ -213,7 +214,8 @@ impl Walk {
         self.graph.set_use_count(slot, self.graph.use_count_at(slot) + 1);
     }
 
-    /// Starts on a tensor; one without sources is also done with. Returns its slot when it was there before, or is done with.
+    /// Starts on a tensor; one without sources is also done with. Returns its slot when it was there before, or is done
+    /// with.
     #[inline]
     fn enter(&mut self, tensor: TensorRef, compute: bool) -> Option<usize> {
         let is_op = tensor.op_raw() != ggml_op::GGML_OP_NONE as c_int;

@@ -27,7 +27,8 @@ impl GraphRef {
         }
     }
 
-    /// Makes `dst` a copy of this graph. `dst` needs at least as much room, and gradients where this one has them (the contract).
+    /// Makes `dst` a copy of this graph. `dst` needs at least as much room, and gradients where this one has them (the
+    /// contract).
     pub fn copy_to(self, dst: Self) {
         let (from, to) = (self.visited(), dst.visited());
         ggml_assert!(dst.size() >= self.n_leafs() && dst.size() >= self.n_nodes() && to.size() >= from.size());

@@ -7,7 +7,8 @@ use crate::tensor::{TensorRef, names};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// A name in the label of a record: what could drive a terminal is escaped, as are characters with a meaning in records.
+/// A name in the label of a record: what could drive a terminal is escaped, as are characters with a meaning in
+/// records.
 fn label(name: String) -> String {
     let mut label = String::with_capacity(name.len());
     for c in escaped(name).chars() {

@@ -8,7 +8,8 @@ use crate::tensor::TensorRef;
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
-/// In the place of a graph's order of traversal: a call that should have filled the graph has failed, so that nodes may be missing.
+/// In the place of a graph's order of traversal: a call that should have filled the graph has failed, so that nodes may
+/// be missing.
 const SPOILED: c_int = c_int::MIN;
 
 /// Handle on a valid graph. Making one is the promise; using one is safe.
@@ -158,8 +159,8 @@ impl GraphRef {
         field!(self.uid = uid)
     }
 
-    /// Notes that a call which should have filled the graph has failed. What is missing in it is not known, so that it must not be
-    /// computed: until it is cleared, [`Self::whole`] fails for it and its copies.
+    /// Notes that a call which should have filled the graph has failed. What is missing in it is not known, so that it
+    /// must not be computed: until it is cleared, [`Self::whole`] fails for it and its copies.
     pub fn spoil(self) {
         field!(self.order = SPOILED);
     }
@@ -293,7 +294,8 @@ impl HashSetRef {
         unsafe { self.0.keys.add(slot).read() }
     }
 
-    /// The slot that holds `t` (with `true`), or the slot where it would go (with `false`); `None` when the set is full.
+    /// The slot that holds `t` (with `true`), or the slot where it would go (with `false`); `None` when the set is
+    /// full.
     #[inline]
     pub fn find(&self, t: TensorRef) -> Option<(usize, bool)> {
         if self.0.size == 0 {

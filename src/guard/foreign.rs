@@ -1,8 +1,10 @@
-//! Calls of the host's functions, which C++ code may leave by an exception, and any code by `pthread_exit` or by cancellation.
+//! Calls of the host's functions, which C++ code may leave by an exception, and any code by `pthread_exit` or by
+//! cancellation.
 //!
-//! [`host`] stops that, and the thread remembers it. The caller then takes its ordinary way of failing; until the exported function has ended,
-//! the thread calls no other function of the host. There `resume` continues. What the host catches has passed none of our frames that had
-//! something to clean up, so all objects are in the state that a failed call leaves.
+//! [`host`] stops that, and the thread remembers it. The caller then takes its ordinary way of failing; until the
+//! exported function has ended, the thread calls no other function of the host. There `resume` continues. What the host
+//! catches has passed none of our frames that had something to clean up, so all objects are in the state that a failed
+//! call leaves.
 
 use crate::sys::thread::exposed;
 use crate::sys::unwind::{self, Unwinding};
@@ -55,7 +57,8 @@ pub fn host<T: Copy>(function: impl FnOnce() -> T + Copy) -> Option<T> {
     result.map_err(remember).ok()
 }
 
-/// Calls a function of a module, which has to be called even if something is pending. `otherwise` is the result if it is left by unwinding.
+/// Calls a function of a module, which has to be called even if something is pending. `otherwise` is the result if it
+/// is left by unwinding.
 #[inline]
 pub fn module<T: Copy>(otherwise: T, function: impl FnOnce() -> T + Copy) -> T {
     let held = HELD.replace(false);
@@ -91,7 +94,8 @@ fn take() -> Option<Unwinding> {
     unwinding
 }
 
-/// Leaves the guarded function that the thread is in, which fails: for a caller of [`host`] without another way of failing.
+/// Leaves the guarded function that the thread is in, which fails: for a caller of [`host`] without another way of
+/// failing.
 #[cold]
 pub fn escape() -> ! {
     std::panic::resume_unwind(Box::new(super::Violation("a function of the host was left by an exception".to_owned())))
@@ -148,8 +152,8 @@ pub fn hold<T>(call: impl FnOnce() -> T) -> T {
 /// An exception on its way from a worker thread to the thread that waits for it.
 pub struct Moved(Unwinding);
 
-/// What is pending on this worker thread, for [`adopt`]. A worker thread cannot end in the middle of a computation, so `pthread_exit` there ends
-/// the process.
+/// What is pending on this worker thread, for [`adopt`]. A worker thread cannot end in the middle of a computation, so
+/// `pthread_exit` there ends the process.
 #[inline]
 pub fn hand_over() -> Option<Moved> {
     if ANY.load(Ordering::Relaxed) == 0 {

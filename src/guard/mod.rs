@@ -1,12 +1,14 @@
-//! What happens when a caller breaks a contract: the process ends, as in the original, or, under the error policy of the host,
-//! the call fails. A panic, a bug in the library itself, makes the call fail under either policy.
+//! What happens when a caller breaks a contract: the process ends, as in the original, or, under the error policy of
+//! the host, the call fails. A panic, a bug in the library itself, makes the call fail under either policy.
 //!
-//! Where a broken contract makes the call fail, `log::abort` unwinds to the `extern "C"` function that C code called. Each of these, and each function
-//! of our own vtables, stands under `#[guarded]`, so that unwinding never meets a frame of C. On a thread that is in no such
-//! function (a host's own thread inside its copy of our static library's Rust interface) a broken contract ends the process
-//! all the same; so does one that C code finds and reports through the exported `ggml_abort`.
+//! Where a broken contract makes the call fail, `log::abort` unwinds to the `extern "C"` function that C code called.
+//! Each of these, and each function of our own vtables, stands under `#[guarded]`, so that unwinding never meets a
+//! frame of C. On a thread that is in no such function (a host's own thread inside its copy of our static library's
+//! Rust interface) a broken contract ends the process all the same; so does one that C code finds and reports through
+//! the exported `ggml_abort`.
 //!
-//! An exception that leaves a function of the host continues where the exported function returns to the host (`foreign`).
+//! An exception that leaves a function of the host continues where the exported function returns to the host
+//! (`foreign`).
 
 pub mod foreign;
 
@@ -27,8 +29,8 @@ thread_local! {
 /// What unwinds: what the caller did wrong.
 struct Violation(String);
 
-/// Says whether a broken contract makes the call fail (`true`) or ends the process; returns what was said before. Holds for
-/// calls that begin later, on all threads.
+/// Says whether a broken contract makes the call fail (`true`) or ends the process; returns what was said before. Holds
+/// for calls that begin later, on all threads.
 pub fn set_forgiving(on: bool) -> bool {
     FORGIVING.swap(on, Ordering::Relaxed)
 }
@@ -71,7 +73,8 @@ macro_rules! refused_zeroed {
     ($($type:ty),*) => {
         $(impl Refused for $type {
             fn refused() -> Self {
-                // SAFETY: the struct holds numbers, pointers and optional functions only: all-zero bytes are a value of it.
+                // SAFETY: the struct holds numbers, pointers and optional functions only: all-zero bytes are a value of
+                // it.
                 unsafe { std::mem::zeroed() }
             }
         })*
@@ -83,11 +86,13 @@ refused_zeroed!(
     crate::abi::cpu::ggml_cplan
 );
 
-/// Runs the body of an `extern "C"` function. What unwinds out of it, a panic or, under the host's policy, a broken contract, is
-/// logged, and the function returns what `refused` gives. The body is compiled once for both policies: there are hundreds of them.
+/// Runs the body of an `extern "C"` function. What unwinds out of it, a panic or, under the host's policy, a broken
+/// contract, is logged, and the function returns what `refused` gives. The body is compiled once for both policies:
+/// there are hundreds of them.
 #[inline(always)]
 pub fn run<T>(refused: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
-    // Not `contained`: where the process ends, as on most calls, broken contracts do not unwind, and nothing is counted.
+    // Not `contained`: where the process ends, as on most calls, broken contracts do not unwind, and nothing is
+    // counted.
     let counted = FORGIVING.load(Ordering::Relaxed);
     if counted {
         enter();
@@ -105,7 +110,8 @@ pub fn run<T>(refused: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The thread is in one more guarded function. Not inlined, as the address of a thread's variable takes more code than a call.
+/// The thread is in one more guarded function. Not inlined, as the address of a thread's variable takes more code than
+/// a call.
 #[inline(never)]
 fn enter() {
     DEPTH.set(DEPTH.get() + 1);

@@ -1,5 +1,5 @@
-//! Data points and their labels, in host memory. A shard is a fixed number of neighbouring points. Shards are shuffled, and batches consist
-//! of whole shards.
+//! Data points and their labels, in host memory. A shard is a fixed number of neighbouring points. Shards are shuffled,
+//! and batches consist of whole shards.
 
 use super::random::Twister;
 use crate::abi::ggml::ggml_type;
@@ -63,8 +63,8 @@ impl Dataset {
     /// Creates a data set. Its memory is not initialised.
     pub fn new(shape: &Shape) -> Result<Self> {
         ggml_assert!(shape.point > 0 && shape.label >= 0 && shape.points > 0 && shape.shard > 0);
-        // SAFETY: `Dataset` owns the context and the only handles. Loops borrow the data set while they use its tensors, and hosts use them
-        // only until `ggml_opt_dataset_free`, by its contract.
+        // SAFETY: `Dataset` owns the context and the only handles. Loops borrow the data set while they use its
+        // tensors, and hosts use them only until `ggml_opt_dataset_free`, by its contract.
         let mut ctx = unsafe { Context::owned(2 * (TENSOR_SIZE + OBJECT_SIZE), true) }?;
         let data = ctx.new_tensor(shape.data, &[shape.point, shape.points])?;
         let labels = match shape.label {
@@ -100,7 +100,8 @@ impl Dataset {
         self.labels.as_ref().map(|c| c.tensor)
     }
 
-    /// Shuffles the shards of the first `n_points` points, or all shards for `None`. `n_points` must be a multiple of the shard size.
+    /// Shuffles the shards of the first `n_points` points, or all shards for `None`. `n_points` must be a multiple of
+    /// the shard size.
     pub fn shuffle(&mut self, random: &mut Twister, n_points: Option<i64>) {
         let n = match n_points {
             None => self.order.len(),
@@ -128,7 +129,8 @@ impl Dataset {
         shards.unwrap_or(&[])
     }
 
-    /// Copies batch `index` into tensors with the size of a batch. `labels` must be given if, and only if, the data set has labels.
+    /// Copies batch `index` into tensors with the size of a batch. `labels` must be given if, and only if, the data set
+    /// has labels.
     pub fn get_batch(&self, data: TensorRef, labels: Option<TensorRef>, index: i64) {
         ggml_assert!(data.is_contiguous() && data.dtype() == self.data.tensor.dtype());
         ggml_assert!(labels.is_some() == self.labels.is_some(), "a batch has labels when its data set has");
@@ -144,16 +146,17 @@ impl Dataset {
     /// Copies batch `index` into host memory.
     ///
     /// # Safety
-    /// `data` points to `data_bytes` writable bytes. `labels` is NULL, or points to writable memory for the labels of the same points. Nobody
-    /// writes the data set meanwhile.
+    /// `data` points to `data_bytes` writable bytes. `labels` is NULL, or points to writable memory for the labels of
+    /// the same points. Nobody writes the data set meanwhile.
     pub unsafe fn get_batch_host(&self, data: *mut u8, data_bytes: usize, labels: *mut u8, index: i64) {
         ggml_assert!(labels.is_null() == self.labels.is_none(), "a batch has labels when its data set has");
         let shards = self.batch(data_bytes, index);
         for (column, to) in [(Some(&self.data), data), (self.labels.as_ref(), labels)] {
             let Some(column) = column else { continue };
             for (i, &shard) in shards.iter().enumerate() {
-                // SAFETY: `batch` gives shards in the tensor, whose data is in host memory (`host::buffer_type`). The caller promises that `to`
-                // is writable for all shards of the batch, and that nobody writes the data set.
+                // SAFETY: `batch` gives shards in the tensor, whose data is in host memory (`host::buffer_type`). The
+                // caller promises that `to` is writable for all shards of the batch, and that nobody writes the data
+                // set.
                 unsafe { column.at(shard).copy_to_nonoverlapping(to.add(i * column.shard), column.shard) };
             }
         }
@@ -162,8 +165,8 @@ impl Dataset {
 
 fn copy_shards(column: &Column, shards: &[usize], to: TensorRef) {
     for (i, &shard) in shards.iter().enumerate() {
-        // SAFETY: `batch` gives shards in the tensor of the column, whose data is in host memory (`host::buffer_type`), so `column.shard` bytes
-        // are readable.
+        // SAFETY: `batch` gives shards in the tensor of the column, whose data is in host memory (`host::buffer_type`),
+        // so `column.shard` bytes are readable.
         unsafe { tensor_io::set(to, column.at(shard), i * column.shard, column.shard) };
     }
 }

@@ -22,8 +22,8 @@ pub struct Watch<'a> {
     pub callback: BatchCallback,
 }
 
-/// Trains on the first `split` points (on all if it is negative), and evaluates on the others. By the contract of `ggml_opt_epoch` the run
-/// has static graphs, and both numbers of points are multiples of the batch.
+/// Trains on the first `split` points (on all if it is negative), and evaluates on the others. By the contract of
+/// `ggml_opt_epoch` the run has static graphs, and both numbers of points are multiples of the batch.
 pub fn epoch(run: &Shared<Run>, dataset: &Shared<Dataset>, split: i64, train: Watch<'_>, evaluate: Watch<'_>) {
     let (n_points, per_batch) = {
         let (is_static, model) = run.with(|r| (r.is_static(), r.model()));

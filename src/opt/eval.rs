@@ -1,4 +1,5 @@
-//! An evaluation: computes the allocated graph, which includes a step of the optimizer if one is due, and adds up results.
+//! An evaluation: computes the allocated graph, which includes a step of the optimizer if one is due, and adds up
+//! results.
 #![forbid(unsafe_code)]
 
 use super::results::Outcome;
@@ -19,8 +20,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Evaluates the graph that `Run::alloc` prepared, and adds to `results`. After an error nothing is added, but the run counts the
-/// evaluation.
+/// Evaluates the graph that `Run::alloc` prepared, and adds to `results`. After an error nothing is added, but the run
+/// counts the evaluation.
 pub fn eval(run: &Shared<Run>, results: Option<&Shared<Results>>) -> Result<()> {
     let (scheduler, graph) = run.with(|r| r.pending());
     let counted = Counted(run);

@@ -39,8 +39,8 @@ fn cut(n_points: i64, per_batch: i64, plan: &FitPlan) -> Cut {
     Cut { period, train: steps * per_step }
 }
 
-/// Trains `model` on a data set. The plan determines the period of the settings. Their callback gets a pointer to the number of the epoch, an
-/// `int64_t` that counts from 1.
+/// Trains `model` on a data set. The plan determines the period of the settings. Their callback gets a pointer to the
+/// number of the epoch, an `int64_t` that counts from 1.
 ///
 /// # Safety
 /// The callback of the settings may be called with a pointer to an `int64_t` that is valid during the call.
@@ -55,7 +55,8 @@ pub unsafe fn fit(
     let Cut { period, train } = cut(n_points, model.1.inputs.ne()[1], plan);
     // A `Cell`, because the callback reads it through a pointer while the loop counts.
     let number = Cell::new(1i64);
-    // SAFETY: the caller promises that the callback takes a pointer to an `int64_t`. Only `run` below gets `params`, and `number` outlives it.
+    // SAFETY: the caller promises that the callback takes a pointer to an `int64_t`. Only `run` below gets `params`,
+    // and `number` outlives it.
     let params = unsafe { settings.params.with_argument(number.as_ptr().cast()) };
     let run = &Shared::new(Run::new(Settings { period, params, ..settings }, Some(model))?);
     let shuffle = |n| run.with(|r| dataset.with(|d| d.shuffle(r.random(), n)));

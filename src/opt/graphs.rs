@@ -16,8 +16,8 @@ pub fn with_gradients(ctx: &mut Context, forward: GraphRef, state: &State) -> Re
     Ok(graph)
 }
 
-/// A copy of `gradients` in `ctx`, followed by a step for each parameter among its first `n_forward` nodes, last one first. `numbers` has the
-/// parameters of the steps, and `state` the moments, if the optimizer has any.
+/// A copy of `gradients` in `ctx`, followed by a step for each parameter among its first `n_forward` nodes, last one
+/// first. `numbers` has the parameters of the steps, and `state` the moments, if the optimizer has any.
 pub fn with_steps(
     ctx: &mut Context,
     gradients: GraphRef,

@@ -1,5 +1,5 @@
-//! Objects that hosts hold by a C pointer, and that callbacks of the host may use during our loops. Objects and functions of the host that a
-//! run uses.
+//! Objects that hosts hold by a C pointer, and that callbacks of the host may use during our loops. Objects and
+//! functions of the host that a run uses.
 
 use crate::abi::opt::{
     ggml_opt_epoch_callback, ggml_opt_get_optimizer_params, ggml_opt_optimizer_params, ggml_opt_result_t,
@@ -11,8 +11,8 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-/// An object that a host holds by its address. Functions and callbacks use it in turn. Using it while another function works on it breaks the
-/// contract.
+/// An object that a host holds by its address. Functions and callbacks use it in turn. Using it while another function
+/// works on it breaks the contract.
 pub struct Shared<T>(RefCell<T>);
 
 impl<T> Shared<T> {
@@ -21,7 +21,8 @@ impl<T> Shared<T> {
         Self(RefCell::new(object))
     }
 
-    /// Moves the object to the heap. Returns its address for a host, which frees it with a function that calls [`Self::from_raw`].
+    /// Moves the object to the heap. Returns its address for a host, which frees it with a function that calls
+    /// [`Self::from_raw`].
     pub fn into_raw<C>(self) -> *mut C {
         Box::into_raw(Box::new(self)).cast()
     }
@@ -31,19 +32,19 @@ impl<T> Shared<T> {
     /// # Safety
     /// `p` is NULL or came from [`Self::into_raw`] of this type, and nobody uses it any more.
     pub unsafe fn from_raw<C>(p: *mut C) -> Option<Box<Self>> {
-        // SAFETY: `p` is not NULL, so the caller promises that it came from `into_raw`, which took it from a `Box` of this type, and that nobody uses
-        // the object any more.
+        // SAFETY: `p` is not NULL, so the caller promises that it came from `into_raw`, which took it from a `Box` of
+        // this type, and that nobody uses the object any more.
         (!p.is_null()).then(|| unsafe { Box::from_raw(p.cast::<Self>()) })
     }
 
     /// The object at `p`, or `None` for NULL.
     ///
     /// # Safety
-    /// `p` is NULL, or came from [`Self::into_raw`] or [`Self::as_ptr`] of this type; the object lives for as long as the reference is
-    /// used, and no other thread uses it meanwhile.
+    /// `p` is NULL, or came from [`Self::into_raw`] or [`Self::as_ptr`] of this type; the object lives for as long as
+    /// the reference is used, and no other thread uses it meanwhile.
     pub unsafe fn at<'a, C>(p: *mut C) -> Option<&'a Self> {
-        // SAFETY: the caller promises NULL, or an object of this type that is alive and that no other thread uses. Only shared references to
-        // the object exist: it changes only through its `RefCell`.
+        // SAFETY: the caller promises NULL, or an object of this type that is alive and that no other thread uses. Only
+        // shared references to the object exist: it changes only through its `RefCell`.
         unsafe { p.cast::<Self>().as_ref() }
     }
 
@@ -70,23 +71,24 @@ impl<T> Lent<T> {
     /// The object at `p`, or `None` for NULL.
     ///
     /// # Safety
-    /// `p` is NULL, or points to an object that is valid as long as the result lives. While a reference from [`Self::look`] is in use, no other
-    /// thread uses the object, and nobody has a mutable reference to it. While one from [`Self::get`] is in use, there is no other reference.
+    /// `p` is NULL, or points to an object that is valid as long as the result lives. While a reference from
+    /// [`Self::look`] is in use, no other thread uses the object, and nobody has a mutable reference to it. While one
+    /// from [`Self::get`] is in use, there is no other reference.
     pub unsafe fn from_ptr(p: *mut T) -> Option<Self> {
         NonNull::new(p).map(Self)
     }
 
     /// The object, shared: callbacks of a scheduler may use the scheduler.
     pub fn look(&self) -> &T {
-        // SAFETY: the promise of `from_ptr`: the object is valid, no other thread uses it, and nobody has a mutable reference. One from `get`
-        // would borrow this handle mutably.
+        // SAFETY: the promise of `from_ptr`: the object is valid, no other thread uses it, and nobody has a mutable
+        // reference. One from `get` would borrow this handle mutably.
         unsafe { self.0.as_ref() }
     }
 
     /// The object, mutable.
     pub fn get(&mut self) -> &mut T {
-        // SAFETY: the promise of `from_ptr`: the object is valid, and there is no other reference. One from `look` would borrow this handle,
-        // which is not `Copy`.
+        // SAFETY: the promise of `from_ptr`: the object is valid, and there is no other reference. One from `look`
+        // would borrow this handle, which is not `Copy`.
         unsafe { self.0.as_mut() }
     }
 }
@@ -161,8 +163,8 @@ impl BatchCallback {
         let Some(function) = self.0.map(MayUnwind::may_unwind) else { return };
         let results: ggml_opt_result_t = results.map_or(std::ptr::null_mut(), Shared::as_ptr);
         let Batch { train, done, all, started } = *batch;
-        // SAFETY: the promise of `new`: the function may be called as ggml-opt.h says. The pointers are NULL or of borrowed objects, which live
-        // during the call, and none of these is in use (`Shared::with`).
+        // SAFETY: the promise of `new`: the function may be called as ggml-opt.h says. The pointers are NULL or of
+        // borrowed objects, which live during the call, and none of these is in use (`Shared::with`).
         let call = || unsafe { function(train, run.as_ptr(), dataset.as_ptr(), results, done, all, started) };
         foreign::host(call).unwrap_or_else(|| foreign::escape());
     }

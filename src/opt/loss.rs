@@ -36,7 +36,8 @@ fn named(t: TensorRef, name: &str) -> TensorRef {
 }
 
 impl Objective {
-    /// Adds the loss of `outputs` to `graph`. A mean is also divided by `period`, so that the sum over the evaluations of a step is their mean.
+    /// Adds the loss of `outputs` to `graph`. A mean is also divided by `period`, so that the sum over the evaluations
+    /// of a step is their mean.
     pub fn build(
         ctx: &mut Context,
         graph: GraphRef,

@@ -1,5 +1,5 @@
-//! A copy of a graph with its own tensors, bound to the same memory. A scheduler changes the graphs that it allocates. With mirrors the
-//! graphs of a run can be allocated again.
+//! A copy of a graph with its own tensors, bound to the same memory. A scheduler changes the graphs that it allocates.
+//! With mirrors the graphs of a run can be allocated again.
 
 use crate::error::Result;
 use crate::ggml_assert;
@@ -20,8 +20,8 @@ struct Copier {
 }
 
 impl Copier {
-    /// The copy of a tensor. Copies its sources and its view source first. In the order of the nodes these are copied already, except for view
-    /// sources outside of the graph.
+    /// The copy of a tensor. Copies its sources and its view source first. In the order of the nodes these are copied
+    /// already, except for view sources outside of the graph.
     fn copy(&mut self, t: TensorRef) -> Result<TensorRef> {
         if let Some(&copy) = self.known.get(&t) {
             return Ok(copy);
@@ -53,8 +53,8 @@ impl Mirror {
         // A view source may be outside of the graph.
         let n_tensors = 2 * (graph.n_leafs() + graph.n_nodes());
         let bytes = n_tensors * (TENSOR_SIZE + OBJECT_SIZE) + build::overhead(graph.size(), false);
-        // SAFETY: the copier, and then the mirror, owns the context next to the handles of its objects. A run keeps the mirror until the
-        // scheduler no longer uses its graph.
+        // SAFETY: the copier, and then the mirror, owns the context next to the handles of its objects. A run keeps the
+        // mirror until the scheduler no longer uses its graph.
         let ctx = unsafe { Context::owned(bytes, true) }?;
         let mut copier = Copier { ctx, known: HashMap::with_capacity(n_tensors) };
         let copy = build::new(&mut copier.ctx, graph.size(), false)?;

@@ -1,5 +1,5 @@
-//! Random numbers for shuffles: the Mersenne Twister MT19937 with its standard seed, and `std::shuffle` of GNU's C++ library. The order of
-//! batches is the same as with the original.
+//! Random numbers for shuffles: the Mersenne Twister MT19937 with its standard seed, and `std::shuffle` of GNU's C++
+//! library. The order of batches is the same as with the original.
 #![forbid(unsafe_code)]
 
 /// Words of state.

@@ -67,8 +67,8 @@ impl Results {
         &self.predictions
     }
 
-    /// The loss, and its standard error: that of the mean if the loss is per point, otherwise that of the sum. The loss is 0 if there are no
-    /// evaluations. The error is NaN if there are fewer than two.
+    /// The loss, and its standard error: that of the mean if the loss is per point, otherwise that of the sum. The loss
+    /// is 0 if there are no evaluations. The error is NaN if there are fewer than two.
     pub fn loss(&self) -> (f64, f64) {
         let n = self.losses.len() as f64;
         if self.losses.is_empty() {

@@ -1,5 +1,5 @@
-//! A training run: the object that hosts hold as `ggml_opt_context_t`. It builds and selects graphs, and counts evaluations until a step of
-//! the optimizer is due. `eval` computes the graph that [`Run::alloc`] prepares.
+//! A training run: the object that hosts hold as `ggml_opt_context_t`. It builds and selects graphs, and counts
+//! evaluations until a step of the optimizer is due. `eval` computes the graph that [`Run::alloc`] prepares.
 #![forbid(unsafe_code)]
 
 use super::graphs;
@@ -79,7 +79,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Creates a run. If a model is given, with the context of its nodes, the graphs are static: they are built now, and only once.
+    /// Creates a run. If a model is given, with the context of its nodes, the graphs are static: they are built now,
+    /// and only once.
     pub fn new(settings: Settings, model: Option<(Lent<Context>, Model)>) -> Result<Self> {
         ggml_assert!(settings.period >= 1, "a step takes at least one evaluation, not {}", settings.period);
         let kind = settings.build;
@@ -172,8 +173,8 @@ impl Run {
             && self.settings.optimizer == ggml_opt_optimizer_type::GGML_OPT_OPTIMIZER_TYPE_ADAMW
     }
 
-    /// Adds the loss to the forward graph, and builds the other graphs that are needed. The first call builds everything that the settings
-    /// allow, because it also allocates the memory.
+    /// Adds the loss to the forward graph, and builds the other graphs that are needed. The first call builds
+    /// everything that the settings allow, because it also allocates the memory.
     fn build(&mut self) -> Result<()> {
         let (Some(model), Some(forward), Some(ctx)) = (self.model, self.forward, self.ctx.clone()) else {
             ggml_abort!(
@@ -234,8 +235,8 @@ impl Run {
         Ok(())
     }
 
-    /// Prepares the next evaluation: selects the graph, builds it if graphs are not static, and lets the scheduler allocate it. If allocation
-    /// fails, the evaluation fails, too, as in the original.
+    /// Prepares the next evaluation: selects the graph, builds it if graphs are not static, and lets the scheduler
+    /// allocate it. If allocation fails, the evaluation fails, too, as in the original.
     pub fn alloc(&mut self, backward: bool) -> Result<()> {
         ggml_assert!(!self.is_ready, "a graph is allocated already: call ggml_opt_eval");
         // Fails before anything has changed if it is called from a callback of the scheduler.

@@ -54,14 +54,14 @@ pub struct State {
 impl State {
     /// Creates a context for `n_params` parameters with `per_param` tensors each, and `others` other tensors.
     pub fn new(n_params: usize, per_param: usize, others: usize) -> Result<Self> {
-        // SAFETY: a run owns this together with the graphs that use the tensors. A host uses the tensors that `ggml_opt_loss` and similar
-        // functions return only until it frees the run, by their contract.
+        // SAFETY: a run owns this together with the graphs that use the tensors. A host uses the tensors that
+        // `ggml_opt_loss` and similar functions return only until it frees the run, by their contract.
         let ctx = unsafe { context_for(n_params * per_param + others) }?;
         Ok(Self { buffers: Vec::new(), is_allocated: false, ctx, accumulators: Vec::new(), moments: Vec::new() })
     }
 
-    /// Creates the tensors for a forward graph: sums for losses, sums for parameters if `accumulate` is set, and moments for parameters if
-    /// `moments` is set.
+    /// Creates the tensors for a forward graph: sums for losses, sums for parameters if `accumulate` is set, and
+    /// moments for parameters if `moments` is set.
     pub fn fill(&mut self, forward: GraphRef, accumulate: bool, moments: bool) -> Result<()> {
         let new =
             |ctx: &mut Context, like: TensorRef| ctx.new_tensor(GGML_TYPE_F32, &like.ne() as &[i64; GGML_MAX_DIMS]);
@@ -120,7 +120,8 @@ pub struct StepNumbers {
 impl StepNumbers {
     /// Creates the tensor, with as many elements as this optimizer needs.
     pub fn new(optimizer: ggml_opt_optimizer_type) -> Result<Self> {
-        // SAFETY: `StepNumbers` owns the context and the handle. A run replaces it only together with the graph that uses the tensor.
+        // SAFETY: `StepNumbers` owns the context and the handle. A run replaces it only together with the graph that
+        // uses the tensor.
         let mut ctx = unsafe { context_for(1) }?;
         let (n, name) = match optimizer {
             GGML_OPT_OPTIMIZER_TYPE_ADAMW => (7, b"adamw_params".as_slice()),

@@ -66,7 +66,8 @@ fn bench() -> Bench {
     let mut compute = Box::new(Context::with_size(1 << 20, true).unwrap());
     let outputs = binary::mul(&mut compute, inputs, weight).unwrap();
     let scheduler = Box::into_raw(Box::new(Scheduler::new(&[backend.handle()], None, 64, false, false)));
-    // SAFETY: the scheduler lives until the bench is dropped, and only this thread uses it. `rates` may be called with NULL.
+    // SAFETY: the scheduler lives until the bench is dropped, and only this thread uses it. `rates` may be called with
+    // NULL.
     let (lent, params) =
         unsafe { (Lent::from_ptr(scheduler).unwrap(), ParamsSource::new(Some(rates), std::ptr::null_mut())) };
     let settings = Settings {
@@ -84,8 +85,8 @@ fn bench() -> Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        // SAFETY: `bench` took both from boxes. The runs that use them borrow nothing, but the tests declare them after the bench, so they are
-        // dropped first.
+        // SAFETY: `bench` took both from boxes. The runs that use them borrow nothing, but the tests declare them after
+        // the bench, so they are dropped first.
         unsafe {
             drop(Box::from_raw(self.scheduler));
             drop(Box::from_raw(self.compute));
@@ -97,7 +98,8 @@ impl Bench {
     fn run(&self, change: impl FnOnce(&mut Settings)) -> Shared<Run> {
         let mut settings = self.settings.clone();
         change(&mut settings);
-        // SAFETY: the tests declare their run after the bench, so the context outlives it. Each test has one run, on one thread.
+        // SAFETY: the tests declare their run after the bench, so the context outlives it. Each test has one run, on
+        // one thread.
         let ctx = unsafe { Lent::from_ptr(self.compute) }.unwrap();
         let run = Run::new(settings, Some((ctx, self.model))).unwrap();
         // Labels are 2 x, so the weight must double.

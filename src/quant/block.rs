@@ -1,5 +1,5 @@
-//! The traits of block formats: a block is a plain struct that represents a fixed number of values. Rows are read and written
-//! as bytes, so that they need no alignment. This file has the only unsafe code of `quant`.
+//! The traits of block formats: a block is a plain struct that represents a fixed number of values. Rows are read and
+//! written as bytes, so that they need no alignment. This file has the only unsafe code of `quant`.
 
 use super::*;
 use crate::abi::ggml::ggml_type;
@@ -44,8 +44,8 @@ pub trait Encode: Block {
 
 /// A block that can be encoded with an importance for each value.
 pub trait EncodeWeighted: Block {
-    /// Encodes `x`. `x` and `importance` hold exactly [`Block::VALUES`] values; `row_mean_square` is the mean square of the whole row
-    /// that contains the block.
+    /// Encodes `x`. `x` and `importance` hold exactly [`Block::VALUES`] values; `row_mean_square` is the mean square of
+    /// the whole row that contains the block.
     fn encode_weighted(x: &[f32], importance: &[f32], row_mean_square: f32) -> Self;
 }
 
@@ -56,7 +56,8 @@ pub trait EncodeWeighted: Block {
 #[inline(always)]
 pub fn read<B: Plain>(bytes: &[u8]) -> B {
     assert!(bytes.len() >= size_of::<B>());
-    // SAFETY: the assertion ensures enough bytes, every bit pattern is a value (`Plain`), and the read needs no alignment.
+    // SAFETY: the assertion ensures enough bytes, every bit pattern is a value (`Plain`), and the read needs no
+    // alignment.
     unsafe { bytes.as_ptr().cast::<B>().read_unaligned() }
 }
 
@@ -67,7 +68,8 @@ pub fn bytes_of<B: Plain>(block: &B) -> &[u8] {
     unsafe { std::slice::from_raw_parts((&raw const *block).cast(), size_of::<B>()) }
 }
 
-/// The nibbles of 16 bytes: the low ones, then the high ones. Loops over them vectorise; loops that take them from the bytes one by one do not.
+/// The nibbles of 16 bytes: the low ones, then the high ones. Loops over them vectorise; loops that take them from the
+/// bytes one by one do not.
 #[inline(always)]
 pub fn nibbles(qs: &[u8]) -> [u8; 32] {
     let mut all = [0; 32];
@@ -107,8 +109,8 @@ pub fn encode_row_weighted<B: EncodeWeighted>(x: &[f32], importance: &[f32], y: 
 
 macro_rules! plain {
     ($($module:ident::$block:ident: $type:ident, align $align:literal $(, $kind:ident, dot $act:path, [$($name:ident)*])?;)*) => {$(
-        // SAFETY: `repr(C)` with integers, floats and arrays of them, so every bit pattern is a value. There is no padding, because the
-        // assertion below compares the size with that of the format, the sum of the fields.
+        // SAFETY: `repr(C)` with integers, floats and arrays of them, so every bit pattern is a value. There is no
+        // padding, because the assertion below compares the size with that of the format, the sum of the fields.
         unsafe impl Plain for $module::$block {}
         impl Block for $module::$block {
             const TYPE: ggml_type = ggml_type::$type;

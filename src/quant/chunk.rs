@@ -141,12 +141,12 @@ impl Rows<'_> {
 
 /// Quantizes `nrows` rows of `n_per_row` values, starting at value `start` of `src`, to the same rows of `dst`.
 ///
-/// `src` and `dst` are the values and bytes of whole tensors, and `start` is the first value of a row. `imatrix` has one weight for
-/// each column. Returns the number of bytes written.
+/// `src` and `dst` are the values and bytes of whole tensors, and `start` is the first value of a row. `imatrix` has
+/// one weight for each column. Returns the number of bytes written.
 ///
 /// # Errors
-/// Shapes that do not fit, an `imatrix` that the type needs and that is missing, a type that cannot be quantized to, or values that
-/// are not finite or too large for a search.
+/// Shapes that do not fit, an `imatrix` that the type needs and that is missing, a type that cannot be quantized to, or
+/// values that are not finite or too large for a search.
 pub fn quantize_chunk(
     ty: ggml_type,
     src: &[f32],

@@ -1,7 +1,7 @@
 //! Small floating-point formats: IEEE half, bfloat16, E4M3, E8M0 and UE4M3, one value or one row at a time.
 //!
-//! A half is stored as its 16 bits (`u16`), as in the C interface. Conversions round to nearest, ties to even. A NaN loses its
-//! payload in a half (`0x7e00` with the sign), and keeps its upper bits in a bfloat16, made quiet.
+//! A half is stored as its 16 bits (`u16`), as in the C interface. Conversions round to nearest, ties to even. A NaN
+//! loses its payload in a half (`0x7e00` with the sign), and keeps its upper bits in a bfloat16, made quiet.
 #![forbid(unsafe_code)]
 
 use half::f16;
@@ -85,8 +85,8 @@ pub fn e8m0_to_f32_half(e: u8) -> f32 {
     f32::from_bits(if e < 2 { 0x0020_0000 << e } else { (u32::from(e) - 1) << 23 })
 }
 
-/// Half of the value of an unsigned E4M3 number (bias 7). Half, because the table of FP4 values of NVFP4 has them doubled. Bit 7 is
-/// ignored, and `0x7f` (NaN) is zero.
+/// Half of the value of an unsigned E4M3 number (bias 7). Half, because the table of FP4 values of NVFP4 has them
+/// doubled. Bit 7 is ignored, and `0x7f` (NaN) is zero.
 #[inline]
 pub fn ue4m3_to_f32_half(x: u8) -> f32 {
     if x == 0x7f {
@@ -100,7 +100,8 @@ pub fn ue4m3_to_f32_half(x: u8) -> f32 {
     f32::from_bits((exponent + 127 - 7 - 1) << 23 | fraction << 20)
 }
 
-/// The unsigned E4M3 number for `x` in NVFP4 files: rounded with ties away from zero, at most 448, and zero unless `x` is positive.
+/// The unsigned E4M3 number for `x` in NVFP4 files: rounded with ties away from zero, at most 448, and zero unless `x`
+/// is positive.
 pub fn f32_to_ue4m3(x: f32) -> u8 {
     if x.is_nan() || x <= 0.0 {
         return 0;
@@ -116,7 +117,8 @@ pub fn f32_to_ue4m3(x: f32) -> u8 {
     if code >= 15 << 3 { 0x7e } else { code as u8 }
 }
 
-/// Value of an E4M3 float (OCP FP8, revision 1.1): bias 7, no infinity, and NaN if all exponent and fraction bits are set.
+/// Value of an E4M3 float (OCP FP8, revision 1.1): bias 7, no infinity, and NaN if all exponent and fraction bits are
+/// set.
 #[inline]
 pub fn f8_e4m3_to_f32(x: u8) -> f32 {
     let magnitude = u32::from(x & 0x7f);

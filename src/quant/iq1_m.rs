@@ -1,5 +1,5 @@
-//! IQ1_M: groups of eight values in {-1, 0, 1} from the grid of IQ1_S, each group shifted up or down by an eighth, and a three-bit
-//! scale for every 16 values. 1.75 bits per value.
+//! IQ1_M: groups of eight values in {-1, 0, 1} from the grid of IQ1_S, each group shifted up or down by an eighth, and
+//! a three-bit scale for every 16 values. 1.75 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode};
@@ -15,10 +15,11 @@ use super::validate::half;
 pub struct BlockIq1M {
     /// Low eight bits of the 32 grid indices.
     pub qs: [u8; 32],
-    /// High three bits of the grid indices and the shift (fourth bit: down), two groups of eight per byte, low half first.
+    /// High three bits of the grid indices and the shift (fourth bit: down), two groups of eight per byte, low half
+    /// first.
     pub qh: [u8; 16],
-    /// Four little-endian 16-bit words, each with four three-bit scales. The top four bits of each word are a quarter of the block's
-    /// scale `d` (a half), lowest quarter first.
+    /// Four little-endian 16-bit words, each with four three-bit scales. The top four bits of each word are a quarter
+    /// of the block's scale `d` (a half), lowest quarter first.
     pub scales: [u8; 8],
 }
 
@@ -122,7 +123,8 @@ struct Group {
     shift: usize,
 }
 
-/// Fits a group of 16 values: finds the best split and moves it to grid points. Returns `None` if no error can be computed.
+/// Fits a group of 16 values: finds the best split and moves it to grid points. Returns `None` if no error can be
+/// computed.
 fn fit_group(lattice: &Lattice, x: &[f32], weights: &[f32; 16]) -> Option<Group> {
     let top = x.iter().fold(x[0].abs(), |m, v| max(m, v.abs()));
     if top < 1e-7 {

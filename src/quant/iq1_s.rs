@@ -1,5 +1,5 @@
-//! IQ1_S: groups of eight values in {-1, 0, 1} from a grid of 2048 points, and for every 32 values a three-bit scale and a
-//! shift up or down by an eighth. 1.5625 bits per value. Encoding needs an importance for each value.
+//! IQ1_S: groups of eight values in {-1, 0, 1} from a grid of 2048 points, and for every 32 values a three-bit scale
+//! and a shift up or down by an eighth. 1.5625 bits per value. Encoding needs an importance for each value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode};
@@ -18,7 +18,8 @@ pub struct BlockIq1S {
     pub d: u16,
     /// Low eight bits of the 32 grid indices.
     pub qs: [u8; 32],
-    /// For every 32 values: the high three bits of four grid indices, the scale (bits 12 to 14), and the shift (bit 15: down).
+    /// For every 32 values: the high three bits of four grid indices, the scale (bits 12 to 14), and the shift (bit 15:
+    /// down).
     pub qh: [u16; 8],
 }
 

@@ -15,8 +15,8 @@ use super::validate::half;
 pub struct BlockIq2Xxs {
     /// Scale, a half.
     pub d: u16,
-    /// For every 32 values two little-endian 32-bit words. The first has four grid indices, the second four groups of seven sign bits and,
-    /// in the top four bits, the scale.
+    /// For every 32 values two little-endian 32-bit words. The first has four grid indices, the second four groups of
+    /// seven sign bits and, in the top four bits, the scale.
     pub qs: [u16; 32],
 }
 
@@ -61,7 +61,8 @@ impl Decode for BlockIq2Xxs {
     }
 }
 
-/// Four-bit code of a group's scale, such that `(code + 0.5) * d / 15.5` is nearest to it. `inverse` is that of `d / 31`.
+/// Four-bit code of a group's scale, such that `(code + 0.5) * d / 15.5` is nearest to it. `inverse` is that of
+/// `d / 31`.
 pub(super) fn scale_code(inverse: f32, scale: f32) -> i32 {
     nearest(0.5 * (inverse * scale - 1.0)).clamp(0, 15)
 }

@@ -3,10 +3,10 @@
 //!
 //! # Groups of zeros
 //!
-//! The encoder of ggml 0.28 does not advance past the grid indices and signs of a group of 32 zeros. Those of later groups in the
-//! block move up by 8 and 4 bytes, but their ninth bits and scales do not, so a decoder reads wrong values for these groups. This
-//! encoder does the same, because files must be identical to those of the original. Blocks without such a group, or with such
-//! groups only at the end, are correct.
+//! The encoder of ggml 0.28 does not advance past the grid indices and signs of a group of 32 zeros. Those of later
+//! groups in the block move up by 8 and 4 bytes, but their ninth bits and scales do not, so a decoder reads wrong
+//! values for these groups. This encoder does the same, because files must be identical to those of the original.
+//! Blocks without such a group, or with such groups only at the end, are correct.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode};

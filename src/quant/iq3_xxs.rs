@@ -1,5 +1,5 @@
-//! IQ3_XXS: groups of four magnitudes from a grid of 256 points, seven bits for every eight signs (an even number of which are set),
-//! and a four-bit scale for every 32 values. 3.0625 bits per value.
+//! IQ3_XXS: groups of four magnitudes from a grid of 256 points, seven bits for every eight signs (an even number of
+//! which are set), and a four-bit scale for every 32 values. 3.0625 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode};
@@ -17,8 +17,8 @@ use super::validate::half;
 pub struct BlockIq3Xxs {
     /// Scale, a half.
     pub d: u16,
-    /// 64 grid indices, then for every 32 values a little-endian 32-bit word with four groups of seven sign bits and, in the top four bits,
-    /// the scale.
+    /// 64 grid indices, then for every 32 values a little-endian 32-bit word with four groups of seven sign bits and,
+    /// in the top four bits, the scale.
     pub qs: [u8; 96],
 }
 

@@ -2,11 +2,12 @@
 //!
 //! # Blocks of zeros
 //!
-//! `ggml_quantize_chunk`, which writes files, gives a block of zeros (scale 0) the code of zero everywhere. The quick conversion of a
-//! row (`from_float_ref`) of ggml 0.28 gives it the codes of the previous block, and so does this one. Before the first block with a
-//! nonzero value, the original leaves these codes uninitialised; here they are zero. The blocks decode to the same values, because
-//! the scale is 0. Measured by `c_tests/quant` (18 kinds of rows, two seeds): 134 of 1,152 blocks of the quick conversion differ, all
-//! of them zeros at the start of a row, most of them in rows of zeros only.
+//! `ggml_quantize_chunk`, which writes files, gives a block of zeros (scale 0) the code of zero everywhere. The quick
+//! conversion of a row (`from_float_ref`) of ggml 0.28 gives it the codes of the previous block, and so does this one.
+//! Before the first block with a nonzero value, the original leaves these codes uninitialised; here they are zero. The
+//! blocks decode to the same values, because the scale is 0. Measured by `c_tests/quant` (18 kinds of rows, two seeds):
+//! 134 of 1,152 blocks of the quick conversion differ, all of them zeros at the start of a row, most of them in rows of
+//! zeros only.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode, EncodeWeighted, nibbles};
@@ -54,8 +55,8 @@ pub(super) fn pack(codes: &[u8; 32]) -> [u8; 16] {
     std::array::from_fn(|i| codes[i] | codes[i + 16] << 4)
 }
 
-/// Best scale for a group of 32 values, from `2 tries + 1` scales around the one that maps the extreme value to the end of the
-/// curve. Zero for a group of zeros.
+/// Best scale for a group of 32 values, from `2 tries + 1` scales around the one that maps the extreme value to the end
+/// of the curve. Zero for a group of zeros.
 pub(super) fn fit_scale(x: &[f32], weights: &[f32; 32], tries: Option<i32>) -> f32 {
     let (top, magnitude) = extreme(x);
     if magnitude < GROUP_EPS {

@@ -1,5 +1,6 @@
-//! Search in the grids of the IQ1, IQ2 and IQ3 formats, for their encoders. A lattice maps every point to its grid index, or to the
-//! grid points near it. Lattices are built on first use or by `quantize_init`, shared, and freed by `quantize_free`.
+//! Search in the grids of the IQ1, IQ2 and IQ3 formats, for their encoders. A lattice maps every point to its grid
+//! index, or to the grid points near it. Lattices are built on first use or by `quantize_init`, shared, and freed by
+//! `quantize_free`.
 #![forbid(unsafe_code)]
 
 use super::block::Block;
@@ -15,8 +16,8 @@ pub trait EncodeSearch: Block {
     /// The lattice that the search needs.
     const GRID: Grid;
 
-    /// Encodes 256 finite values, with an optional importance for each value. Returns `None` if the format needs an importance and there
-    /// is none, or if values or weights are too large to compute an error.
+    /// Encodes 256 finite values, with an optional importance for each value. Returns `None` if the format needs an
+    /// importance and there is none, or if values or weights are too large to compute an error.
     fn encode_search(lattice: &Lattice, x: &[f32], importance: Option<&[f32]>) -> Option<Self>;
 }
 
@@ -168,8 +169,8 @@ impl Lattice {
         &self.points[usize::from(index)][..self.width]
     }
 
-    /// Returns the index of the grid point with these levels, or else the indices of the grid points near them: none if a level is above the
-    /// top, as with values that have no scale (NaN).
+    /// Returns the index of the grid point with these levels, or else the indices of the grid points near them: none if
+    /// a level is above the top, as with values that have no scale (NaN).
     pub fn locate(&self, levels: &[u8]) -> Result<u16, &[u16]> {
         if levels.iter().any(|l| i32::from(*l) > self.top) {
             return Err(&[]);
@@ -183,8 +184,8 @@ impl Lattice {
         }
     }
 
-    /// Moves `levels` to the grid point in `near` that fits `x` best at `scale`, where level `l` has the value `value(l)`.
-    /// Returns `None` if no error can be computed, because values are too large.
+    /// Moves `levels` to the grid point in `near` that fits `x` best at `scale`, where level `l` has the value
+    /// `value(l)`. Returns `None` if no error can be computed, because values are too large.
     pub fn move_to_best(
         &self,
         near: &[u16],
@@ -202,7 +203,8 @@ impl Lattice {
         Some(index)
     }
 
-    /// The first of the points with the least error. A position has few levels, so the errors of all are computed beforehand.
+    /// The first of the points with the least error. A position has few levels, so the errors of all are computed
+    /// beforehand.
     fn best<const WIDTH: usize>(
         &self,
         near: &[u16],
@@ -245,8 +247,8 @@ pub fn split_signs(x: &[f32], magnitudes: &mut [f32]) -> u8 {
     signs
 }
 
-/// Like [`split_signs`], but with an even number of signs, so that seven bits are enough. If the number is odd, flips the sign bit
-/// of the least important value, and makes its magnitude negative.
+/// Like [`split_signs`], but with an even number of signs, so that seven bits are enough. If the number is odd, flips
+/// the sign bit of the least important value, and makes its magnitude negative.
 pub fn split_signs_even(x: &[f32], weights: &[f32], magnitudes: &mut [f32]) -> u8 {
     let mut signs = split_signs(x, magnitudes);
     if signs.count_ones() % 2 == 1 {
@@ -279,8 +281,8 @@ pub struct Search {
 
 /// Fits one group: finds grid points and a scale with `x[i] ≈ scale * odd(levels[i])`.
 ///
-/// The middle scale maps `top` to the top level; `scale` is the result if no scale is better. Returns `None` if no error can be
-/// computed, because values are too large.
+/// The middle scale maps `top` to the top level; `scale` is the result if no scale is better. Returns `None` if no
+/// error can be computed, because values are too large.
 pub fn fit_group(
     lattice: &Lattice,
     how: Search,

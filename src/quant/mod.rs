@@ -1,12 +1,12 @@
 //! Number formats of tensors: their layout in memory, and scalar reference functions that decode and encode rows.
 //!
-//! Files: one for each block format (`q4_0` ... `nvfp4`) with its struct, decoder and encoders; `block` (traits of blocks, rows of
-//! blocks); `types` (the table of all types: name, sizes, row functions); `convert` (halves, bfloat16 and the small scale formats);
-//! `search` (scale searches that encoders share); `lattice` and `tables` (the grids of the IQ formats); `chunk` (quantizing many
-//! rows, with or without importance); `validate` (checks of data from files).
+//! Files: one for each block format (`q4_0` ... `nvfp4`) with its struct, decoder and encoders; `block` (traits of
+//! blocks, rows of blocks); `types` (the table of all types: name, sizes, row functions); `convert` (halves, bfloat16
+//! and the small scale formats); `search` (scale searches that encoders share); `lattice` and `tables` (the grids of
+//! the IQ formats); `chunk` (quantizing many rows, with or without importance); `validate` (checks of data from files).
 //!
-//! The encoders produce the same bytes as ggml 0.28, so that quantized files are reproducible across programs. That fixes the order of
-//! floating-point operations; see `search`.
+//! The encoders produce the same bytes as ggml 0.28, so that quantized files are reproducible across programs. That
+//! fixes the order of floating-point operations; see `search`.
 //!
 //! Names of the formats: the original ones are by the ggml authors; the K, IQ and TQ formats by I. Kawrakow and
 //! F. Fortin; MXFP4 is the OCP Microscaling specification's, NVFP4 is NVIDIA's.
@@ -15,9 +15,9 @@
 ///
 /// `MODULE::BLOCK: TYPE, align BYTES, KIND, dot MODULE::BLOCK, [NAMES];`
 ///
-/// KIND says how a row is encoded without importance: `coded` directly, `searched` with a lattice search, `decoded` not at all. The
-/// block after `dot` is the format of activations for dot products. NAMES are the exported functions for quantizing, for decoding a
-/// row and, if there is one, for encoding a row.
+/// KIND says how a row is encoded without importance: `coded` directly, `searched` with a lattice search, `decoded` not
+/// at all. The block after `dot` is the format of activations for dot products. NAMES are the exported functions for
+/// quantizing, for decoding a row and, if there is one, for encoding a row.
 macro_rules! each_weight {
     ($then:path $(, $with:tt)?) => {
         $then! { $($with)?

@@ -1,5 +1,5 @@
-//! MXFP4: 32 four-bit floats (E2M1) and a power of two (E8M0), as in the OCP Microscaling specification 1.0, except that a byte
-//! holds values `i` and `i + 16`. 4.25 bits per value.
+//! MXFP4: 32 four-bit floats (E2M1) and a power of two (E8M0), as in the OCP Microscaling specification 1.0, except
+//! that a byte holds values `i` and `i + 16`. 4.25 bits per value.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode, nibbles};

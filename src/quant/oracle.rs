@@ -1,5 +1,6 @@
-//! Differential tests against an original libggml-base: `GGML_ORACLE_BASE=/path/libggml-base.so cargo test --lib quant::oracle`.
-//! Without the variable, the tests print that they are skipped. `GGML_ORACLE_SEED` is the seed of the random rows.
+//! Differential tests against an original libggml-base:
+//! `GGML_ORACLE_BASE=/path/libggml-base.so cargo test --lib quant::oracle`. Without the variable, the tests print that
+//! they are skipped. `GGML_ORACLE_SEED` is the seed of the random rows.
 
 use super::*;
 use crate::abi::ggml::ggml_type::*;
@@ -39,7 +40,8 @@ impl Oracle {
         let f = self.get::<Chunk>("ggml_quantize_chunk");
         let mut y = vec![0u8; row_size(ty, x.len() as i64)];
         let imatrix = imatrix.map_or(std::ptr::null(), |w| w.as_ptr());
-        // SAFETY: the header's contract: `x` has whole rows, `y` has room for their blocks, and `imatrix` is NULL or has `per_row` weights.
+        // SAFETY: the header's contract: `x` has whole rows, `y` has room for their blocks, and `imatrix` is NULL or
+        // has `per_row` weights.
         let n = unsafe {
             f(ty as c_int, x.as_ptr(), y.as_mut_ptr().cast(), 0, (x.len() / per_row) as i64, per_row as i64, imatrix)
         };

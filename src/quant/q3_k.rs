@@ -12,7 +12,8 @@ use super::validate::half;
 pub struct BlockQ3K {
     /// Third bits: bit `i / 32` of byte `i % 32` belongs to value `i`.
     pub hmask: [u8; 32],
-    /// Two halves of 32 bytes for 128 values each: bits `2 n` of byte `m` are the low bits of value `32 n + m` of the half.
+    /// Two halves of 32 bytes for 128 values each: bits `2 n` of byte `m` are the low bits of value `32 n + m` of the
+    /// half.
     pub qs: [u8; 64],
     /// Six-bit scales, plus 32: see [`BlockQ3K::group_scales`].
     pub scales: [u8; 12],
@@ -23,8 +24,8 @@ pub struct BlockQ3K {
 impl BlockQ3K {
     /// The scale of each group, in [-32, 31].
     ///
-    /// Low four bits: bytes 0..8, first the low halves (groups 0..8), then the high halves (groups 8..16). High two bits:
-    /// bits `2 (g / 4)` of byte `8 + g % 4`.
+    /// Low four bits: bytes 0..8, first the low halves (groups 0..8), then the high halves (groups 8..16). High two
+    /// bits: bits `2 (g / 4)` of byte `8 + g % 4`.
     pub fn group_scales(&self) -> [i8; 16] {
         std::array::from_fn(|g| {
             let low = if g < 8 { self.scales[g] & 15 } else { self.scales[g - 8] >> 4 };

@@ -17,14 +17,16 @@ pub struct BlockQ4K {
     pub dmin: u16,
     /// Six-bit scales and offsets: see [`scale_and_offset`].
     pub scales: [u8; 12],
-    /// Four parts of 32 bytes for 64 values each: byte `m` holds value `m` (low four bits) and `32 + m` (high four bits) of the part.
+    /// Four parts of 32 bytes for 64 values each: byte `m` holds value `m` (low four bits) and `32 + m` (high four
+    /// bits) of the part.
     pub qs: [u8; 128],
 }
 
 /// Six-bit scale and offset of group `g` (0..8) in the packed bytes of Q4_K and Q5_K.
 ///
-/// Groups 0..4 have the scale in the low six bits of byte `g`, and the offset in those of byte `g + 4`. Groups 4..8 have the low four
-/// bits of both in byte `g + 4` (scale, then offset), and the high two bits in the top bits of bytes `g - 4` and `g`.
+/// Groups 0..4 have the scale in the low six bits of byte `g`, and the offset in those of byte `g + 4`. Groups 4..8
+/// have the low four bits of both in byte `g + 4` (scale, then offset), and the high two bits in the top bits of bytes
+/// `g - 4` and `g`.
 #[inline(always)]
 pub fn scale_and_offset(g: usize, packed: &[u8; 12]) -> (u8, u8) {
     if g < 4 {

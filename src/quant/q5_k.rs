@@ -19,7 +19,8 @@ pub struct BlockQ5K {
     pub scales: [u8; 12],
     /// Fifth bits: bit `i / 32` of byte `i % 32` belongs to value `i`.
     pub qh: [u8; 32],
-    /// Four parts of 32 bytes for 64 values each: byte `m` holds the low four bits of value `m` (low half) and `32 + m` (high half) of the part.
+    /// Four parts of 32 bytes for 64 values each: byte `m` holds the low four bits of value `m` (low half) and `32 + m`
+    /// (high half) of the part.
     pub qs: [u8; 128],
 }
 

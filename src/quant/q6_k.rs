@@ -10,7 +10,8 @@ use super::validate::half;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BlockQ6K {
-    /// Two halves of 64 bytes for 128 values each: byte `m` holds the low four bits of value `m` (low half) and `64 + m` (high half).
+    /// Two halves of 64 bytes for 128 values each: byte `m` holds the low four bits of value `m` (low half) and
+    /// `64 + m` (high half).
     pub ql: [u8; 128],
     /// Two halves of 32 bytes: bits `2 n` of byte `m` are the high two bits of value `32 n + m` of the half.
     pub qh: [u8; 64],
@@ -32,7 +33,8 @@ impl Decode for BlockQ6K {
         let d = f16_to_f32(self.d);
         for (g, (y, s)) in y.chunks_exact_mut(16).zip(self.scales).enumerate() {
             let scale = d * f32::from(s);
-            // Group g has values 16 g..16 g + 16: `first` is its offset in the 32 values number n of its half of the block.
+            // Group g has values 16 g..16 g + 16: `first` is its offset in the 32 values number n of its half of the
+            // block.
             let (half, n, first) = (g / 8, g % 8 / 2, g % 2 * 16);
             let ql = &self.ql[half * 64 + n % 2 * 32 + first..];
             let qh = &self.qh[half * 32 + first..];

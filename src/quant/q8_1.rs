@@ -1,4 +1,5 @@
-//! Q8_1: 32 eight-bit values and their sum, for the activations in dot products with formats that have an offset. Not for files.
+//! Q8_1: 32 eight-bit values and their sum, for the activations in dot products with formats that have an offset. Not
+//! for files.
 #![forbid(unsafe_code)]
 
 use super::block::Encode;

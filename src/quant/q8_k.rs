@@ -1,4 +1,5 @@
-//! Q8_K: 256 eight-bit values and the sums of groups of 16, for the activations in dot products with the K formats. Not for files.
+//! Q8_K: 256 eight-bit values and the sums of groups of 16, for the activations in dot products with the K formats. Not
+//! for files.
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode};

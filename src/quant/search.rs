@@ -1,7 +1,7 @@
 //! Searches for the scale of a group of values, for the encoders of several formats.
 //!
-//! Two programs that quantize the same model must get the same file. So the order of all floating-point operations is fixed: sums
-//! run from the first to the last value, and multiplications and additions must not be fused.
+//! Two programs that quantize the same model must get the same file. So the order of all floating-point operations is
+//! fixed: sums run from the first to the last value, and multiplications and additions must not be fused.
 #![forbid(unsafe_code)]
 
 /// A group with smaller magnitudes counts as zeros.
@@ -59,8 +59,8 @@ const TRIES: usize = 19;
 /// [`TRIES`] rounded up to whole vectors. The result of the last lane is ignored.
 const LANES: usize = 20;
 
-/// Signed levels in [-n, n): finds `scale` with `x[i] ≈ scale * (levels[i] - n)` by trying 19 scales around the one that
-/// maps the extreme value to -n. Takes at most 32 values. The default weights are the squares of the values.
+/// Signed levels in [-n, n): finds `scale` with `x[i] ≈ scale * (levels[i] - n)` by trying 19 scales around the one
+/// that maps the extreme value to -n. Takes at most 32 values. The default weights are the squares of the values.
 pub fn symmetric(n: i32, x: &[f32], levels: &mut [i8], weights: Option<&[f32]>) -> f32 {
     let (top, magnitude) = extreme(x);
     if magnitude < GROUP_EPS {
@@ -104,8 +104,8 @@ pub fn symmetric(n: i32, x: &[f32], levels: &mut [i8], weights: Option<&[f32]>) 
     scale
 }
 
-/// Like [`symmetric`], but starts with one scale, followed by up to five rounds that change single levels if this lowers the
-/// error. The weights are the squares of the values.
+/// Like [`symmetric`], but starts with one scale, followed by up to five rounds that change single levels if this
+/// lowers the error. The weights are the squares of the values.
 pub fn symmetric_by_moves(n: i32, x: &[f32], levels: &mut [i8]) -> f32 {
     let (top, magnitude) = extreme(x);
     if magnitude < GROUP_EPS {
@@ -259,8 +259,8 @@ struct Tried {
 }
 
 impl Group<'_> {
-    /// Computes the levels of all values in some ranges, and the scale and offset that fit them best. `inverses` has the levels per unit
-    /// of each range, and `level` rounds to a level.
+    /// Computes the levels of all values in some ranges, and the scale and offset that fit them best. `inverses` has
+    /// the levels per unit of each range, and `level` rounds to a level.
     #[inline(always)]
     fn fit(&self, inverses: &[f32; RANGES], min: f32, level: impl Fn(f32) -> i32) -> Tried {
         let (mut sum_l, mut sum_l2, mut sum_xl) = ([0.0; RANGES], [0.0; RANGES], [0.0; RANGES]);
@@ -337,8 +337,8 @@ pub fn affine(how: Affine, x: &[f32], weights: &[f32], levels: &mut [u8]) -> (f3
     let group = Group { x, weights, sum_x, sum_w };
     let mut next = 0;
     while next <= steps {
-        // Tries several ranges at once, each in its own lane. The ranges depend on the minimum of the best fit so far, so when a
-        // better fit changes it, the ranges after that fit are tried again.
+        // Tries several ranges at once, each in its own lane. The ranges depend on the minimum of the best fit so far,
+        // so when a better fit changes it, the ranges after that fit are tried again.
         let inverses = std::array::from_fn(|i| (start + step * (next + i as i32) as f32 + n as f32) / (max - min));
         let tried = match bound_first {
             true => group.fit(&inverses, min, |at| {

@@ -8,8 +8,8 @@ use super::validate::half;
 
 /// One block: `x[i] = d * (t[i] - 1)`.
 ///
-/// A byte stores five base-3 digits as `digits * 256 / 243`, rounded up. Each multiplication by 3 carries the next digit out of the
-/// byte, the first digit first.
+/// A byte stores five base-3 digits as `digits * 256 / 243`, rounded up. Each multiplication by 3 carries the next
+/// digit out of the byte, the first digit first.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct BlockTq1_0 {

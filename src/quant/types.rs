@@ -155,8 +155,8 @@ pub fn traits_by_number(number: i32) -> Option<&'static TypeTraits> {
     TABLE[..COUNT].get(usize::try_from(number).ok()?)
 }
 
-/// Bytes in a row of `ne` values, which should be whole blocks: a remainder is ignored. The result is 0 for a negative count,
-/// and `usize::MAX` for an overflow.
+/// Bytes in a row of `ne` values, which should be whole blocks: a remainder is ignored. The result is 0 for a negative
+/// count, and `usize::MAX` for an overflow.
 #[inline]
 pub fn row_size(ty: ggml_type, ne: i64) -> usize {
     let t = traits(ty);
@@ -164,7 +164,8 @@ pub fn row_size(ty: ggml_type, ne: i64) -> usize {
     blocks.saturating_mul(t.type_size)
 }
 
-/// Bytes in a row of `ne` values, or `None` if `ne` is negative, the values are not whole blocks, or the size overflows.
+/// Bytes in a row of `ne` values, or `None` if `ne` is negative, the values are not whole blocks, or the size
+/// overflows.
 #[inline]
 pub fn row_size_checked(ty: ggml_type, ne: i64) -> Option<usize> {
     let t = traits(ty);
@@ -205,7 +206,8 @@ mod tests {
             from(&x, &mut bytes);
             to(&bytes, &mut y);
             let error = x.iter().zip(&y).map(|(a, b)| (a - b).powi(2)).sum::<f32>() / 512.0;
-            // The mean square of the data is a third. Formats of two bits per value or less do not represent uniform data well.
+            // The mean square of the data is a third. Formats of two bits per value or less do not represent uniform
+            // data well.
             let limit = if t.type_size * 8 <= 2 * t.blck_size as usize + 20 { 0.15 } else { 0.04 };
             assert!(error < limit, "{}: {error}", t.name());
         }

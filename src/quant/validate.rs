@@ -43,8 +43,8 @@ fn each<B: Check>(bytes: &[u8]) -> Result<()> {
 
 macro_rules! blocks {
     ($($module:ident::$block:ident: $ty:ident, align $align:literal, $kind:ident, dot $act:path, [$($name:ident)*];)*) => {
-        /// Checks every block of a format of weights. Other block formats are for intermediate results and not for files, so they are an
-        /// error, as in the original.
+        /// Checks every block of a format of weights. Other block formats are for intermediate results and not for
+        /// files, so they are an error, as in the original.
         fn weights(ty: ggml_type, bytes: &[u8]) -> Result<()> {
             match ty {
                 $($ty => each::<$module::$block>(bytes),)*

@@ -7,13 +7,15 @@
 //!
 //! # Who waits for what
 //!
-//! Requests of a connection are answered in their order, and most have no reply: a client sets tensors, computes and sets again without
-//! waiting, and reads the replies of what it wants to know when it needs them (`client/connection.rs`).
+//! Requests of a connection are answered in their order, and most have no reply: a client sets tensors, computes and
+//! sets again without waiting, and reads the replies of what it wants to know when it needs them
+//! (`client/connection.rs`).
 //!
 //! # What a server believes
 //!
-//! Nothing. A number that names a buffer is looked up among those of the session, an address is an offset into that buffer, and a graph is made
-//! anew of tensors that were checked one by one (`server/tensors.rs`, `server/graph.rs`). Errors close the connection, and free what it had.
+//! Nothing. A number that names a buffer is looked up among those of the session, an address is an offset into that
+//! buffer, and a graph is made anew of tensors that were checked one by one (`server/tensors.rs`, `server/graph.rs`).
+//! Errors close the connection, and free what it had.
 
 pub mod client;
 pub mod protocol;

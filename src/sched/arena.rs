@@ -1,5 +1,6 @@
-//! Tensors that belong to the scheduler: copies of what crosses between backends. Their addresses stay while they live. Where they stand in
-//! the host's graphs is written down, so that a graph that is split again gets its own sources back.
+//! Tensors that belong to the scheduler: copies of what crosses between backends. Their addresses stay while they live.
+//! Where they stand in the host's graphs is written down, so that a graph that is split again gets its own sources
+//! back.
 
 use crate::abi::ggml::ggml_tensor;
 use crate::error::Result;
@@ -46,7 +47,8 @@ impl Arena {
             self.blocks.push(new);
         }
         self.used += 1;
-        // SAFETY: the block holds `FIRST_BLOCK << block` tensors and `place` is smaller; all-zero bytes are a valid tensor.
+        // SAFETY: the block holds `FIRST_BLOCK << block` tensors and `place` is smaller; all-zero bytes are a valid
+        // tensor.
         let copy = unsafe {
             let p = self.blocks[block].as_ptr().cast::<ggml_tensor>().add(place);
             p.write_bytes(0, 1);

@@ -1,5 +1,5 @@
-//! The split graph as a problem for the allocator: the nodes in the order in which the backends will compute them, copies at
-//! the start of the split that reads them, and what has to stay in memory longer than its readers.
+//! The split graph as a problem for the allocator: the nodes in the order in which the backends will compute them,
+//! copies at the start of the split that reads them, and what has to stay in memory longer than its readers.
 
 use super::settings::Settings;
 use super::split_graph::SplitGraph;
@@ -168,8 +168,8 @@ impl Assembler<'_> {
         known.or_else(copy).ok_or_else(|| invalid!("a backend wants to keep '{}', which is not of the graph", t.name()))
     }
 
-    /// In a pipeline the copy in use may be the host's own tensor. Its number is that of its place among the copies, so that
-    /// each copy keeps its address from graph to graph, whichever of them is the host's.
+    /// In a pipeline the copy in use may be the host's own tensor. Its number is that of its place among the copies, so
+    /// that each copy keeps its address from graph to graph, whichever of them is the host's.
     fn rotate(&mut self) {
         let (s, n_copies) = (self.graph, self.settings.n_copies);
         let mut map: Vec<u32> = (0..self.problem.len() as u32).collect();
@@ -186,8 +186,8 @@ impl Assembler<'_> {
 }
 
 impl SplitGraph {
-    /// Lets backends reorder their splits and describes the whole for the allocator: fills `problem` and `buffers`. A graph
-    /// without copies, in the host's order, is described already (`is_plain`).
+    /// Lets backends reorder their splits and describes the whole for the allocator: fills `problem` and `buffers`. A
+    /// graph without copies, in the host's order, is described already (`is_plain`).
     pub fn assemble(&mut self, graph: GraphRef, settings: &Settings) -> Result<()> {
         let n_copies = settings.n_copies;
         let kept = optimize(graph, &mut self.splits, &settings.backends);
@@ -229,8 +229,8 @@ impl SplitGraph {
         result
     }
 
-    /// Lets backends reorder the splits of a graph that was recognised. `false`: not as they did before; the nodes stand in the host's
-    /// order again.
+    /// Lets backends reorder the splits of a graph that was recognised. `false`: not as they did before; the nodes
+    /// stand in the host's order again.
     pub fn reorder_again(&mut self, graph: GraphRef, settings: &Settings) -> bool {
         let uids: Vec<_> = self.splits.iter().map(|s| s.graph.as_ref().map_or(0, |g| g.uid)).collect();
         let kept = optimize(graph, &mut self.splits, &settings.backends);

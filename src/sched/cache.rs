@@ -1,7 +1,7 @@
-//! The graphs that a scheduler remembers. Hosts alternate between a few: prompt and text, batches of two sizes, the copies of a pipeline.
-//! Each has its own entry, so that the next graph does not overwrite what was worked out for this one. The least recently used entry
-//! makes room, or the last one if its graph came only once: a host whose graphs are always new works in the same memory then, which is in
-//! the processor's cache.
+//! The graphs that a scheduler remembers. Hosts alternate between a few: prompt and text, batches of two sizes, the
+//! copies of a pipeline. Each has its own entry, so that the next graph does not overwrite what was worked out for this
+//! one. The least recently used entry makes room, or the last one if its graph came only once: a host whose graphs are
+//! always new works in the same memory then, which is in the processor's cache.
 #![forbid(unsafe_code)]
 
 use super::arena::CopyPool;
@@ -19,8 +19,8 @@ pub const GRAPHS_PER_COPY: usize = 4;
 const MAX_TENSORS: usize = 1 << 17;
 /// Shapes that an entry had before, which are remembered.
 const PAST_SHAPES: usize = 2;
-/// Every fourth overwrite takes the least recently used entry. Otherwise two alternating graphs could keep overwriting each other while other
-/// entries are unused.
+/// Every fourth overwrite takes the least recently used entry. Otherwise two alternating graphs could keep overwriting
+/// each other while other entries are unused.
 const OLDEST_EVERY: usize = 4;
 
 /// A place in the cache.
@@ -48,7 +48,8 @@ pub struct GraphCache {
     pub pool: CopyPool,
 }
 
-/// Distinguishes graphs of one structure by their inputs. If different graphs have equal shapes, that costs time and nothing else.
+/// Distinguishes graphs of one structure by their inputs. If different graphs have equal shapes, that costs time and
+/// nothing else.
 fn shape_of(graph: GraphRef) -> u64 {
     let mix = |hash: u64, value: usize| (hash ^ value as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
     let inputs = graph.leafs().filter(|t| t.buffer_raw().is_null() && t.data().is_null());
@@ -97,8 +98,8 @@ impl GraphCache {
         self.current = slot;
     }
 
-    /// Finds the entry of this very graph, computed in the same way, whose memory is still there: `honours` says of which tickets it is.
-    /// Makes it current and returns its ticket.
+    /// Finds the entry of this very graph, computed in the same way, whose memory is still there: `honours` says of
+    /// which tickets it is. Makes it current and returns its ticket.
     pub fn recognise(
         &mut self,
         graph: GraphRef,
@@ -120,8 +121,8 @@ impl GraphCache {
         Some(ticket)
     }
 
-    /// Selects the entry for a graph that is about to be split, and returns how much the graph is like the one before in that entry. A graph
-    /// of the same structure follows; any other gets a blank entry.
+    /// Selects the entry for a graph that is about to be split, and returns how much the graph is like the one before
+    /// in that entry. A graph of the same structure follows; any other gets a blank entry.
     pub fn enter(&mut self, graph: GraphRef, cur_copy: usize, settings: &Settings) -> Result<Likeness> {
         let shape = shape_of(graph);
         let counts = (graph.n_leafs(), graph.n_nodes());

@@ -127,7 +127,8 @@ fn another_plan_waits_for_graphs_in_flight() {
     assert_eq!(s.engine().n_splits(), 1, "all is computed on the device");
 }
 
-/// x * 2 on the device, minus x on the CPU, and a sum on the device. `early` reads another result; `before` tensors stand before the graph.
+/// x * 2 on the device, minus x on the CPU, and a sum on the device. `early` reads another result; `before` tensors
+/// stand before the graph.
 fn small(c: &mut Context, w: TensorRef, n: i64, before: usize, early: bool) -> (GraphRef, TensorRef, TensorRef) {
     c.reset();
     (0..before).for_each(|_| _ = c.new_tensor(GGML_TYPE_F32, &[1]).unwrap());
@@ -173,8 +174,8 @@ fn graphs_that_never_come_again_make_room() {
     assert!(seen[12..].iter().all(|&repeated| repeated), "{seen:?}");
 }
 
-/// A graph that came only once is overwritten by the next new one, except that every fourth takes the least recently used entry. One that came
-/// again keeps its entry.
+/// A graph that came only once is overwritten by the next new one, except that every fourth takes the least recently
+/// used entry. One that came again keeps its entry.
 #[test]
 fn new_graphs_overwrite_the_last_one_if_it_came_only_once() {
     let d = Devices::new();
@@ -216,8 +217,8 @@ fn a_graph_is_not_repeated_in_buffers_that_were_freed() {
     }
 }
 
-/// A graph that is compared with an entry, and turns out to have another structure at its last node, leaves the entry as it was: the graph
-/// in there is repeated, or followed with the same sizes.
+/// A graph that is compared with an entry, and turns out to have another structure at its last node, leaves the entry
+/// as it was: the graph in there is repeated, or followed with the same sizes.
 #[test]
 fn a_comparison_that_fails_leaves_the_entry_as_it_was() {
     let d = Devices::new();
@@ -392,7 +393,8 @@ fn random_host(seed: u64) -> u64 {
     s.engine().n_repeats()
 }
 
-/// Whatever is done in between, each graph computes what it should and is placed and split as a scheduler does that never saw another.
+/// Whatever is done in between, each graph computes what it should and is placed and split as a scheduler does that
+/// never saw another.
 #[test]
 fn random_graphs_that_take_turns() {
     let n_repeats: u64 = (0..150).map(random_host).sum();

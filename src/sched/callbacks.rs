@@ -35,8 +35,8 @@ pub type CopyWeights = Callback<ggml_backend_sched_copy_callback>;
 pub type Realloc = Callback<ggml_backend_sched_realloc_callback>;
 
 impl Eval {
-    /// Asks the host whether it wants to look at a node (`ask`), or shows it the node; true when nobody watches. `None` if an exception has
-    /// left the function.
+    /// Asks the host whether it wants to look at a node (`ask`), or shows it the node; true when nobody watches. `None`
+    /// if an exception has left the function.
     pub fn ask(&self, t: TensorRef, ask: bool) -> Option<bool> {
         let Some(f) = self.callback.map(MayUnwind::may_unwind) else { return Some(true) };
         // SAFETY: the host promised with `ggml_backend_sched_set_eval_callback` that its function may be called.
@@ -60,8 +60,9 @@ impl Realloc {
         if let Some(f) = self.callback.map(MayUnwind::may_unwind) {
             let sched = std::ptr::from_ref(sched).cast_mut().cast();
             let graph = graph.as_ptr().cast();
-            // SAFETY: the host promised with `ggml_backend_sched_set_realloc_callback` that its function may be called. It gets the
-            // address of a `Scheduler`, as all exported functions take it, which lives for the call and is only ever used shared.
+            // SAFETY: the host promised with `ggml_backend_sched_set_realloc_callback` that its function may be called.
+            // It gets the address of a `Scheduler`, as all exported functions take it, which lives for the call and is
+            // only ever used shared.
             let call = || unsafe { f(sched, graph, backend_ids_changed, graph_size_changed, self.user_data) };
             foreign::host(call).unwrap_or_else(|| foreign::escape());
         }

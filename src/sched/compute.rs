@@ -166,7 +166,8 @@ impl Run<'_> {
         tensor_io::copy(tensor, copy)
     }
 
-    /// Copies of a weight in host memory what its split needs: as the host's function does, or the experts in use. False: all of it is needed.
+    /// Copies of a weight in host memory what its split needs: as the host's function does, or the experts in use.
+    /// False: all of it is needed.
     fn copy_weight(
         &self,
         split: &Split,
@@ -189,7 +190,8 @@ impl Run<'_> {
         };
         self.queues.drain(from);
         if !ids.is_empty() {
-            // Where the routing is an input, too, it is read where it comes from: it may be a weight that is copied later.
+            // Where the routing is an input, too, it is read where it comes from: it may be a weight that is copied
+            // later.
             let input = split.inputs.iter().find(|other| self.copy_of(other) == ids);
             let ids = input.map_or((ids, to), |other| (other.tensor, self.backend(other.from)));
             self.queues.order.borrow_mut().given(split.backend, 0);

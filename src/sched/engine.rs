@@ -55,7 +55,8 @@ pub struct Engine {
 
 impl Engine {
     /// A scheduler over backends in the order of their priority, the last one a CPU (the contract). `bufts`: the buffer
-    /// type each computes in; without it, its device's preferred one. `graph_size`: nodes to expect; larger graphs work.
+    /// type each computes in; without it, its device's preferred one. `graph_size`: nodes to expect; larger graphs
+    /// work.
     pub fn new(
         backends: &[BackendRef],
         bufts: Option<&[BufferTypeRef]>,
@@ -236,8 +237,8 @@ impl Engine {
         self.allocator.measure(problem, buffers)
     }
 
-    /// Makes buffers that suffice for a graph, and for those that are no larger. What the host has placed counts, and is
-    /// forgotten afterwards.
+    /// Makes buffers that suffice for a graph, and for those that are no larger. What the host has placed counts, and
+    /// is forgotten afterwards.
     pub fn reserve(&mut self, graph: GraphRef) -> Result<()> {
         self.synchronize();
         if self.is_allocated() {
@@ -251,8 +252,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Splits a graph and gives its tensors memory, or says why that takes another plan: [`Self::reallocate`] makes it. No graph must be
-    /// allocated.
+    /// Splits a graph and gives its tensors memory, or says why that takes another plan: [`Self::reallocate`] makes it.
+    /// No graph must be allocated.
     pub fn alloc_graph(&mut self, graph: GraphRef) -> Result<Option<Unplaced>> {
         self.progress.advance();
         let begun = traced::begin();
@@ -279,7 +280,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// Waits for graphs in flight that lie by another plan than the one that is to be used: they may lie in the same bytes.
+    /// Waits for graphs in flight that lie by another plan than the one that is to be used: they may lie in the same
+    /// bytes.
     fn change_plan(&self, to: Ticket) {
         if !self.allocator.is_in_use(to) {
             // Not `synchronize`, which may change the copy in use.
@@ -300,7 +302,8 @@ impl Engine {
         }
     }
 
-    /// Puts the splits and addresses of a graph in place again, when this is the same graph and its memory is still there.
+    /// Puts the splits and addresses of a graph in place again, when this is the same graph and its memory is still
+    /// there.
     fn repeat(&mut self, graph: GraphRef) -> Result<bool> {
         if self.progress.stage != Stage::Reset {
             return Ok(false);
@@ -336,7 +339,8 @@ impl Engine {
         self.allocator.moves(current.problem(), &current.buffers)
     }
 
-    /// Plans memory for the graph that was split last, makes larger buffers where those there do not suffice, and binds its tensors.
+    /// Plans memory for the graph that was split last, makes larger buffers where those there do not suffice, and binds
+    /// its tensors.
     pub fn reallocate(&mut self, graph: GraphRef, unplaced: Unplaced) -> Result<()> {
         let Unplaced { why, is_resized, begun } = unplaced;
         // Another way through the same sizes is no surprise: only who reads whom has changed.

@@ -1,5 +1,5 @@
-//! Weights of experts: of a tensor that holds the matrices of all experts, only those are copied that the tokens at hand
-//! are routed to.
+//! Weights of experts: of a tensor that holds the matrices of all experts, only those are copied that the tokens at
+//! hand are routed to.
 
 use crate::abi::ggml::ggml_op;
 use crate::backend::BackendRef;

@@ -10,8 +10,8 @@ use crate::tensor::TensorRef;
 /// The graph.
 #[derive(Default)]
 pub struct Flat {
-    /// Tensors, places and sources. Pass 5 puts the numbers of copies in the place of sources: they start behind those of
-    /// tensors.
+    /// Tensors, places and sources. Pass 5 puts the numbers of copies in the place of sources: they start behind those
+    /// of tensors.
     pub problem: Problem,
     /// Places of the nodes that are computed: those that only look at memory in another way are left out.
     computed: Vec<u32>,
@@ -57,7 +57,8 @@ impl Flat {
         Ok(())
     }
 
-    /// As [`Self::fill`], for a graph of the same structure as the last one. If it has another, the caller fills all again.
+    /// As [`Self::fill`], for a graph of the same structure as the last one. If it has another, the caller fills all
+    /// again.
     pub fn follow(
         &mut self,
         graph: GraphRef,

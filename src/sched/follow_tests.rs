@@ -1,4 +1,5 @@
-//! Graphs of the structure of the one before, with other sizes and in other memory: what is taken over, and what is not.
+//! Graphs of the structure of the one before, with other sizes and in other memory: what is taken over, and what is
+//! not.
 
 use super::Scheduler;
 use super::repeat_tests::set;

@@ -45,8 +45,9 @@ impl Order {
         self.queued >> b & 1 != 0
     }
 
-    /// The backends that a split of `b` has to wait for, when it also reads memory of `in_place` in place: those that compute in
-    /// the same memory, and those that only copy out of it. Who reads in place may also write: a result can take the place of its source.
+    /// The backends that a split of `b` has to wait for, when it also reads memory of `in_place` in place: those that
+    /// compute in the same memory, and those that only copy out of it. Who reads in place may also write: a result can
+    /// take the place of its source.
     pub fn before(&self, b: usize, in_place: Mask) -> (Mask, Mask) {
         let (mut at_work, mut copying) = (0, 0);
         for owner in members(in_place | 1 << b) {
@@ -74,8 +75,8 @@ impl Order {
         }
     }
 
-    /// `to` has been given a copy out of the memory of `from`, which reads memory of `in_place` in place. True when only the
-    /// queue of `to` knows of it.
+    /// `to` has been given a copy out of the memory of `from`, which reads memory of `in_place` in place. True when
+    /// only the queue of `to` knows of it.
     pub fn copies(&mut self, from: usize, in_place: Mask, to: usize) -> bool {
         self.given(to, in_place);
         self.given(from, in_place);

@@ -1,9 +1,10 @@
-//! Graph plans: a backend that can prepare a graph is given each split once, when it comes again, and then only the plan.
+//! Graph plans: a backend that can prepare a graph is given each split once, when it comes again, and then only the
+//! plan.
 //!
-//! A split comes again when its graph is computed a second time, or has been recognised (`alloc::Recall`): nodes, parameters and
-//! addresses are the same. The plan of a split that changes is kept and brought up to date when the new one comes again.
-//! Backends that cannot update a plan are left alone: the CPU backend's plans fix its number of threads and its thread
-//! pool, which hosts change from graph to graph.
+//! A split comes again when its graph is computed a second time, or has been recognised (`alloc::Recall`): nodes,
+//! parameters and addresses are the same. The plan of a split that changes is kept and brought up to date when the new
+//! one comes again. Backends that cannot update a plan are left alone: the CPU backend's plans fix its number of
+//! threads and its thread pool, which hosts change from graph to graph.
 
 #![forbid(unsafe_code)]
 

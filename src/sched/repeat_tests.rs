@@ -249,7 +249,8 @@ fn graphs_that_are_thrown_out_come_back() {
     }
 }
 
-/// A graph that was recognised, after another one in the same memory, can be split again as it is: its own sources come back.
+/// A graph that was recognised, after another one in the same memory, can be split again as it is: its own sources come
+/// back.
 #[test]
 fn a_graph_that_was_recognised_can_be_split_again() {
     let mut h = Host::new(false);

@@ -44,8 +44,8 @@ impl Known {
         self.offers.clear();
     }
 
-    /// Asks everything again, for a graph whose tensors have the same numbers and the same buffers: whether all answers are
-    /// as they were.
+    /// Asks everything again, for a graph whose tensors have the same numbers and the same buffers: whether all answers
+    /// are as they were.
     pub fn holds(&self, backends: &[BackendRef], ids: &TensorIds) -> bool {
         if self.buffers.len() > MOST_BUFFERS || self.ops.len() != ids.len() {
             return false;

@@ -1,5 +1,6 @@
-//! The scheduler as hosts hold it. Its functions call back into the host (`callbacks`), and the host may call the scheduler again from there.
-//! It may query the scheduler while a graph is computed or is about to get larger buffers, but calls that would change it fail.
+//! The scheduler as hosts hold it. Its functions call back into the host (`callbacks`), and the host may call the
+//! scheduler again from there. It may query the scheduler while a graph is computed or is about to get larger buffers,
+//! but calls that would change it fail.
 #![forbid(unsafe_code)]
 
 use super::callbacks::{CopyWeights, Eval, Realloc};
@@ -17,7 +18,8 @@ use std::ops::{Deref, DerefMut};
 pub struct Scheduler {
     /// Borrowed mutably only where no callback of the scheduler is called.
     engine: RefCell<Engine>,
-    /// A call that changed the engine ended in the middle. What the engine knows may be wrong, so that nothing works until a reset.
+    /// A call that changed the engine ended in the middle. What the engine knows may be wrong, so that nothing works
+    /// until a reset.
     broken: Cell<bool>,
     realloc: Cell<Realloc>,
     n_backends: usize,
@@ -79,8 +81,8 @@ impl Scheduler {
     /// What can be asked.
     ///
     /// # Errors
-    /// A graph is being split or allocated: the caller is a function that the scheduler calls for that. Or a call has failed in the middle of a
-    /// change, and the scheduler has not been reset since.
+    /// A graph is being split or allocated: the caller is a function that the scheduler calls for that. Or a call has
+    /// failed in the middle of a change, and the scheduler has not been reset since.
     pub fn read(&self) -> Result<Ref<'_, Engine>> {
         self.check()?;
         self.engine
@@ -97,7 +99,8 @@ impl Scheduler {
         self.change()
     }
 
-    /// As [`Self::write`], even after a call that failed in the middle of a change: for what needs nothing of the engine.
+    /// As [`Self::write`], even after a call that failed in the middle of a change: for what needs nothing of the
+    /// engine.
     pub fn change(&self) -> Result<Change<'_>> {
         let busy = |_| invalid!("the scheduler is busy: a callback may query it, but not change it");
         let engine = self.engine.try_borrow_mut().map_err(busy)?;
@@ -134,7 +137,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// As [`Engine::reset`]. After a call that failed in the middle of a change, the engine forgets all it knows of graphs.
+    /// As [`Engine::reset`]. After a call that failed in the middle of a change, the engine forgets all it knows of
+    /// graphs.
     pub fn reset(&self) -> Result<()> {
         let mut engine = self.change()?;
         match self.broken.get() {
@@ -174,9 +178,11 @@ impl Scheduler {
         self.write()?.reserve(graph.whole()?)
     }
 
-    /// Splits a graph and gives its tensors memory. The host hears of it first when buffers are allocated again for that.
+    /// Splits a graph and gives its tensors memory. The host hears of it first when buffers are allocated again for
+    /// that.
     pub fn alloc_graph(&self, graph: GraphRef) -> Result<()> {
-        // A callback is refused; a broken contract is found before the engine changes, so that the graph that is allocated can still be computed.
+        // A callback is refused; a broken contract is found before the engine changes, so that the graph that is
+        // allocated can still be computed.
         drop(self.write()?);
         ggml_assert!(!self.read()?.is_allocated(), "a graph is allocated already: reset first");
         let graph = graph.whole()?;
@@ -195,8 +201,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Starts computing a graph, which is allocated first unless one is: then that one is computed. The status is that of
-    /// the first backend that fails.
+    /// Starts computing a graph, which is allocated first unless one is: then that one is computed. The status is that
+    /// of the first backend that fails.
     pub fn compute_async(&self, graph: GraphRef) -> Result<ggml_status> {
         // Not from a callback of the graph under way, although that only has to be read.
         drop(self.write()?);
@@ -223,7 +229,8 @@ mod tests {
     use crate::guard::contained;
     use crate::tensor::Context;
 
-    /// A call that ends in the middle of a change leaves nothing that could compute something else than the host believes.
+    /// A call that ends in the middle of a change leaves nothing that could compute something else than the host
+    /// believes.
     #[test]
     fn after_half_a_change_nothing_works_until_a_reset() {
         let cpu = Fake::new(Spec::cpu());

@@ -50,7 +50,8 @@ impl Split {
     /// The nodes as a graph for the backend, once the whole graph is assembled.
     ///
     /// # Safety
-    /// The handle is used only while the split stays in its place. (That its nodes are there is the promise of the host's graph.)
+    /// The handle is used only while the split stays in its place. (That its nodes are there is the promise of the
+    /// host's graph.)
     pub unsafe fn graph(&self) -> Option<GraphRef> {
         // SAFETY: a slice of a valid graph, in its place by the caller's promise.
         self.graph.as_ref().and_then(|graph| unsafe { GraphRef::from_ptr(graph) })
@@ -121,8 +122,8 @@ impl Copies {
         self.all.iter().copied().filter(|c| c.key >= self.first_key)
     }
 
-    /// Prepares the copies for another round of the same graph: their memory, and what backends keep in them, is forgotten;
-    /// originals that are their own copy are marked again.
+    /// Prepares the copies for another round of the same graph: their memory, and what backends keep in them, is
+    /// forgotten; originals that are their own copy are marked again.
     pub fn renew(&self) {
         for c in &self.all {
             if c.key >= self.first_key {
@@ -213,7 +214,8 @@ impl Splitter<'_, '_> {
         if self.rules.backends.len() == 1 {
             return;
         }
-        // With the backend of the node before it, and all sources at hand, a node goes on with the split and needs no copy.
+        // With the backend of the node before it, and all sources at hand, a node goes on with the split and needs no
+        // copy.
         let mut here = -1;
         for &place in self.flat.computed() {
             let node = place as usize;
@@ -388,8 +390,9 @@ impl Splitter<'_, '_> {
     }
 }
 
-/// Results can take the place of their sources. A backend that reads another's memory in place may so write it, and other splits of its own
-/// read what it wrote there: what one of its splits reads in place counts for all of them, and for those who read its memory in place.
+/// Results can take the place of their sources. A backend that reads another's memory in place may so write it, and
+/// other splits of its own read what it wrote there: what one of its splits reads in place counts for all of them, and
+/// for those who read its memory in place.
 fn spread_in_place_reads(splits: &mut [Split], n_backends: usize) {
     if splits.iter().all(|s| s.reads_in_place == 0) {
         return;

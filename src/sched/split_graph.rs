@@ -1,5 +1,5 @@
-//! Everything that a scheduler works out for one graph, step by step: numbers, placement, splits with their copies, the problem for the
-//! allocator, and what it needs to repeat the graph without these steps.
+//! Everything that a scheduler works out for one graph, step by step: numbers, placement, splits with their copies, the
+//! problem for the allocator, and what it needs to repeat the graph without these steps.
 
 use super::arena::{CopyPool, Rewired};
 use super::assemble::Kept;
@@ -160,14 +160,16 @@ impl SplitGraph {
         self.flat.follow(graph, &mut self.ids, |node, slot, src| pool.original(node, slot, src))
     }
 
-    /// Whether the placement holds for the graph that was followed: the host asks for the same, and the devices answer the same.
+    /// Whether the placement holds for the graph that was followed: the host asks for the same, and the devices answer
+    /// the same.
     pub fn keeps_placement(&self, settings: &Settings, user: &[(TensorRef, i8)]) -> bool {
         let asked = user.iter().map(|&(t, backend)| (Some(t), backend));
         let known = self.requests.iter().map(|&(id, backend)| (self.ids.tensors().get(id as usize).copied(), backend));
         asked.eq(known) && self.known.holds(&settings.backends, &self.ids)
     }
 
-    /// Begins the placement with what the host has placed. `is_other`: what is placed already was placed for another graph.
+    /// Begins the placement with what the host has placed. `is_other`: what is placed already was placed for another
+    /// graph.
     fn place_requests(&mut self, user: &[(TensorRef, i8)], is_other: bool) {
         if is_other {
             self.placed.clear();
@@ -185,9 +187,9 @@ impl SplitGraph {
         self.placed.resize(self.ids.len(), Placement::default());
     }
 
-    /// Places all tensors that are described, unless the placement is kept, and splits the graph. `user`: what the host has placed.
-    /// `follows`: the graph has the structure of the one before. `warned_fallbacks`: a bit for each operation of which has been said
-    /// that only the CPU computes it.
+    /// Places all tensors that are described, unless the placement is kept, and splits the graph. `user`: what the host
+    /// has placed. `follows`: the graph has the structure of the one before. `warned_fallbacks`: a bit for each
+    /// operation of which has been said that only the CPU computes it.
     pub fn split(
         &mut self,
         graph: GraphRef,

@@ -65,7 +65,8 @@ fn gpu_and_cpu() -> (Fake, Fake) {
     (Fake::lazy(Spec::gpu()), Fake::new(Spec::cpu()))
 }
 
-/// Weights on the device: 2 * x + w for each layer, with a step on the CPU (an operation that the device lacks) between.
+/// Weights on the device: 2 * x + w for each layer, with a step on the CPU (an operation that the device lacks)
+/// between.
 struct Layers {
     _ctx: Context,
     _buffer: BufferBox,
@@ -125,7 +126,8 @@ fn the_same_allocation_uses_the_same_copy() {
         for i in 0..5 {
             set(x, &[i as f32; 64]);
             assert_eq!(s.compute_async(g).unwrap(), OK);
-            // A device input was copied: the host may write it again at once. S7: what crosses back waits for its readers.
+            // A device input was copied: the host may write it again at once. S7: what crosses back waits for its
+            // readers.
             s.synchronize().unwrap();
             assert_eq!(get(y), [layers.expected(i as f32); 64], "run {i}");
             assert_eq!(s.engine().cur_copy(), copy);

@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-/// Sorts stably; `before` says whether its first argument belongs before its second. For lists that are short or printed once: time grows with
-/// the square of the length. Each use of a sort of the standard library adds 4 to 8 KB of code for long lists to the library, each use of this
-/// 200 bytes.
+/// Sorts stably; `before` says whether its first argument belongs before its second. For lists that are short or
+/// printed once: time grows with the square of the length. Each use of a sort of the standard library adds 4 to 8 KB of
+/// code for long lists to the library, each use of this 200 bytes.
 pub fn sort<T>(list: &mut [T], before: impl Fn(&T, &T) -> bool) {
     for end in 1..list.len() {
         let mut at = end;

@@ -13,7 +13,8 @@ use libc::{fseeko as seek, ftello as tell, off_t as Offset};
 #[cfg(windows)]
 type Offset = i64;
 
-/// Returns the path with these bytes. A path on Unix may have any bytes; elsewhere the result is `None` unless they are UTF-8.
+/// Returns the path with these bytes. A path on Unix may have any bytes; elsewhere the result is `None` unless they are
+/// UTF-8.
 pub fn path(bytes: &[u8]) -> Option<&Path> {
     #[cfg(unix)]
     {
@@ -24,8 +25,8 @@ pub fn path(bytes: &[u8]) -> Option<&Path> {
     std::str::from_utf8(bytes).ok().map(Path::new)
 }
 
-/// Creates a file, or empties the one that is there. Follows a link only if it belongs to the user of this process or to root: in a folder where
-/// others may write, such as `/tmp`, they must not choose which file is emptied.
+/// Creates a file, or empties the one that is there. Follows a link only if it belongs to the user of this process or
+/// to root: in a folder where others may write, such as `/tmp`, they must not choose which file is emptied.
 ///
 /// # Errors
 /// As [`File::create`], and if the path is somebody else's link.
@@ -107,8 +108,9 @@ pub enum Durability {
     None,
 }
 
-/// Replaces a file by one with these bytes that only the user of this process may read and write, or creates it with its folders. Other
-/// processes see the old file or the new one. No link is followed: the bytes go to a new file with a name that nobody has, which is then renamed.
+/// Replaces a file by one with these bytes that only the user of this process may read and write, or creates it with
+/// its folders. Other processes see the old file or the new one. No link is followed: the bytes go to a new file with a
+/// name that nobody has, which is then renamed.
 ///
 /// # Errors
 /// As [`File::create`], writing and [`std::fs::rename`].
@@ -168,8 +170,8 @@ pub fn free_space(folder: &Path) -> Option<u64> {
     }
 }
 
-/// `fopen` with paths in UTF-8 on every system; that of Windows reads paths in the code page of the process. Returns NULL and sets
-/// `errno` if the file cannot be opened.
+/// `fopen` with paths in UTF-8 on every system; that of Windows reads paths in the code page of the process. Returns
+/// NULL and sets `errno` if the file cannot be opened.
 pub fn open_stream(path: &CStr, mode: &CStr) -> *mut libc::FILE {
     #[cfg(not(windows))]
     // SAFETY: both are valid C strings: `CStr` guarantees it.

@@ -11,9 +11,9 @@ pub const MODULE_PREFIX: &str = if cfg!(windows) { "ggml-" } else { "libggml-" }
 /// Extension of the file name of a backend module. The original uses `so` on macOS, too.
 pub const MODULE_EXTENSION: &str = if cfg!(windows) { "dll" } else { "so" };
 
-/// Opens a library, binds all its symbols, and hides them from other libraries. The library uses its own symbols before those of
-/// others: a module of the original calls `ggml_backend_cpu_reg` by its exported name, and must get its own, not that of this
-/// library, which comes first in the search order of the process.
+/// Opens a library, binds all its symbols, and hides them from other libraries. The library uses its own symbols before
+/// those of others: a module of the original calls `ggml_backend_cpu_reg` by its exported name, and must get its own,
+/// not that of this library, which comes first in the search order of the process.
 ///
 /// # Safety
 /// The library's initialisers may run now, and its finalisers when it is closed.
@@ -31,8 +31,9 @@ pub unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
     }
 }
 
-/// Returns the flag of `dlopen` that makes a library use its own symbols first. It is 0 under a sanitizer, whose runtime refuses the
-/// flag, and on systems without it: a module must be linked with `-Bsymbolic` or hide its names there.
+/// Returns the flag of `dlopen` that makes a library use its own symbols first. It is 0 under a sanitizer, whose
+/// runtime refuses the flag, and on systems without it: a module must be linked with `-Bsymbolic` or hide its names
+/// there.
 #[cfg(unix)]
 fn own_symbols_first() -> std::ffi::c_int {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -49,9 +50,9 @@ pub fn find(name: &CStr) -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
-/// Whether a symbol that was found in the library at `path` belongs to that library. The dynamic linker of Unix also searches the
-/// libraries that it depends on. A backend module depends on this library, which exports the names of modules for hosts that load it
-/// as one.
+/// Whether a symbol that was found in the library at `path` belongs to that library. The dynamic linker of Unix also
+/// searches the libraries that it depends on. A backend module depends on this library, which exports the names of
+/// modules for hosts that load it as one.
 #[cfg(unix)]
 pub fn is_own(path: &Path, symbol: *const c_void) -> bool {
     use std::os::unix::fs::MetadataExt;

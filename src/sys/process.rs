@@ -1,12 +1,13 @@
 //! The program that this library is part of: how it is linked, and what it has printed.
 
-/// Whether the program can open shared libraries. A statically linked program has `dlopen`, but it crashes if the library that it
-/// opens depends on a C library.
+/// Whether the program can open shared libraries. A statically linked program has `dlopen`, but it crashes if the
+/// library that it opens depends on a C library.
 pub fn opens_libraries() -> bool {
     #[cfg(target_os = "linux")]
     {
         let mut found = false;
-        // SAFETY: `program` has the signature and contract of the callback, and its third argument is `found`, which outlives the call.
+        // SAFETY: `program` has the signature and contract of the callback, and its third argument is `found`, which
+        // outlives the call.
         unsafe { libc::dl_iterate_phdr(Some(program), std::ptr::from_mut(&mut found).cast()) };
         found
     }
@@ -35,9 +36,9 @@ unsafe extern "C" fn program(info: *mut libc::dl_phdr_info, _: usize, found: *mu
     1 // do not visit other files
 }
 
-/// Writes what the program has printed to C's standard output, so that it is not lost when the process ends. Does nothing while another
-/// thread uses the stream: that thread may wait for ever, for a reader of a pipe, say. The other streams are left alone for the same
-/// reason: a thread that waits for input holds the lock of its stream.
+/// Writes what the program has printed to C's standard output, so that it is not lost when the process ends. Does
+/// nothing while another thread uses the stream: that thread may wait for ever, for a reader of a pipe, say. The other
+/// streams are left alone for the same reason: a thread that waits for input holds the lock of its stream.
 pub fn flush_standard_output() {
     #[cfg(unix)]
     {
@@ -47,8 +48,9 @@ pub fn flush_standard_output() {
             fn ftrylockfile(stream: *mut libc::FILE) -> std::ffi::c_int;
             fn funlockfile(stream: *mut libc::FILE);
         }
-        // SAFETY: the C library sets `stdout` before the program starts. A program that assigns to it must assign an open stream, and not
-        // at the same time as another thread uses it. The stream is unlocked only if this thread has locked it.
+        // SAFETY: the C library sets `stdout` before the program starts. A program that assigns to it must assign an
+        // open stream, and not at the same time as another thread uses it. The stream is unlocked only if this thread
+        // has locked it.
         unsafe {
             let stream = stdout;
             if !stream.is_null() && ftrylockfile(stream) == 0 {

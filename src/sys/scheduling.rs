@@ -72,7 +72,8 @@ impl Scheduling {
 
     fn bind(&self) {
         let Some(mask) = &self.mask else { return };
-        // SAFETY: all-zero bytes are an empty set; it has CPU_SETSIZE (1024) bits, more than the mask. The call reads the set only.
+        // SAFETY: all-zero bytes are an empty set; it has CPU_SETSIZE (1024) bits, more than the mask. The call reads
+        // the set only.
         let ok = unsafe {
             let mut set: libc::cpu_set_t = std::mem::zeroed();
             (0..mask.len()).filter(|&i| mask[i]).for_each(|i| libc::CPU_SET(i, &mut set));
@@ -106,7 +107,8 @@ impl Scheduling {
     /// Like [`Self::apply`], and returns the settings from before.
     pub fn apply_for_now(&self) -> Before {
         let affinity = self.mask.as_ref().and_then(|_| affinity());
-        // SAFETY: all-zero bytes are a valid `sched_param`, the call writes only into its arguments, and the calling thread exists.
+        // SAFETY: all-zero bytes are a valid `sched_param`, the call writes only into its arguments, and the calling
+        // thread exists.
         let before = unsafe {
             let normal = self.priority == ggml_sched_priority::GGML_SCHED_PRIO_NORMAL;
             let mut policy = 0;

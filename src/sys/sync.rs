@@ -1,7 +1,7 @@
 //! Locks that ignore poisoning.
 //!
-//! The data behind a lock of this library is consistent after every statement, so a panic while the lock is held does not corrupt it.
-//! A host that continues after an error must be able to use the library.
+//! The data behind a lock of this library is consistent after every statement, so a panic while the lock is held does
+//! not corrupt it. A host that continues after an error must be able to use the library.
 #![forbid(unsafe_code)]
 
 use super::fork::Section;
@@ -68,7 +68,8 @@ pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
 /// Locks `m`, even if it is poisoned.
 #[inline]
 pub fn lock<T: ?Sized>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    // For ThreadSanitizer (scripts/tsan.sh): what a thread does that waits for a lock is in the standard library, which is not built with it.
+    // For ThreadSanitizer (scripts/tsan.sh): what a thread does that waits for a lock is in the standard library, which
+    // is not built with it.
     #[cfg(ggml_tsan)]
     loop {
         match m.try_lock() {

@@ -2,8 +2,8 @@
 
 use std::thread::Builder;
 
-/// Minimum stack size in bytes of a thread that runs operations. Custom operations of the host run there, too. They may expect the 8 MiB that
-/// Linux gives the main thread and the threads of C; Rust's default is 2 MiB.
+/// Minimum stack size in bytes of a thread that runs operations. Custom operations of the host run there, too. They may
+/// expect the 8 MiB that Linux gives the main thread and the threads of C; Rust's default is 2 MiB.
 pub const STACK: usize = 8 << 20;
 
 /// Builder of threads with a stack of the size that threads of C have here, and of at least [`STACK`] bytes.
@@ -28,13 +28,15 @@ pub fn parallel(n: usize, f: impl Fn(usize) + Sync) {
     }
 }
 
-/// Stack size in bytes of a thread that C starts without saying how large; on Linux it follows `ulimit -s`. 0 if the system does not say.
+/// Stack size in bytes of a thread that C starts without saying how large; on Linux it follows `ulimit -s`. 0 if the
+/// system does not say.
 fn default_of_c() -> usize {
     #[cfg(unix)]
     {
         let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
         let mut size = 0;
-        // SAFETY: the attributes are initialised before they are read, and destroyed only if they were; `size` is writable.
+        // SAFETY: the attributes are initialised before they are read, and destroyed only if they were; `size` is
+        // writable.
         unsafe {
             if libc::pthread_attr_init(attributes.as_mut_ptr()) == 0 {
                 libc::pthread_attr_getstacksize(attributes.as_ptr(), &raw mut size);
@@ -71,8 +73,8 @@ mod cancellation {
         before
     }
 
-    /// Keeps this thread from being cancelled in functions that wait, read or write: Rust code must not be left by that. The host's functions can be
-    /// cancelled ([`exposed`]).
+    /// Keeps this thread from being cancelled in functions that wait, read or write: Rust code must not be left by
+    /// that. The host's functions can be cancelled ([`exposed`]).
     pub struct Shield {
         is_first: bool,
     }
@@ -131,7 +133,8 @@ mod cancellation {
 }
 pub use cancellation::{Shield, exposed};
 
-/// Name of the calling thread, as the system shows it: at most 15 bytes of it on Linux. `None` if it has none, or the system does not say.
+/// Name of the calling thread, as the system shows it: at most 15 bytes of it on Linux. `None` if it has none, or the
+/// system does not say.
 pub fn name() -> Option<String> {
     if cfg!(any(target_os = "linux", target_os = "android")) {
         let text = std::fs::read_to_string("/proc/thread-self/comm").ok()?;

@@ -36,8 +36,8 @@ fn ask() -> Tiles {
     Tiles::default()
 }
 
-/// Asks for the data of tile registers, for all threads of the process. Refused by kernels before 5.16, and while a thread has a stack for signals
-/// that is too small for the registers.
+/// Asks for the data of tile registers, for all threads of the process. Refused by kernels before 5.16, and while a
+/// thread has a stack for signals that is too small for the registers.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn permitted() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Nanoseconds of a monotonic clock. On Unix it is `CLOCK_MONOTONIC`, because graphics drivers can relate their clocks to it;
-/// elsewhere it starts at the first call.
+/// Nanoseconds of a monotonic clock. On Unix it is `CLOCK_MONOTONIC`, because graphics drivers can relate their clocks
+/// to it; elsewhere it starts at the first call.
 pub fn monotonic_ns() -> u64 {
     #[cfg(unix)]
     let since = read(libc::CLOCK_MONOTONIC);
@@ -20,8 +20,8 @@ pub fn monotonic_us() -> i64 {
     i64::try_from(monotonic_ns() / 1_000).unwrap_or(i64::MAX)
 }
 
-/// Processor time of the process on Unix; elsewhere the result of C's `clock`, which is the time since the start of the process on
-/// Windows.
+/// Processor time of the process on Unix; elsewhere the result of C's `clock`, which is the time since the start of the
+/// process on Windows.
 pub fn process_time() -> Duration {
     #[cfg(unix)]
     {

@@ -1,11 +1,14 @@
-//! Calls of functions that may be left by unwinding: by an exception of C++ or of another language, by `pthread_exit`, or by cancellation.
+//! Calls of functions that may be left by unwinding: by an exception of C++ or of another language, by `pthread_exit`,
+//! or by cancellation.
 //!
-//! Rust cannot catch these. `catch_unwind` ends the process for them, and frames with destructors must not be left by `pthread_exit`. So
-//! [`call`] stops the unwinding below all frames of Rust that have something to do, in a frame of a few instructions with a personality routine of
-//! its own. The unwinding is a value then, which code carries by ordinary returns to the exported function, and [`Unwinding::resume`] continues it
-//! from there. A `catch (...)` with a `throw;` at its end does the same.
+//! Rust cannot catch these. `catch_unwind` ends the process for them, and frames with destructors must not be left by
+//! `pthread_exit`. So [`call`] stops the unwinding below all frames of Rust that have something to do, in a frame of a
+//! few instructions with a personality routine of its own. The unwinding is a value then, which code carries by
+//! ordinary returns to the exported function, and [`Unwinding::resume`] continues it from there. A `catch (...)` with a
+//! `throw;` at its end does the same.
 //!
-//! Only Linux on the two processors below has this. Elsewhere `call` just calls, and the process ends where an exception meets a frame of Rust.
+//! Only Linux on the two processors below has this. Elsewhere `call` just calls, and the process ends where an
+//! exception meets a frame of Rust.
 
 /// What left a function: the exception object of the unwinder.
 #[allow(dead_code)] // nothing makes one where `call` just calls
@@ -15,8 +18,8 @@ pub struct Unwinding {
     forced: bool,
 }
 
-// SAFETY: the object belongs to nobody else between `call` and `resume`, and the unwinder keeps no other address of it, unless the unwinding is
-// forced: `leaves_thread` refuses that.
+// SAFETY: the object belongs to nobody else between `call` and `resume`, and the unwinder keeps no other address of it,
+// unless the unwinding is forced: `leaves_thread` refuses that.
 unsafe impl Send for Unwinding {}
 
 impl Unwinding {
@@ -56,8 +59,8 @@ mod stop {
     const HANDLER_FOUND: c_int = 6;
     const INSTALL_CONTEXT: c_int = 7;
 
-    /// The personality routine of `attempt`: every exception has its handler there, which is where `attempt` continues after its call. The
-    /// registers of its result say why.
+    /// The personality routine of `attempt`: every exception has its handler there, which is where `attempt` continues
+    /// after its call. The registers of its result say why.
     ///
     /// # Safety
     /// For the unwinder, in the frame of `attempt`.
@@ -83,8 +86,8 @@ mod stop {
     /// Calls `work`. If it is left by unwinding, that ends here.
     ///
     /// # Safety
-    /// `work` may be called with `data`. No frame between this one and the function that unwinds has anything to do when it is left, unless it belongs to
-    /// code that knows unwinding.
+    /// `work` may be called with `data`. No frame between this one and the function that unwinds has anything to do
+    /// when it is left, unless it belongs to code that knows unwinding.
     #[cfg(target_arch = "x86_64")]
     #[unsafe(naked)]
     unsafe extern "C" fn attempt(work: Work, data: *mut c_void) -> Left {
@@ -153,7 +156,8 @@ mod stop {
     #[inline]
     pub fn call<T: Copy>(function: impl FnOnce() -> T + Copy) -> Result<T, Unwinding> {
         fn run<F: FnOnce() -> T + Copy, T: Copy>(job: &mut Job<F, T>) -> Left {
-            // SAFETY: a job of these types. Between `attempt` and the function of the host there is only `work`, which has nothing to do.
+            // SAFETY: a job of these types. Between `attempt` and the function of the host there is only `work`, which
+            // has nothing to do.
             unsafe { attempt(work::<F, T>, std::ptr::from_mut(job).cast()) }
         }
         let mut job = Job { function, result: MaybeUninit::uninit() };
@@ -171,7 +175,8 @@ mod stop {
         /// # Safety
         /// The caller has nothing left to do but to return, and may be left by unwinding.
         pub unsafe fn resume(self) {
-            // SAFETY: an exception that `attempt` has stopped. For a forced one the unwinder continues where it is called.
+            // SAFETY: an exception that `attempt` has stopped. For a forced one the unwinder continues where it is
+            // called.
             unsafe { _Unwind_Resume_or_Rethrow(self.exception) };
         }
 
@@ -256,7 +261,8 @@ mod stop {
 
 pub use stop::call;
 
-/// A function pointer of C that may be left by unwinding. Rust has two types for these, and headers cannot tell which one a host means.
+/// A function pointer of C that may be left by unwinding. Rust has two types for these, and headers cannot tell which
+/// one a host means.
 pub trait MayUnwind: Copy {
     /// The type of such functions.
     type Function: Copy;

@@ -1,5 +1,5 @@
-//! The arena that tensors, graphs and work buffers live in: one block of memory, filled from front to back with objects,
-//! each behind a 32-byte head. Nothing is freed one by one.
+//! The arena that tensors, graphs and work buffers live in: one block of memory, filled from front to back with
+//! objects, each behind a 32-byte head. Nothing is freed one by one.
 
 use super::TensorRef;
 use crate::abi::ggml::{
@@ -62,10 +62,11 @@ impl Context {
     /// A context over `params.mem_buffer`, or over memory of its own when that is NULL.
     ///
     /// # Safety
-    /// - `params.mem_buffer` is NULL, or points to `params.mem_size` bytes, aligned to 16, that nobody else uses while the
-    ///   context lives.
-    /// - The objects of the context, of which its functions and those that build on it give out handles (tensors, graphs), are used only
-    ///   while it lives, and not after [`Self::reset`]. So the handles are valid whenever they are used.
+    /// - `params.mem_buffer` is NULL, or points to `params.mem_size` bytes, aligned to 16, that nobody else uses while
+    ///   the context lives.
+    /// - The objects of the context, of which its functions and those that build on it give out handles (tensors,
+    ///   graphs), are used only while it lives, and not after [`Self::reset`]. So the handles are valid whenever they
+    ///   are used.
     pub unsafe fn new(params: ggml_init_params) -> Result<Self> {
         let size = params.mem_size.max(GGML_MEM_ALIGN);
         let (memory, mem_size) = match NonNull::new(params.mem_buffer.cast::<u8>()) {
@@ -272,14 +273,14 @@ impl Context {
         Ok(t)
     }
 
-    /// A new tensor of `dims` (1 to 4 element counts, innermost first), with data in the arena unless `no_alloc` is set.
-    /// A row must hold whole blocks of the format.
+    /// A new tensor of `dims` (1 to 4 element counts, innermost first), with data in the arena unless `no_alloc` is
+    /// set. A row must hold whole blocks of the format.
     pub fn new_tensor(&mut self, dtype: ggml_type, dims: &[i64]) -> Result<TensorRef> {
         self.push_tensor(dtype, &Self::layout(dtype, dims)?, None)
     }
 
-    /// A view of `src` with dense strides of `dims`, `offset` bytes after its start. A view of a view counts from the base.
-    /// The view must be inside its base (the contract).
+    /// A view of `src` with dense strides of `dims`, `offset` bytes after its start. A view of a view counts from the
+    /// base. The view must be inside its base (the contract).
     pub fn new_view(&mut self, src: TensorRef, dims: &[i64], offset: usize) -> Result<TensorRef> {
         self.new_view_as(src.dtype(), src, dims, offset)
     }

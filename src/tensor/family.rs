@@ -1,8 +1,9 @@
 //! Families of operations: the one table of which operation is in which.
 //!
-//! A family has one name everywhere. Its constructors are in `tensor/ops/NAME`, its C functions in `capi/ggml/ops/NAME`, its CPU kernels
-//! in `cpu/ops/NAME`, its Vulkan recipes in `vulkan/ops/NAME`, its shaders in `vulkan_shaders/NAME/`, and its gradients in
-//! `graph/backward/NAME`; `docs/STATUS.md` groups operations by it. The tests here read the sources and hold them to the table.
+//! A family has one name everywhere. Its constructors are in `tensor/ops/NAME`, its C functions in
+//! `capi/ggml/ops/NAME`, its CPU kernels in `cpu/ops/NAME`, its Vulkan recipes in `vulkan/ops/NAME`, its shaders in
+//! `vulkan_shaders/NAME/`, and its gradients in `graph/backward/NAME`; `docs/STATUS.md` groups operations by it. The
+//! tests here read the sources and hold them to the table.
 #![forbid(unsafe_code)]
 
 use crate::abi::ggml::ggml_op::{self, *};

@@ -22,8 +22,8 @@ pub const OP_PARAM_WORDS: usize = GGML_MAX_OP_PARAMS / 4;
 #[repr(transparent)]
 pub struct TensorRef(NonNull<ggml_tensor>);
 
-// SAFETY: a handle is a number; the promise made in `from_ptr` (no field is written from another thread meanwhile) is the
-// caller's. Worker threads of the CPU backend read the tensors of the graph they compute.
+// SAFETY: a handle is a number; the promise made in `from_ptr` (no field is written from another thread meanwhile) is
+// the caller's. Worker threads of the CPU backend read the tensors of the graph they compute.
 unsafe impl Send for TensorRef {}
 // SAFETY: as above.
 unsafe impl Sync for TensorRef {}
@@ -255,7 +255,8 @@ impl TensorRef {
         })
     }
 
-    /// Whether the node may have itself as source `i`. The result of `ggml_cast` is its own second source, which says where the copy goes.
+    /// Whether the node may have itself as source `i`. The result of `ggml_cast` is its own second source, which says
+    /// where the copy goes.
     #[inline]
     pub fn may_read_itself(self, i: usize) -> bool {
         i == 1 && self.op_raw() == ggml_op::GGML_OP_CPY as i32
@@ -290,8 +291,8 @@ impl TensorRef {
         }
     }
 
-    /// Begins to load the tensors that are after this one. The weights of a layer are one after the other, mostly in the order
-    /// in which they are read, and have been out of the cache for long.
+    /// Begins to load the tensors that are after this one. The weights of a layer are one after the other, mostly in
+    /// the order in which they are read, and have been out of the cache for long.
     #[inline]
     pub fn prefetch_next(self) {
         let next = self.as_ptr().cast::<u8>().wrapping_add(super::context::TENSOR_SIZE);

@@ -120,7 +120,8 @@ impl TensorRef {
         self.is_contiguous_range(0, GGML_MAX_DIMS)
     }
 
-    /// As [`Self::is_contiguous`], but rows, or matrices, may have gaps: dimensions up to `gap` (0 to 2) need not be dense.
+    /// As [`Self::is_contiguous`], but rows, or matrices, may have gaps: dimensions up to `gap` (0 to 2) need not be
+    /// dense.
     pub fn is_contiguous_from(self, gap: usize) -> bool {
         self.is_contiguous_range(gap, GGML_MAX_DIMS)
     }

@@ -30,7 +30,8 @@ impl TensorRef {
         }
     }
 
-    /// The same, where a node of which no operations are counted is as much work as its larger side has elements. Views are none.
+    /// The same, where a node of which no operations are counted is as much work as its larger side has elements. Views
+    /// are none.
     pub fn work(self) -> u64 {
         match self.op() {
             GGML_OP_NONE | GGML_OP_RESHAPE | GGML_OP_VIEW | GGML_OP_PERMUTE | GGML_OP_TRANSPOSE => 0,

@@ -1,5 +1,5 @@
-//! The file of a trace. It is complete JSON after every write: each write ends with the closing brackets, which the next one overwrites.
-//! The file can be read even if the process is killed.
+//! The file of a trace. It is complete JSON after every write: each write ends with the closing brackets, which the
+//! next one overwrites. The file can be read even if the process is killed.
 
 use super::{Arg, Event, Track, now};
 use crate::sys::sync::lock;
@@ -35,8 +35,8 @@ struct Sink {
     failed: bool,
 }
 
-/// The trace of one process. A child that a fork made does not touch what its parent had: the file is the parent's, and the lock may be held by
-/// a thread that the child does not have.
+/// The trace of one process. A child that a fork made does not touch what its parent had: the file is the parent's, and
+/// the lock may be held by a thread that the child does not have.
 struct Process {
     /// 0 until somebody looks.
     id: AtomicU32,
@@ -182,7 +182,8 @@ impl Sink {
     }
 }
 
-/// Calls `f` with the file, if there is one. An error is logged after the lock has been released: the host's log callback may stop the trace.
+/// Calls `f` with the file, if there is one. An error is logged after the lock has been released: the host's log
+/// callback may stop the trace.
 fn with_sink(f: impl FnOnce(&mut Sink) -> Result<()>) {
     let Some(process) = process() else { return };
     let mut sink = lock(&process.sink);
@@ -229,7 +230,8 @@ pub(super) fn open(path: &Path) -> Result<()> {
     static AT_EXIT: Once = Once::new();
     let _whole = crate::sys::fork::Section::enter();
     AT_EXIT.call_once(|| {
-        // SAFETY: `at_exit` has the type that `atexit` requires, and does not unwind. It stays mapped: this library is never unloaded.
+        // SAFETY: `at_exit` has the type that `atexit` requires, and does not unwind. It stays mapped: this library is
+        // never unloaded.
         unsafe { libc::atexit(at_exit) };
     });
     Ok(())
@@ -256,7 +258,8 @@ pub(super) fn flush_if_due() {
     with_sink(|s| if now().saturating_sub(s.written) > PAUSE { s.write() } else { Ok(()) });
 }
 
-/// Writes pending events unless the lock is taken. It does not wait, because another thread, or a caller on this one, may never release it.
+/// Writes pending events unless the lock is taken. It does not wait, because another thread, or a caller on this one,
+/// may never release it.
 pub(super) fn rescue() {
     let Some(process) = process() else { return };
     let mut sink = match process.sink.try_lock() {

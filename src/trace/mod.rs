@@ -2,9 +2,9 @@
 //!
 //! Files: this file (whether a trace is being written, the clock, events), `file` (the file and its format).
 //!
-//! A trace is written if `GGML_TRACE=file.json` is set (`%p` in the name stands for the process id), or from [`start`] to [`stop`]. A child
-//! that a fork makes never writes to the file of its parent. Call the
-//! other functions only if [`is_on`] returns true. It is a relaxed load:
+//! A trace is written if `GGML_TRACE=file.json` is set (`%p` in the name stands for the process id), or from [`start`]
+//! to [`stop`]. A child that a fork makes never writes to the file of its parent. Call the other functions only if
+//! [`is_on`] returns true. It is a relaxed load:
 //!
 //! ```ignore
 //! # use ggml::trace::{self, Arg, Event, Track};
@@ -16,8 +16,9 @@
 //! }
 //! ```
 //!
-//! A backend whose device has its own clock converts timestamps to nanoseconds of [`now`] (on Linux `CLOCK_MONOTONIC`), and records them on a
-//! [`Track::Device`]. Two events of a track must be nested or disjoint. Use `tensor::traced::node` for the event of a node.
+//! A backend whose device has its own clock converts timestamps to nanoseconds of [`now`] (on Linux `CLOCK_MONOTONIC`),
+//! and records them on a [`Track::Device`]. Two events of a track must be nested or disjoint. Use
+//! `tensor::traced::node` for the event of a node.
 
 mod file;
 
@@ -96,8 +97,8 @@ fn start_by_variable(path: &Path) {
     }
 }
 
-/// This process is a child that was made by a fork, without a trace so far. It gets one if its parent's comes from the variable, and the child's
-/// file has another name.
+/// This process is a child that was made by a fork, without a trace so far. It gets one if its parent's comes from the
+/// variable, and the child's file has another name.
 fn forked() {
     STATE.store(OFF, Ordering::Relaxed);
     if FROM_VARIABLE.load(Ordering::Relaxed)

@@ -26,7 +26,8 @@ fn the_file_is_complete_json_at_every_moment() {
     assert!(is_on() && read(&shown).is_empty());
     let name = "a \"name\"\\ with\n\u{1} everything é";
     record(&event(Track::Here("CPU"), name, 1_000_001, &[("bytes", Arg::Number(7)), ("op", Arg::Text("ADD"))]));
-    // Schedulers of other tests write to the trace, too, on other lines. A rescue does not wait for a lock that they hold.
+    // Schedulers of other tests write to the trace, too, on other lines. A rescue does not wait for a lock that they
+    // hold.
     let mut all = Vec::new();
     for _ in 0..1000 {
         rescue();

@@ -17,7 +17,8 @@ pub struct Abort {
     data: *mut c_void,
 }
 
-// SAFETY: an `Abort` only passes `data` to the callback, and only the thread that computes a graph calls it, as the header's contract allows.
+// SAFETY: an `Abort` only passes `data` to the callback, and only the thread that computes a graph calls it, as the
+// header's contract allows.
 unsafe impl Send for Abort {}
 
 impl Abort {
@@ -33,7 +34,8 @@ impl Abort {
     pub fn is_wanted(&self) -> bool {
         let Some(f) = self.callback.map(MayUnwind::may_unwind) else { return false };
         let data = self.data;
-        // SAFETY: the header's contract of the abort callback: it may be called with its data while a graph is computed.
+        // SAFETY: the header's contract of the abort callback: it may be called with its data while a graph is
+        // computed.
         foreign::host(|| unsafe { f(data) }).unwrap_or(true)
     }
 }

@@ -1,7 +1,7 @@
 //! Which architecture a device has, and what `tune` and `ladder` decide by it: a row of a table for each.
 //!
-//! Vulkan does not name architectures, so they are recognised by what they can do, and by the product's number only where nothing else
-//! tells. A device that no row describes is treated as a card of which nothing is known.
+//! Vulkan does not name architectures, so they are recognised by what they can do, and by the product's number only
+//! where nothing else tells. A device that no row describes is treated as a card of which nothing is known.
 
 #![forbid(unsafe_code)]
 
@@ -82,8 +82,8 @@ pub const SMALL: Tile = tile(64, 64);
 /// What is done on an architecture.
 #[derive(Clone, Copy, Debug)]
 pub struct Traits {
-    /// Tiles of products of floats, largest first; the last is [`SMALL`]. The larger, the fewer bytes of shared memory for each multiplication
-    /// (docs/PERFORMANCE.md), and the more registers.
+    /// Tiles of products of floats, largest first; the last is [`SMALL`]. The larger, the fewer bytes of shared memory
+    /// for each multiplication (docs/PERFORMANCE.md), and the more registers.
     pub tiles: &'static [Tile],
     /// The same for products of integers, which also need registers for the integers.
     pub integer_tiles: &'static [Tile],
@@ -146,7 +146,8 @@ impl Architecture {
     /// The row of the table.
     pub const fn traits(self) -> Traits {
         use Architecture::*;
-        // Tiles of floats, tiles of integers, tiles of matrices, sizes of subgroups, matrices pay, sums in F16 are faster.
+        // Tiles of floats, tiles of integers, tiles of matrices, sizes of subgroups, matrices pay, sums in F16 are
+        // faster.
         let (tiles, integer_tiles, matrix_tiles, subgroup_sizes, matrices, half_sums) = match self {
             Software => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, true, false, false),
             Gcn | Cdna | Rdna1 | Rdna2 => (ALL, WIDE, ONLY_SMALL, true, false, false),
@@ -155,11 +156,12 @@ impl Architecture {
             // Workstation cards of these architectures add F32 as fast as F16, so sums in F16 cost them nothing.
             Turing | Ampere => (ALL, WIDE, ALL, true, true, true),
             AmpereCompute => (ALL, WIDE, ALL, true, true, false),
-            // Intel's drivers select the size of subgroups by the registers that a shader needs, and spill registers if it is too large.
-            // 32 sums of floats are too many for these registers.
+            // Intel's drivers select the size of subgroups by the registers that a shader needs, and spill registers if
+            // it is too large. 32 sums of floats are too many for these registers.
             IntelGen9 => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, false, false, false),
             XeLp => (ONLY_SMALL, WIDE, ONLY_SMALL, false, false, false),
-            // Mesa's compiler spills registers in products with matrices, and the original found its own slower than none on an Arc A770.
+            // Mesa's compiler spills registers in products with matrices, and the original found its own slower than
+            // none on an Arc A770.
             XeHpg | Xe2 => (ONLY_SMALL, WIDE, ONLY_SMALL, false, false, false),
             Adreno | Mali | Apple | Other => (ONLY_SMALL, ONLY_SMALL, ONLY_SMALL, true, false, false),
         };
@@ -167,7 +169,8 @@ impl Architecture {
     }
 }
 
-/// Units of a device that run workgroups. Where the driver does not say how many (AMD's, NVIDIA's and Arm's do), those of a typical one.
+/// Units of a device that run workgroups. Where the driver does not say how many (AMD's, NVIDIA's and Arm's do), those
+/// of a typical one.
 pub fn units(info: &Info) -> u64 {
     let discrete = info.identity.kind == vk::PhysicalDeviceType::DISCRETE_GPU;
     match (info.limits.units, info.identity.vendor) {
@@ -178,7 +181,8 @@ pub fn units(info: &Info) -> u64 {
     }
 }
 
-/// Amounts of work from which something pays. Most are of typical numbers of units, so they depend on the kind of the device.
+/// Amounts of work from which something pays. Most are of typical numbers of units, so they depend on the kind of the
+/// device.
 #[derive(Clone, Copy, Debug)]
 pub struct Amounts {
     /// Workgroups of a vector product that keep all units busy.
@@ -254,7 +258,8 @@ mod tests {
 
     const NONE: [bool; 2] = [false; 2];
 
-    /// Cards of every architecture but [`Software`]. The first ones are what Mesa's drivers report (c_tests/vulkan/drivers.json).
+    /// Cards of every architecture but [`Software`]. The first ones are what Mesa's drivers report
+    /// (c_tests/vulkan/drivers.json).
     const CARDS: &[(Known, Architecture)] = &[
         ((AMD, 0x744c, [32, 64], [true; 2], true), Rdna3),
         ((AMD, 0x73bf, [32, 64], [true, false], false), Rdna2),

@@ -35,8 +35,8 @@ fn attend(l: &mut Lab, shape: Shape, format: ggml_type, [first, n]: [i64; 2], si
 fn parts_of_the_keys_are_joined() {
     let _quiet = Quiet::new();
     for (way, device) in kinds() {
-        // Less than a tile, and parts of which the last one is not full. Each kind of call is a pipeline, for which a software driver takes a second
-        // and more.
+        // Less than a tile, and parts of which the last one is not full. Each kind of call is a pipeline, for which a
+        // software driver takes a second and more.
         for keys in [33, 300, 2100] {
             for (shape, format, n, sinks) in [
                 ([64, keys, 4, 2], GGML_TYPE_F16, 1, true),

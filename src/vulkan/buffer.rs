@@ -16,8 +16,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a buffer of device memory reports as the address of its first byte. It is not an address, because the host has none for device
-/// memory. Offsets count from it.
+/// What a buffer of device memory reports as the address of its first byte. It is not an address, because the host has
+/// none for device memory. Offsets count from it.
 pub const BASE: usize = 0x1000;
 
 /// Device memory as a buffer.
@@ -54,9 +54,10 @@ impl VkBuffer {
         let (Some(ptr), Some(end)) = (NonNull::new(start as *mut u8), end) else {
             return Err(Error::Invalid(format!("{size} bytes of host memory at {address:#x}")));
         };
-        // SAFETY: `HostMemory` promises that its bytes live as long as the buffer. The host must not free the buffer before queued copies are
-        // done, so these do not use the memory for longer. The rest of the first and the last page is mapped for as long, because the
-        // alignment is at most a page, and is not written: `place` and `location` check bounds.
+        // SAFETY: `HostMemory` promises that its bytes live as long as the buffer. The host must not free the buffer
+        // before queued copies are done, so these do not use the memory for longer. The rest of the first and the last
+        // page is mapped for as long, because the alignment is at most a page, and is not written: `place` and
+        // `location` check bounds.
         let memory = unsafe { Memory::import(&gpu.core, ptr, (end - start) as u64) }?;
         let shift = (address - start) as u64;
         let serial = next_serial();
@@ -69,14 +70,15 @@ impl VkBuffer {
         &self.gpu
     }
 
-    /// Offset in the memory of byte `offset` of a tensor's data. `None` unless `len` bytes from there on are in the buffer.
+    /// Offset in the memory of byte `offset` of a tensor's data. `None` unless `len` bytes from there on are in the
+    /// buffer.
     fn inside(&self, tensor: TensorRef, offset: usize, len: u64) -> Option<u64> {
         let start = (tensor.data() as usize).checked_sub(self.base)?.checked_add(offset)? as u64;
         (start.checked_add(len)? <= self.size).then(|| self.shift + start)
     }
 
-    /// `len` bytes of a tensor's data from byte `offset` on. Fails unless they are in the buffer: imported memory may begin and end with
-    /// bytes of others. Only for the functions of `Buffer`.
+    /// `len` bytes of a tensor's data from byte `offset` on. Fails unless they are in the buffer: imported memory may
+    /// begin and end with bytes of others. Only for the functions of `Buffer`.
     fn place(&self, tensor: TensorRef, offset: usize, len: usize) -> Result<Span<'_>> {
         let at = self.inside(tensor, offset, len as u64).ok_or_else(|| {
             Error::Invalid(format!("{len} bytes at {offset} of tensor '{}' are outside its buffer", tensor.name()))
@@ -118,7 +120,8 @@ pub fn is_of(tensor: TensorRef, core: &Arc<Core>) -> Result<()> {
     }
 }
 
-/// The number of the buffer that has a tensor's data. While it is the same, the same data is at the same device address.
+/// The number of the buffer that has a tensor's data. While it is the same, the same data is at the same device
+/// address.
 pub fn serial(tensor: TensorRef) -> Option<u64> {
     with(tensor, |b, _| b.serial)
 }
@@ -206,8 +209,8 @@ impl Buffer for VkBuffer {
         }
         // Between two devices. The host reads into the target itself if it can, which saves a copy.
         let Some(target) = self.gpu.window(&to) else { return false };
-        // SAFETY: the window has `n` mapped bytes. `Buffer`: nobody else uses the data of `dst` meanwhile, so the slice is the only access
-        // to them.
+        // SAFETY: the window has `n` mapped bytes. `Buffer`: nobody else uses the data of `dst` meanwhile, so the slice
+        // is the only access to them.
         let target = unsafe { std::slice::from_raw_parts_mut(target.start().as_ptr(), n) };
         written("copy", source.gpu.read(&from, target), dst, 0, n);
         true

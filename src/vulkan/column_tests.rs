@@ -55,7 +55,8 @@ fn columns_together_have_the_bits_of_each_alone() {
             if ints && !formats::INTS.contains(&format) {
                 continue;
             }
-            // Every number of columns for some formats: each is a pipeline, for which a software driver takes a second and more.
+            // Every number of columns for some formats: each is a pipeline, for which a software driver takes a second
+            // and more.
             let counts: &[usize] = match format {
                 GGML_TYPE_F32 | GGML_TYPE_Q8_0 => &[2, 3, 4, 5, 6, 7, 8],
                 GGML_TYPE_F16 | GGML_TYPE_Q4_K | GGML_TYPE_Q6_K => &[3, 8],
@@ -106,8 +107,8 @@ fn joined_products_have_the_bits_of_others() {
     }
 }
 
-/// Heads that share keys are columns of one product: heads next to each other or positions next to each other, several batches. Each head has the
-/// bits that it gets alone.
+/// Heads that share keys are columns of one product: heads next to each other or positions next to each other, several
+/// batches. Each head has the bits that it gets alone.
 #[test]
 fn heads_that_share_a_matrix() {
     let _quiet = Quiet::new();
@@ -146,7 +147,8 @@ fn heads_that_share_a_matrix() {
     }
 }
 
-/// The output of a large model has more rows than many devices have groups. It is computed by the same method, in few parts.
+/// The output of a large model has more rows than many devices have groups. It is computed by the same method, in few
+/// parts.
 #[test]
 fn rows_beyond_the_groups_of_a_device() {
     let Some([device, _]) = devices() else { return };

@@ -1,5 +1,5 @@
-//! Recording of work: steps, with barriers between those that depend on each other. Work is submitted in pieces that grow, so that the
-//! device starts early.
+//! Recording of work: steps, with barriers between those that depend on each other. Work is submitted in pieces that
+//! grow, so that the device starts early.
 
 mod barrier;
 mod pieces;
@@ -84,8 +84,9 @@ impl Staged {
     /// Writes `data` from byte `at` on.
     fn write(&self, at: usize, data: &[u8]) {
         assert!(at <= self.len && data.len() <= self.len - at);
-        // SAFETY: `stage` made the piece of `len` mapped bytes of a page that the recorder keeps, and the assertion checked the range. The
-        // copy that reads the piece is recorded later. `data` is outside the page, which is private to the recorder.
+        // SAFETY: `stage` made the piece of `len` mapped bytes of a page that the recorder keeps, and the assertion
+        // checked the range. The copy that reads the piece is recorded later. `data` is outside the page, which is
+        // private to the recorder.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.ptr.as_ptr().add(at), data.len()) }
     }
 }
@@ -105,8 +106,8 @@ impl Landing {
     unsafe fn land(&self) {
         let (count, stride) = self.pieces;
         for i in 0..count {
-            // SAFETY: `from` is staging memory of `count * len` bytes, kept with the landing. The pieces at `to` are writable and unused by
-            // others: the caller's promise.
+            // SAFETY: `from` is staging memory of `count * len` bytes, kept with the landing. The pieces at `to` are
+            // writable and unused by others: the caller's promise.
             unsafe {
                 let (from, to) = (self.from.as_ptr().add(i * self.len), self.to.as_ptr().add(i * stride));
                 std::ptr::copy_nonoverlapping(from, to, self.len);
@@ -153,8 +154,8 @@ struct Page {
     used: u64,
 }
 
-/// A command buffer in the recording state, with all that its commands use. Its pool is the recorder's own, and the recorder is used by
-/// one thread at a time, so commands may be recorded whenever an `Open` is at hand.
+/// A command buffer in the recording state, with all that its commands use. Its pool is the recorder's own, and the
+/// recorder is used by one thread at a time, so commands may be recorded whenever an `Open` is at hand.
 struct Open {
     commands: vk::CommandBuffer,
     lane: Lane,
@@ -173,8 +174,8 @@ struct Flight {
     stamps: Option<Stamps>,
 }
 
-/// How much is submitted at once. The first pieces are small, so that the device starts early. No piece is so long that a watchdog of the
-/// system resets the device.
+/// How much is submitted at once. The first pieces are small, so that the device starts early. No piece is so long that
+/// a watchdog of the system resets the device.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     nodes: u32,
@@ -222,8 +223,8 @@ pub struct Recorder {
     stats: Stats,
     profile: Profile,
 }
-// SAFETY: only the addresses in landings are not `Send`. `from` is staging memory of the recorder; `to` is writable until the work is
-// done, by the promise of `download`, which names no thread.
+// SAFETY: only the addresses in landings are not `Send`. `from` is staging memory of the recorder; `to` is writable
+// until the work is done, by the promise of `download`, which names no thread.
 unsafe impl Send for Recorder {}
 
 /// Counts of what was recorded.
@@ -348,8 +349,9 @@ impl Recorder {
         let commands = self.step(reads, writes)?;
         let rebind = self.open.as_mut().is_some_and(|o| o.bound.replace(program.pipeline) != Some(program.pipeline));
         let vk = &self.core.vk;
-        // SAFETY: `Open`: commands may be recorded. `Pipelines` keeps pipeline and layout of a program until the streams of the device are
-        // gone. The group counts and the size of the push constants are within the limits (checked).
+        // SAFETY: `Open`: commands may be recorded. `Pipelines` keeps pipeline and layout of a program until the
+        // streams of the device are gone. The group counts and the size of the push constants are within the limits
+        // (checked).
         unsafe {
             if rebind {
                 vk.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, program.pipeline);
@@ -363,8 +365,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Device memory for intermediate results of a step. A later step may get the same memory. Barriers order the two, because steps name
-    /// what they read and write.
+    /// Device memory for intermediate results of a step. A later step may get the same memory. Barriers order the two,
+    /// because steps name what they read and write.
     pub fn scratch(&mut self, bytes: u64) -> Result<Range> {
         self.next_piece()?;
         let need = aligned(bytes)?;
@@ -400,8 +402,8 @@ impl Recorder {
         self.copy_pieces(from, to, len, 1, (0, 0))
     }
 
-    /// Records a copy of `count` pieces of `len` bytes. `strides` are those of the source and the target. Fails if a piece is outside its
-    /// memory.
+    /// Records a copy of `count` pieces of `len` bytes. `strides` are those of the source and the target. Fails if a
+    /// piece is outside its memory.
     pub fn copy_pieces(&mut self, from: CopyEnd, to: CopyEnd, len: u64, count: u64, strides: (u64, u64)) -> Result<()> {
         if len == 0 || count == 0 {
             return Ok(());
@@ -421,7 +423,8 @@ impl Recorder {
                     .size(len)
             })
             .collect();
-        // SAFETY: `Open`: commands may be recorded. The ranges are in the buffers (checked), which `Keep` holds until the copy is done.
+        // SAFETY: `Open`: commands may be recorded. The ranges are in the buffers (checked), which `Keep` holds until
+        // the copy is done.
         unsafe { self.core.vk.cmd_copy_buffer(commands, from.memory.buffer(), to.memory.buffer(), &regions) };
         Ok(())
     }
@@ -445,8 +448,8 @@ impl Recorder {
             let commands = self.step(&[], &[to.range(words)])?;
             self.keep([&to])?;
             let word = u32::from_ne_bytes([value; 4]);
-            // SAFETY: `Open`: commands may be recorded. Offset and size are multiples of 4, and the range is in the buffer (checked), which `Keep`
-            // holds until the work is done.
+            // SAFETY: `Open`: commands may be recorded. Offset and size are multiples of 4, and the range is in the
+            // buffer (checked), which `Keep` holds until the work is done.
             unsafe { self.core.vk.cmd_fill_buffer(commands, to.memory.buffer(), to.offset, words, word) };
         }
         Ok(())
@@ -457,7 +460,8 @@ impl Recorder {
         self.upload_pieces(to, data, data.len(), 1, (0, 0))
     }
 
-    /// Like `upload`, for `count` pieces of `len` bytes, with a stride of `strides.0` in `data` and of `strides.1` on the device.
+    /// Like `upload`, for `count` pieces of `len` bytes, with a stride of `strides.0` in `data` and of `strides.1` on
+    /// the device.
     pub fn upload_pieces(
         &mut self,
         to: CopyEnd,
@@ -474,8 +478,8 @@ impl Recorder {
         self.copy_pieces(staged.place, to, len as u64, count as u64, (len as u64, strides.1 as u64))
     }
 
-    /// Records a copy into host memory: `count` pieces of `len` bytes, with a stride of `strides.0` on the device and of `strides.1` in host
-    /// memory. The host memory is filled when the recorder waits for the work.
+    /// Records a copy into host memory: `count` pieces of `len` bytes, with a stride of `strides.0` on the device and
+    /// of `strides.1` in host memory. The host memory is filled when the recorder waits for the work.
     ///
     /// # Safety
     /// The pieces at `target` are writable, and nobody else uses them, until this recorder has waited for the work.
@@ -541,8 +545,9 @@ impl Recorder {
         if self.open.is_some() { self.submit_with(&[], true) } else { Ok(()) }
     }
 
-    /// Submits what is recorded, and kept commands after it. `visible`: the host may read the results once it has waited. Otherwise work that is
-    /// submitted later makes them visible, as barriers cover all earlier work of the queue.
+    /// Submits what is recorded, and kept commands after it. `visible`: the host may read the results once it has
+    /// waited. Otherwise work that is submitted later makes them visible, as barriers cover all earlier work of the
+    /// queue.
     fn submit_with(&mut self, again: &[vk::CommandBuffer], visible: bool) -> Result<()> {
         self.full = false;
         let mut commands = Vec::with_capacity(again.len() + 1);
@@ -552,7 +557,8 @@ impl Recorder {
             if visible {
                 open.barrier(&self.core, Before::Host);
             }
-            // SAFETY: `Open`: the command buffer is in the recording state, and no query or render pass is active in it.
+            // SAFETY: `Open`: the command buffer is in the recording state, and no query or render pass is active in
+            // it.
             ended = unsafe { self.core.vk.end_command_buffer(open.commands) };
             commands.push(open.commands);
             match &mut self.keeping {
@@ -566,9 +572,10 @@ impl Recorder {
         let waits: Vec<_> = keep.waits.iter().map(|m| (m.timeline.semaphore, m.value)).collect();
         let value = self.submitted + 1;
         let result = match ended {
-            // SAFETY: the recording has just ended, or the commands are kept and `replay` found them done, so they are not in flight. Their pool
-            // is of the lane's family. The flight below keeps what new commands use until the value is reached. `Kept` has the scratch memory of the
-            // others; `kept.rs` submits them only while the buffers of their tensors exist. `keep.waits` keeps the semaphores, and only this recorder uses the pool.
+            // SAFETY: the recording has just ended, or the commands are kept and `replay` found them done, so they are
+            // not in flight. Their pool is of the lane's family. The flight below keeps what new commands use until the
+            // value is reached. `Kept` has the scratch memory of the others; `kept.rs` submits them only while the
+            // buffers of their tensors exist. `keep.waits` keeps the semaphores, and only this recorder uses the pool.
             Ok(()) => unsafe { self.core.submit(self.lane, &commands, &waits, (self.timeline.semaphore, value)) },
             Err(e) => Err(self.core.failed("recording work", e)),
         };
@@ -687,7 +694,8 @@ impl Recorder {
             vk::CommandBufferUsageFlags::empty()
         };
         let info = vk::CommandBufferBeginInfo::default().flags(once);
-        // SAFETY: the command buffer is new, or spare: retired after its work was done. Its pool allows the implicit reset.
+        // SAFETY: the command buffer is new, or spare: retired after its work was done. Its pool allows the implicit
+        // reset.
         if let Err(e) = unsafe { vk.begin_command_buffer(commands, &info) } {
             self.spare.push(commands);
             return Err(self.core.failed("recording work", e));
@@ -718,8 +726,8 @@ impl Recorder {
     fn retire_to(&mut self, reached: &Reached) {
         while self.flying.front().is_some_and(|f| reached.includes(f.value)) {
             let Some(flight) = self.flying.pop_front() else { break };
-            // SAFETY: the timeline has reached the value of the flight, so the device has written the staging memory. The caller of `download`
-            // promised the target until now.
+            // SAFETY: the timeline has reached the value of the flight, so the device has written the staging memory.
+            // The caller of `download` promised the target until now.
             flight.keep.landings.iter().for_each(|l| unsafe { l.land() });
             if let Some(stamps) = flight.stamps {
                 self.profile.collect(&self.core, stamps);
@@ -741,9 +749,11 @@ impl Recorder {
         }
     }
 
-    /// As [`Self::recycle`], for work that was not done, or not known to be: host memory gets what marks it as not read.
+    /// As [`Self::recycle`], for work that was not done, or not known to be: host memory gets what marks it as not
+    /// read.
     fn lose(&mut self, commands: Option<vk::CommandBuffer>, keep: Keep) {
-        // SAFETY: the caller of `download` promised the target until the recorder has waited for the work, which it gives up here.
+        // SAFETY: the caller of `download` promised the target until the recorder has waited for the work, which it
+        // gives up here.
         keep.landings.iter().for_each(|l| unsafe { l.miss() });
         self.recycle(commands, keep);
     }
@@ -780,7 +790,8 @@ impl Drop for Recorder {
             stamps.abandon(&mut self.profile);
         }
         self.profile.free(&self.core);
-        // SAFETY: the pool was created from this device. `wait_below` returned, so no command buffer of the pool is in flight.
+        // SAFETY: the pool was created from this device. `wait_below` returned, so no command buffer of the pool is in
+        // flight.
         unsafe { self.core.vk.destroy_command_pool(self.pool, None) };
     }
 }

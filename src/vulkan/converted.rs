@@ -1,5 +1,5 @@
-//! Columns that a graph has converted for products, to blocks of integers (`product_blocks`), F16 or BF16. Later products of the same columns read the
-//! result again.
+//! Columns that a graph has converted for products, to blocks of integers (`product_blocks`), F16 or BF16. Later
+//! products of the same columns read the result again.
 
 #![forbid(unsafe_code)]
 
@@ -57,7 +57,8 @@ impl Converted {
         dispatches.iter().for_each(|d| self.forget(&d.writes));
     }
 
-    /// Forgets results outside of this memory: the scratch memory before it lives only until the commands so far are finished.
+    /// Forgets results outside of this memory: the scratch memory before it lives only until the commands so far are
+    /// finished.
     pub fn keep_within(&mut self, memory: Range) {
         self.list.retain(|(_, _, at)| memory.contains(at));
     }

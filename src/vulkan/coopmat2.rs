@@ -1,8 +1,9 @@
 //! Queries for VK_NV_cooperative_matrix2, which `ash` does not have yet.
 //!
-//! `mul_mat_coop2` needs matrices of any size (flexible dimensions) and functions that are called for each element. A matrix belongs to a
-//! workgroup or to a subgroup, depending on the driver: NVIDIA's has both, Mesa's software driver only subgroups. `mul_mat_tensor` needs matrices of
-//! a workgroup, and loads from tensors and blocks; `flash_attn_tensor` also reductions, and conversions from sums to operands.
+//! `mul_mat_coop2` needs matrices of any size (flexible dimensions) and functions that are called for each element. A
+//! matrix belongs to a workgroup or to a subgroup, depending on the driver: NVIDIA's has both, Mesa's software driver
+//! only subgroups. `mul_mat_tensor` needs matrices of a workgroup, and loads from tensors and blocks;
+//! `flash_attn_tensor` also reductions, and conversions from sums to operands.
 
 use super::bfloat16;
 use super::ladder::{SUBGROUPS, TILE};
@@ -116,7 +117,8 @@ unsafe impl vk::ExtendsPhysicalDeviceFeatures2 for Features<'_> {}
 unsafe impl vk::ExtendsDeviceCreateInfo for Features<'_> {}
 
 impl Features<'_> {
-    /// The features that `mul_mat_coop2` uses with matrices of `owner`, `mul_mat_tensor` if it runs, and `flash_attn_tensor` if it runs, enabled.
+    /// The features that `mul_mat_coop2` uses with matrices of `owner`, `mul_mat_tensor` if it runs, and
+    /// `flash_attn_tensor` if it runs, enabled.
     pub fn used(owner: Owner, tensors: bool, attention: bool) -> Self {
         Self {
             workgroup_scope: vk::Bool32::from(tensors || matches!(owner, Owner::Workgroup(_))),
@@ -218,14 +220,14 @@ fn dimensions(entry: &ash::Entry, device: Physical<'_>) -> Option<Vec<Dimensions
     // SAFETY: the specification of the extension gives this type to the function of this name.
     let get = unsafe { std::mem::transmute::<unsafe extern "system" fn(), GetDimensions>(get) };
     let mut n = 0;
-    // SAFETY: `Physical`: the handle is one of the instance. Only a device with the extension reports features that suffice. Without
-    // an array the function writes only the number.
+    // SAFETY: `Physical`: the handle is one of the instance. Only a device with the extension reports features that
+    // suffice. Without an array the function writes only the number.
     if unsafe { get(device.handle(), &mut n, std::ptr::null_mut()) } != vk::Result::SUCCESS {
         return None;
     }
     let mut all = vec![NO_DIMENSIONS; n as usize];
-    // SAFETY: handle and extension as in the call before. The array has `n` elements with the type of struct in `s_type`, and the function
-    // writes at most `n`.
+    // SAFETY: handle and extension as in the call before. The array has `n` elements with the type of struct in
+    // `s_type`, and the function writes at most `n`.
     let result = unsafe { get(device.handle(), &mut n, all.as_mut_ptr()) };
     if result != vk::Result::SUCCESS && result != vk::Result::INCOMPLETE {
         return None;

@@ -21,8 +21,8 @@ pub enum Lane {
     Copies,
 }
 
-/// A logical device. The device is valid as long as this. Everything that is created from it (memory, semaphores, pipelines) keeps this
-/// alive, so that the device is destroyed last.
+/// A logical device. The device is valid as long as this. Everything that is created from it (memory, semaphores,
+/// pipelines) keeps this alive, so that the device is destroyed last.
 pub struct Core {
     /// Its functions.
     pub vk: ash::Device,
@@ -95,8 +95,8 @@ impl Core {
         if f.maintenance4 {
             create = create.push_next(&mut m4);
         }
-        // SAFETY: `info.physical` is a device of this instance, whose driver offers these features, extensions and these queue families,
-        // which are different ones (`Info::probe`). `create` borrows what it points to.
+        // SAFETY: `info.physical` is a device of this instance, whose driver offers these features, extensions and
+        // these queue families, which are different ones (`Info::probe`). `create` borrows what it points to.
         unsafe { instance.vk.create_device(info.physical, &create, None) }.map_err(|e| failed("opening the device", e))
     }
 
@@ -167,8 +167,8 @@ impl Core {
     /// Submits recorded commands to the queue of a lane. They wait for `waits` and then set `signal`.
     ///
     /// # Safety
-    /// `commands` are recorded, from a pool of the lane's family, and not in flight. They, all that they use, and the semaphores stay alive until `signal` is reached. No other
-    /// thread uses their pool during the call.
+    /// `commands` are recorded, from a pool of the lane's family, and not in flight. They, all that they use, and the
+    /// semaphores stay alive until `signal` is reached. No other thread uses their pool during the call.
     pub(super) unsafe fn submit(
         &self,
         lane: Lane,
@@ -192,8 +192,8 @@ impl Core {
             (Lane::Copies, Some(copies)) => lock(copies),
             _ => lock(&self.queue),
         };
-        // SAFETY: the lock gives this thread the queue alone. The caller promises that commands, their resources and the semaphores are
-        // valid and stay so. `info` borrows what it points to.
+        // SAFETY: the lock gives this thread the queue alone. The caller promises that commands, their resources and
+        // the semaphores are valid and stay so. `info` borrows what it points to.
         unsafe { self.vk.queue_submit(*queue, &[info], vk::Fence::null()) }
             .map_err(|e| self.failed("submitting work", e))
     }
@@ -213,7 +213,8 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         drop(lock(&self.allocator).take());
-        // SAFETY: all objects of the device hold an `Arc` of this, so none is left. The allocator, which does not, was dropped above.
+        // SAFETY: all objects of the device hold an `Arc` of this, so none is left. The allocator, which does not, was
+        // dropped above.
         unsafe { self.vk.destroy_device(None) };
     }
 }

@@ -1,7 +1,7 @@
 //! Work that waits for another device, and copies between two devices, without the caller waiting.
 //!
-//! A device cannot wait for a semaphore of another one. So its work waits for a semaphore of its own, the gate, and a thread of the host opens
-//! the gate when the other device has got there:
+//! A device cannot wait for a semaphore of another one. So its work waits for a semaphore of its own, the gate, and a
+//! thread of the host opens the gate when the other device has got there:
 //!
 //! ```text
 //! source   tensor -> staging memory, mark
@@ -71,8 +71,8 @@ impl Staging {
         if self.shared {
             return Ok(());
         }
-        // SAFETY: the source has written these bytes, and the target's work that reads them waits at the gate. `Crossing::staging` gives the
-        // memory to nobody else before all who hold it are done.
+        // SAFETY: the source has written these bytes, and the target's work that reads them waits at the gate.
+        // `Crossing::staging` gives the memory to nobody else before all who hold it are done.
         let spans = unsafe { (Span::new(&self.source, 0, bytes)?, Span::new(&self.target, 0, bytes)?) };
         let (Some(from), Some(to)) = (spans.0.window(), spans.1.window()) else {
             return Err(Error::Backend("Vulkan: staging memory is not mapped".into()));
@@ -119,7 +119,8 @@ impl Copy {
 }
 
 impl Crossing {
-    /// A way from `source` to a stream of `target`. Sets `failed` when the target's work went on without what it waited for.
+    /// A way from `source` to a stream of `target`. Sets `failed` when the target's work went on without what it waited
+    /// for.
     pub fn new(source: &Arc<Core>, target: &Arc<Core>, failed: &Arc<AtomicBool>) -> Result<Self> {
         let gate = Timeline::new(target)?;
         let (jobs, queue) = channel();
@@ -152,7 +153,8 @@ impl Crossing {
         Ok(Copy { staging, bytes })
     }
 
-    /// The gate that opens when `after` is reached and the bytes of `copy`, which the work before `after` has staged, are with the target.
+    /// The gate that opens when `after` is reached and the bytes of `copy`, which the work before `after` has staged,
+    /// are with the target.
     pub fn gate(&mut self, after: Mark, copy: Option<&Copy>) -> Result<Mark> {
         let value = self.last + 1;
         let job = Job { after, staged: copy.map(|c| (c.staging.clone(), c.bytes)), value };
@@ -176,7 +178,8 @@ impl Drop for Crossing {
     }
 }
 
-/// Opens the gate for one job after the other, whatever happens: work that waits at a gate that stays closed would never end.
+/// Opens the gate for one job after the other, whatever happens: work that waits at a gate that stays closed would
+/// never end.
 fn work(jobs: &Receiver<Job>, gate: &Timeline, failed: &AtomicBool) {
     for job in jobs {
         let done = job.after.timeline.wait(job.after.value).and_then(|_| match &job.staged {
@@ -203,8 +206,8 @@ mod tests {
     use crate::vulkan::stream::VkStream;
     use crate::vulkan::testing::{Bench, Quiet, devices, noise, publish};
 
-    /// Two devices that are not the same logical device, and not those of other tests, which would wait for work that is held. `imports`: whether
-    /// they import host memory.
+    /// Two devices that are not the same logical device, and not those of other tests, which would wait for work that
+    /// is held. `imports`: whether they import host memory.
     fn pair(imports: bool) -> Option<[DeviceRef; 2]> {
         let [first, _] = devices()?;
         let mut info = (**author(first)?.info()).clone();
@@ -229,7 +232,8 @@ mod tests {
                 let sent: Vec<_> = (0..7).map(|i| noise(n as usize, 40 + i)).collect();
                 let mut got = vec![vec![0u8; n as usize]; sent.len()];
                 for (data, out) in sent.iter().zip(&mut got) {
-                    // SAFETY: `data` and `out` have the size of the tensors, and live past the wait below; `out` is not read before.
+                    // SAFETY: `data` and `out` have the size of the tensors, and live past the wait below; `out` is not
+                    // read before.
                     unsafe {
                         source.set_async(a.tensors[0], data.as_ptr(), 0, data.len());
                         assert!(target.try_copy_async(source, a.tensors[0], b.tensors[0]));

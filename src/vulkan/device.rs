@@ -224,7 +224,8 @@ pub(super) fn publish_divisions(instance: &'static Instance, info: &Info) -> Vec
     names.into_iter().enumerate().filter_map(|(i, name)| Some((name, reg.device(i)?))).collect()
 }
 
-/// The registry of the backend, which computes only nodes that `shapes` accepts; the first call decides. `None` if the system has no Vulkan.
+/// The registry of the backend, which computes only nodes that `shapes` accepts; the first call decides. `None` if the
+/// system has no Vulkan.
 pub fn reg(shapes: Shapes) -> Option<RegRef> {
     static REG: OnceLock<Option<RegRef>> = OnceLock::new();
     let make = || {

@@ -10,8 +10,8 @@ pub fn asks_for_devices() -> bool {
     cfg!(test) || all.into_iter().any(|v| v.filled().is_some())
 }
 
-/// The devices that GGML_VK_VISIBLE_DEVICES names: numbers separated by commas or spaces, up to the first word that is not a number.
-/// `None` if the variable is not set.
+/// The devices that GGML_VK_VISIBLE_DEVICES names: numbers separated by commas or spaces, up to the first word that is
+/// not a number. `None` if the variable is not set.
 pub fn visible_devices() -> Option<Vec<usize>> {
     Some(parse_list(&VK_VISIBLE_DEVICES.os()?.to_string_lossy()))
 }

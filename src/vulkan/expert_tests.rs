@@ -1,5 +1,6 @@
-//! Layers with experts: products of few tokens with what follows them, weighted sums, the choice of experts, norms of heads. Each chain is found, and gives
-//! what its nodes give; what others read, or memory in the way, is not fused over.
+//! Layers with experts: products of few tokens with what follows them, weighted sums, the choice of experts, norms of
+//! heads. Each chain is found, and gives what its nodes give; what others read, or memory in the way, is not fused
+//! over.
 
 use super::device::author;
 use super::fusion;
@@ -227,7 +228,8 @@ fn sums_of_experts_are_weighted() {
     }
 }
 
-/// Products of many tokens with the same experts: where some experts do not exist, each product's results for these are 0.
+/// Products of many tokens with the same experts: where some experts do not exist, each product's results for these are
+/// 0.
 #[test]
 fn many_tokens_with_experts_agree() {
     let _quiet = Quiet::new();

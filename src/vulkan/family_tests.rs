@@ -1,5 +1,6 @@
-//! Operations, family by family, compared with the CPU: sizes that do not fill a workgroup, permuted and batched sources, all types. Each case runs
-//! with the division of work for software drivers, with that for GPUs, and with that for GPUs without subgroup arithmetic.
+//! Operations, family by family, compared with the CPU: sizes that do not fill a workgroup, permuted and batched
+//! sources, all types. Each case runs with the division of work for software drivers, with that for GPUs, and with that
+//! for GPUs without subgroup arithmetic.
 
 use super::lab::{Lab, agrees, bytes, scattered};
 use super::testing::{Quiet, kinds};
@@ -14,8 +15,8 @@ use crate::tensor::ops::{
     reduce, rows, softmax, unary, view, window,
 };
 
-/// Fails unless all devices support the node that `make` returns, compute what the CPU does, and leave the memory around it as it was.
-/// `error`: the mean square error relative to the mean square.
+/// Fails unless all devices support the node that `make` returns, compute what the CPU does, and leave the memory
+/// around it as it was. `error`: the mean square error relative to the mean square.
 #[track_caller]
 fn same(what: &str, error: f64, make: impl Fn(&mut Lab) -> TensorRef) {
     let _quiet = Quiet::new();
@@ -357,8 +358,9 @@ fn bands_of_matrices_and_triangular_systems() {
 #[test]
 fn gradients_of_rows_and_of_functions() {
     for n in [1, 33, 64, 1000] {
-        // A row of one value is divided by itself, so its gradient is what epsilon leaves: with a small one the difference of two numbers that are nearly
-        // equal, which shows the last bit of a division. Vulkan does not specify this bit, and cards differ in it.
+        // A row of one value is divided by itself, so its gradient is what epsilon leaves: with a small one the
+        // difference of two numbers that are nearly equal, which shows the last bit of a division. Vulkan does not
+        // specify this bit, and cards differ in it.
         let epsilon = if n == 1 { 0.1 } else { 1e-5 };
         same(&format!("rms_norm_back {n}"), 1e-10, |l| {
             let grad = permuted(l, GGML_TYPE_F32, [n, 5, 3, 2], [1, 0, 2, 3], 1);

@@ -1,4 +1,5 @@
-//! Formats and ids of ggml 0.28 on devices: 8-bit floats in all operations that support them on the CPU, and slots without an expert.
+//! Formats and ids of ggml 0.28 on devices: 8-bit floats in all operations that support them on the CPU, and slots
+//! without an expert.
 
 use super::lab::{Lab, agrees, bytes, floats, scattered};
 use super::product_tests::cards;
@@ -18,7 +19,8 @@ fn f8(l: &mut Lab, ne: &[i64], seed: u32) -> TensorRef {
     l.blocks(GGML_TYPE_F8_E4M3, ne, |i| scattered(i, seed)).0
 }
 
-/// Every code is read as its value, and every value is written as its code. Includes ties, subnormals and values that are too large.
+/// Every code is read as its value, and every value is written as its code. Includes ties, subnormals and values that
+/// are too large.
 #[test]
 fn every_code_is_read_and_every_value_is_written() {
     let Some(device) = device() else { return };
@@ -90,7 +92,8 @@ fn weights_of_bf16_with_many_columns() {
                 let b = l.noise(&[k, n], 2);
                 vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
             };
-            // Half of the last of eight bits: 2^-9 of a value at most, 1.3e-6 squared on average. The CPU may round, too.
+            // Half of the last of eight bits: 2^-9 of a value at most, 1.3e-6 squared on average. The CPU may round,
+            // too.
             assert!(agrees(*device, &format!("{name}: {k} values with {n} columns"), 4e-6, &product));
         }
     }

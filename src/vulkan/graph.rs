@@ -138,11 +138,12 @@ fn with_names(node: TensorRef, fused: &mut Vec<TensorRef>) {
     }
 }
 
-/// Records a graph and submits it in pieces, so that the device works on earlier pieces meanwhile. Returns the nodes of its chains, and the
-/// views between them: whether they are fused depends on who else reads them.
+/// Records a graph and submits it in pieces, so that the device works on earlier pieces meanwhile. Returns the nodes of
+/// its chains, and the views between them: whether they are fused depends on who else reads them.
 ///
 /// # Errors
-/// As [`ops::supports`], before anything is recorded. A graph whose commands are kept is checked only when they are recorded.
+/// As [`ops::supports`], before anything is recorded. A graph whose commands are kept is checked only when they are
+/// recorded.
 pub fn record(recorder: &mut Recorder, work: Work<'_>) -> Result<Vec<TensorRef>> {
     let Work { graph, pipelines, shapes } = work;
     let info = recorder.core().info.clone();

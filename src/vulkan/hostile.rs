@@ -1,6 +1,6 @@
-//! The CPU's damaged nodes (`cpu::hostile`) on a software driver: it answers whether it computes a node, and computes it, or fails. Their memory is that of
-//! the host, imported, and ends at guard pages, so that an access of
-//! a shader behind the padding of a buffer faults.
+//! The CPU's damaged nodes (`cpu::hostile`) on a software driver: it answers whether it computes a node, and computes
+//! it, or fails. Their memory is that of the host, imported, and ends at guard pages, so that an access of a shader
+//! behind the padding of a buffer faults.
 
 use super::device::VkDevice;
 use super::info::Info;
@@ -25,7 +25,8 @@ pub struct Damaged {
 }
 
 impl Damaged {
-    /// In memory of the host that the device imports. `None` if it cannot, or if it is no software driver: on a card a fault would not be seen.
+    /// In memory of the host that the device imports. `None` if it cannot, or if it is no software driver: on a card a
+    /// fault would not be seen.
     ///
     /// # Errors
     /// No memory, or the device cannot be opened.
@@ -45,7 +46,8 @@ impl Damaged {
         Ok(Some(Self { device, stream, trial }))
     }
 
-    /// The first software driver that is used, as it is, with the division of work for cards, and with that for cards without subgroup arithmetic. Empty if there is none.
+    /// The first software driver that is used, as it is, with the division of work for cards, and with that for cards
+    /// without subgroup arithmetic. Empty if there is none.
     ///
     /// # Errors
     /// As [`Self::on`].
@@ -78,7 +80,8 @@ fn is_software(info: &Info) -> bool {
 }
 
 fn compute(device: DeviceRef, stream: BackendRef, node: TensorRef, all: &[TensorRef]) -> Result<Outcome> {
-    // Of tensors without a format nothing can be asked: hosts cannot make them. A node without an operation cannot be the last one of a graph.
+    // Of tensors without a format nothing can be asked: hosts cannot make them. A node without an operation cannot be
+    // the last one of a graph.
     if node.op_raw() == GGML_OP_NONE as i32 || all.iter().any(|t| t.known_dtype().is_none()) {
         return Ok(Outcome::Refused);
     }

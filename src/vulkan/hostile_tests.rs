@@ -10,8 +10,8 @@ use crate::tensor::Context;
 use crate::tensor::ops::{matmul, reduce, view};
 use std::time::{Duration, Instant};
 
-/// Shaders have one number of rows and columns for sources and result: with another one in the result they read behind the sources, which a
-/// software driver does not survive.
+/// Shaders have one number of rows and columns for sources and result: with another one in the result they read behind
+/// the sources, which a software driver does not survive.
 #[test]
 fn products_into_another_shape_are_refused() {
     let Some([device, _]) = devices() else { return };
@@ -170,7 +170,8 @@ fn damaged_nodes_end_with_a_result_or_an_error() {
     }
     let _quiet = Quiet::new();
     let (mut ran, mut refused, mut panics) = (0, 0, Vec::new());
-    // Software drivers compile for a part of a second: as many as there is time for, each time others of the samples first.
+    // Software drivers compile for a part of a second: as many as there is time for, each time others of the samples
+    // first.
     let end = Instant::now() + Duration::from_secs(crate::environment::HOSTILE_SECONDS.number().unwrap_or(10));
     'all: for seed in 0..1000 {
         for sample in 0..ways[0].trial().samples() {

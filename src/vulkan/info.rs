@@ -63,8 +63,8 @@ impl Identity {
     }
 }
 
-/// Optional features. Every device has Vulkan 1.2, buffer addresses, timeline semaphores, scalar block layout, and 8-bit and 16-bit
-/// storage.
+/// Optional features. Every device has Vulkan 1.2, buffer addresses, timeline semaphores, scalar block layout, and
+/// 8-bit and 16-bit storage.
 #[derive(Clone, Debug, Default)]
 pub struct Features {
     /// F16 arithmetic in shaders.
@@ -167,7 +167,8 @@ pub struct Info {
     pub physical: vk::PhysicalDevice,
     /// Device and driver.
     pub identity: Identity,
-    /// Whether work is divided as for a driver that runs lanes on the CPU: few large groups, without shared memory and barriers.
+    /// Whether work is divided as for a driver that runs lanes on the CPU: few large groups, without shared memory and
+    /// barriers.
     pub software: bool,
     /// Name of the product.
     pub description: CString,
@@ -225,8 +226,8 @@ impl Info {
         )
     }
 
-    /// The device with the division of work that it has, with that for cards, and with that for cards without subgroup arithmetic: a software driver runs
-    /// them all.
+    /// The device with the division of work that it has, with that for cards, and with that for cards without subgroup
+    /// arithmetic: a software driver runs them all.
     #[cfg(any(test, fuzzing))]
     pub(super) fn divisions(&self) -> [(&'static str, Self); 3] {
         let card = Self { software: false, ..self.clone() };

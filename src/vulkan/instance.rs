@@ -67,13 +67,13 @@ fn open() -> Option<Instance> {
         explain(format_args!("a statically linked program cannot open the Vulkan library"));
         return None;
     }
-    // Without a device node the loader would load only software drivers, which are not used unless requested, at a cost of tens of megabytes
-    // and 0.1 s. Logs nothing, because hosts without a log callback print debug lines too.
+    // Without a device node the loader would load only software drivers, which are not used unless requested, at a cost
+    // of tens of megabytes and 0.1 s. Logs nothing, because hosts without a log callback print debug lines too.
     if !env::asks_for_devices() && !nodes::any() {
         return None;
     }
-    // SAFETY: loading runs the initialisers of the system's Vulkan loader, which have no preconditions. The library is never closed: the
-    // instance keeps `entry`.
+    // SAFETY: loading runs the initialisers of the system's Vulkan loader, which have no preconditions. The library is
+    // never closed: the instance keeps `entry`.
     let entry = match unsafe { ash::Entry::load() } {
         Ok(entry) => entry,
         Err(e) => {
@@ -138,12 +138,13 @@ fn create(entry: &ash::Entry) -> Result<ash::Instance, String> {
     if validate {
         info = info.push_next(&mut features).push_next(&mut listener);
     }
-    // SAFETY: `info` borrows what it points to, except for the names, which are static. The loader offers the layer and the extensions.
+    // SAFETY: `info` borrows what it points to, except for the names, which are static. The loader offers the layer and
+    // the extensions.
     let vk = unsafe { entry.create_instance(&info, None) }.map_err(|e| format!("no Vulkan instance ({e:?})"))?;
     if validate && offers(ext::debug_utils::NAME) {
         let utils = ext::debug_utils::Instance::new(entry, &vk);
-        // SAFETY: the instance was created with the extension and is never destroyed, nor is the messenger. `message` has the type of the
-        // callback and uses no user data.
+        // SAFETY: the instance was created with the extension and is never destroyed, nor is the messenger. `message`
+        // has the type of the callback and uses no user data.
         if let Err(e) = unsafe { utils.create_debug_utils_messenger(&self::listener(), None) } {
             log_warn!("ggml_vulkan: cannot create a debug messenger: {e:?}");
         }
@@ -159,9 +160,10 @@ fn listener() -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
         .pfn_user_callback(Some(message))
 }
 
-/// Whether a message tells of the layers and not of this program. Layers of before September 2024 lose the value of a timeline semaphore that
-/// the host signals while another thread waits, and say so after ten seconds (Vulkan-ValidationLayers, pull request 8519); the queue that waits for it
-/// says the same of itself. Gates between devices are such semaphores.
+/// Whether a message tells of the layers and not of this program. Layers of before September 2024 lose the value of a
+/// timeline semaphore that the host signals while another thread waits, and say so after ten seconds
+/// (Vulkan-ValidationLayers, pull request 8519); the queue that waits for it says the same of itself. Gates between
+/// devices are such semaphores.
 fn is_fault_of_the_layers(name: &str) -> bool {
     ["-VkSemaphore-state-timeout", "-VkQueue-state-timeout"].iter().any(|end| name.ends_with(end))
 }
@@ -174,7 +176,8 @@ unsafe extern "system" fn message(
     data: *const vk::DebugUtilsMessengerCallbackDataEXT<'_>,
     _: *mut c_void,
 ) -> vk::Bool32 {
-    // SAFETY: the caller promises NULL or a valid message. By the extension its texts are C strings; NULL is checked all the same.
+    // SAFETY: the caller promises NULL or a valid message. By the extension its texts are C strings; NULL is checked
+    // all the same.
     let [name, text] = unsafe {
         let texts = data.as_ref().map_or([std::ptr::null(); 2], |d| [d.p_message_id_name, d.p_message]);
         texts.map(|p| if p.is_null() { String::new() } else { CStr::from_ptr(p).to_string_lossy().into_owned() })
@@ -191,8 +194,8 @@ unsafe extern "system" fn message(
     vk::FALSE
 }
 
-/// Chooses the devices: those that GGML_VK_VISIBLE_DEVICES names. If it is not set, all GPUs, each once. If there is no GPU, the first device
-/// that is not a CPU.
+/// Chooses the devices: those that GGML_VK_VISIBLE_DEVICES names. If it is not set, all GPUs, each once. If there is no
+/// GPU, the first device that is not a CPU.
 fn choose(entry: &ash::Entry, vk: &ash::Instance) -> Vec<Arc<Info>> {
     let all = Physical::all(vk).unwrap_or_else(|e| {
         log_warn!("ggml_vulkan: cannot list the devices: {e:?}");

@@ -1,8 +1,9 @@
-//! Interfaces of the shaders: a struct for each push block and for the specialization constants of each source, and lists of number formats.
+//! Interfaces of the shaders: a struct for each push block and for the specialization constants of each source, and
+//! lists of number formats.
 //!
-//! GLSL and the manifest are the source of all of them. `make shaders` reflects the SPIR-V modules and writes `spirv/interface.rs`, which the
-//! macro below turns into structs. Rust code with a name, type or offset that differs from the shader does not compile. The tests compare
-//! the structs with every module in the packs.
+//! GLSL and the manifest are the source of all of them. `make shaders` reflects the SPIR-V modules and writes
+//! `spirv/interface.rs`, which the macro below turns into structs. Rust code with a name, type or offset that differs
+//! from the shader does not compile. The tests compare the structs with every module in the packs.
 
 #![forbid(unsafe_code)]
 
@@ -195,7 +196,8 @@ mod tests {
     /// Offset or number, name, type.
     pub type Row = (u32, &'static str, &'static str);
 
-    /// The interface of a source in Rust: its push block, and its constants, with the three for the size of the workgroup.
+    /// The interface of a source in Rust: its push block, and its constants, with the three for the size of the
+    /// workgroup.
     fn of_rust(source: &str) -> Interface {
         let rows = |rows: &[Row]| -> Vec<Member> {
             rows.iter().map(|&(place, name, ty)| Member { place, name: name.into(), ty: ty.into() }).collect()
@@ -206,7 +208,8 @@ mod tests {
         Interface { block: block.to_string(), push: rows(members), constants: [sizes, rows(constants)].concat() }
     }
 
-    /// The differences between Rust and a module. Names are compared if the module has debug names; those in the packs have none.
+    /// The differences between Rust and a module. Names are compared if the module has debug names; those in the packs
+    /// have none.
     fn differences(rust: &Interface, module: &Interface) -> Vec<String> {
         let mut out = Vec::new();
         for (what, ours, theirs) in

@@ -1,5 +1,5 @@
-//! The commands of graphs that come again, as in the generation of text: they are submitted again instead of recorded again. A graph must be the one
-//! that was recorded in every byte that its commands depend on.
+//! The commands of graphs that come again, as in the generation of text: they are submitted again instead of recorded
+//! again. A graph must be the one that was recorded in every byte that its commands depend on.
 
 use super::buffer;
 use super::command::{Kept, Recorder};
@@ -44,7 +44,8 @@ impl Record {
         }
         let tensors = ids.tensors().to_vec();
         let mut images = Images::default();
-        // SAFETY: the nodes belong to a **valid graph**, so they, their sources and their view sources are valid tensors.
+        // SAFETY: the nodes belong to a **valid graph**, so they, their sources and their view sources are valid
+        // tensors.
         unsafe { images.take(&tensors) };
         let mut buffers: Vec<(TensorRef, Option<u64>)> = Vec::new();
         for &t in tensors.iter().filter(|t| !t.buffer_raw().is_null()) {
@@ -60,8 +61,8 @@ impl Record {
     fn is_of(&self, graph: GraphRef) -> bool {
         let mut changed = Vec::new();
         graph.nodes().eq(self.nodes.iter().copied())
-            // SAFETY: the nodes are valid tensors. Each other tensor is a source or view source of one before it in the list; if that one still
-            // refers to the same tensors, it is valid.
+            // SAFETY: the nodes are valid tensors. Each other tensor is a source or view source of one before it in the
+            // list; if that one still refers to the same tensors, it is valid.
             && unsafe { self.images.changes(&self.tensors, &mut changed) } == Change::None
             && self.buffers.iter().all(|&(t, serial)| buffer::serial(t) == serial)
             && self.readers.iter().all(|&(t, n)| graph.use_count(t) == n)
@@ -82,7 +83,8 @@ pub struct KeptGraphs {
     entries: Vec<Entry>,
 }
 
-// SAFETY: the tensors behind the handles are accessed only in `compute`, while the host computes a **valid graph** with them, on its thread.
+// SAFETY: the tensors behind the handles are accessed only in `compute`, while the host computes a **valid graph** with
+// them, on its thread.
 unsafe impl Send for KeptGraphs {}
 
 fn is_enabled() -> bool {

@@ -86,7 +86,8 @@ impl Lab {
     }
 }
 
-/// Gives tensors memory of a buffer, one after the other, with space between: a result that is moved a little overlaps only one.
+/// Gives tensors memory of a buffer, one after the other, with space between: a result that is moved a little overlaps
+/// only one.
 pub(super) fn bind_apart(own: BufferRef, tensors: impl Iterator<Item = TensorRef>) {
     let mut at = own.base();
     for t in tensors {
@@ -122,7 +123,8 @@ pub(super) fn ints(t: TensorRef) -> Vec<i32> {
     bytes(t).chunks(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
-/// Computes a graph on a device. Returns the bytes of the tensors that `make` returns, or `None` if the device does not support a node.
+/// Computes a graph on a device. Returns the bytes of the tensors that `make` returns, or `None` if the device does not
+/// support a node.
 pub(super) fn results(device: DeviceRef, make: &dyn Fn(&mut Lab) -> Vec<TensorRef>) -> Option<Vec<Vec<u8>>> {
     let mut lab = Lab::new();
     let ends = make(&mut lab);
@@ -136,8 +138,9 @@ pub(super) fn results(device: DeviceRef, make: &dyn Fn(&mut Lab) -> Vec<TensorRe
     Some(ends.iter().map(|t| bytes(*t)).collect())
 }
 
-/// Where results differ from what is wanted, and how: what was not written is zero, or at one end. A device with other arithmetic differs in many places by
-/// little, so only what is off by more than a thousandth of the largest value counts, unless nothing is.
+/// Where results differ from what is wanted, and how: what was not written is zero, or at one end. A device with other
+/// arithmetic differs in many places by little, so only what is off by more than a thousandth of the largest value
+/// counts, unless nothing is.
 fn differing(found: &[f32], want: &[f32]) -> String {
     let largest = want.iter().fold(0f32, |m, y| m.max(y.abs()));
     let beyond = |least: f32| -> Vec<usize> {
@@ -161,8 +164,8 @@ fn differing(found: &[f32], want: &[f32]) -> String {
     )
 }
 
-/// Fails unless the results of a graph on a device agree with those on the CPU, with a mean square error of at most `most` times the mean
-/// square. Returns whether the device supports the graph.
+/// Fails unless the results of a graph on a device agree with those on the CPU, with a mean square error of at most
+/// `most` times the mean square. Returns whether the device supports the graph.
 pub(super) fn agrees(device: DeviceRef, what: &str, most: f64, make: &dyn Fn(&mut Lab) -> Vec<TensorRef>) -> bool {
     let Some(here) = results(device, make) else { return false };
     let cpu = crate::cpu::reg().device(0).unwrap();

@@ -1,5 +1,5 @@
-//! How a device computes a matrix product: a table of methods, best first. The first method that can compute the product on the device, and
-//! is fast there, is used. The last method can compute all products.
+//! How a device computes a matrix product: a table of methods, best first. The first method that can compute the
+//! product on the device, and is fast there, is used. The last method can compute all products.
 //!
 //! | method | needs | used for |
 //! |---|---|---|
@@ -13,8 +13,10 @@
 //! | `tile` | 17 KiB of shared memory, workgroups of 256 | many columns, not in software |
 //! | `rows` | nothing | everything else |
 //!
-//! Which architectures use cooperative matrices without a request is in `architecture.rs`. On an NVIDIA H100 and an H200 all methods but those with sums in F16 gave right results; on other
-//! cards they have not been tested. GGML_VK_DISABLE_COOPMAT disables them. For tests, `GGML_VK_PRODUCT=NAME` uses a method for every product that it can compute.
+//! Which architectures use cooperative matrices without a request is in `architecture.rs`. On an NVIDIA H100 and an
+//! H200 all methods but those with sums in F16 gave right results; on other cards they have not been tested.
+//! GGML_VK_DISABLE_COOPMAT disables them. For tests, `GGML_VK_PRODUCT=NAME` uses a method for every product that it can
+//! compute.
 
 #![forbid(unsafe_code)]
 
@@ -44,7 +46,8 @@ pub enum Product {
     TileInts,
     /// A tile with cooperative matrices of m, n and k (`mul_mat_coop`).
     Matrices([u32; 3], Sums),
-    /// A tile with one cooperative matrix, or four, which belong to the workgroup or to its subgroups (`mul_mat_coop2`).
+    /// A tile with one cooperative matrix, or four, which belong to the workgroup or to its subgroups
+    /// (`mul_mat_coop2`).
     Matrices2(Owner),
     /// A large tile that belongs to the workgroup, loaded from tensors (`mul_mat_tensor`).
     Tensors(Sums),
@@ -149,8 +152,8 @@ const METHODS: &[Method] = &[
     Method { name: "rows", can: |_, _| Some(Product::Rows), pays: |_, _, _| true },
 ];
 
-/// Whether operands may be rounded to the type of matrices: BF16 for src0 of this type, otherwise F16. The values of src0 are in its range, and src1
-/// needs no more precision.
+/// Whether operands may be rounded to the type of matrices: BF16 for src0 of this type, otherwise F16. The values of
+/// src0 are in its range, and src1 needs no more precision.
 fn rounds(w: &Request) -> bool {
     !w.exact && (matches!(w.format, GGML_TYPE_F16 | GGML_TYPE_BF16) || w.format.blck_size() > 1)
 }
@@ -189,8 +192,9 @@ fn ints(info: &Info, w: &Request) -> Option<Product> {
     if vector { Some(Product::VectorInts) } else { tile_fits(info).then_some(Product::TileInts) }
 }
 
-/// The size of cooperative matrices with the most multiplications that `mul_mat_coop` can use for a format of src0: F16 into F16 or F32, or BF16 into F32, and each
-/// dimension a divisor of 32. Rows of results are stored, and values of operands loaded, in pieces of 16 bytes.
+/// The size of cooperative matrices with the most multiplications that `mul_mat_coop` can use for a format of src0: F16
+/// into F16 or F32, or BF16 into F32, and each dimension a divisor of 32. Rows of results are stored, and values of
+/// operands loaded, in pieces of 16 bytes.
 fn coop_size(info: &Info, format: ggml_type, sums: Sums) -> Option<[u32; 3]> {
     let operand = match format {
         GGML_TYPE_BF16 if !info.features.bfloat16 || sums == Sums::Half => return None,
@@ -203,8 +207,8 @@ fn coop_size(info: &Info, format: ggml_type, sums: Sums) -> Option<[u32; 3]> {
     largest_matrices(info, types, |[m, n, k]| fits(m, 4) && fits(n, 1) && fits(k, 8) && small.fits([m, n, k], info))
 }
 
-/// Of the sizes of cooperative matrices from a type into another that are usable, the one with the most multiplications; of several with the same number, the
-/// first.
+/// Of the sizes of cooperative matrices from a type into another that are usable, the one with the most
+/// multiplications; of several with the same number, the first.
 fn largest_matrices(
     info: &Info,
     types: (vk::ComponentTypeKHR, vk::ComponentTypeKHR),
@@ -247,8 +251,8 @@ fn attention_pays(info: &Info) -> bool {
     requested().1 || Architecture::of(info).traits().matrices
 }
 
-/// Whether attention of `queries` of each head is computed by `flash_attn_tensor`, in `groups` workgroups, if it can load the operands: for prompts, unless
-/// the environment names a way.
+/// Whether attention of `queries` of each head is computed by `flash_attn_tensor`, in `groups` workgroups, if it can
+/// load the operands: for prompts, unless the environment names a way.
 pub fn attention_tensors(queries: u32, groups: u64, info: &Info) -> bool {
     let wanted = match requested_attention() {
         None => queries >= ATTENTION_TENSORS_FROM && fills_units(groups, info) && attention_pays(info),
@@ -257,8 +261,9 @@ pub fn attention_tensors(queries: u32, groups: u64, info: &Info) -> bool {
     wanted && info.features.tensor_attention
 }
 
-/// Whether a workgroup for every key of a head is fast enough. Other ways divide the keys among workgroups: on an H200 they take 7.3 us for each 64 queries
-/// and 16,384 keys, where a workgroup alone takes about 750 us, and as many as there are units take no longer.
+/// Whether a workgroup for every key of a head is fast enough. Other ways divide the keys among workgroups: on an H200
+/// they take 7.3 us for each 64 queries and 16,384 keys, where a workgroup alone takes about 750 us, and as many as
+/// there are units take no longer.
 fn fills_units(groups: u64, info: &Info) -> bool {
     groups >= units(info) * 3 / 4
 }
@@ -293,7 +298,8 @@ pub fn name_of(text: &str) -> Option<&'static str> {
     METHODS.iter().find(|m| m.name == text).map(|m| m.name)
 }
 
-/// The product with a method of this name, if the method can compute it on the device and the environment names no other.
+/// The product with a method of this name, if the method can compute it on the device and the environment names no
+/// other.
 pub fn with(name: &str, info: &Info, request: &Request) -> Option<Product> {
     if is_forced() {
         return None;

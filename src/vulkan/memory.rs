@@ -61,7 +61,8 @@ impl Object {
             .size(size)
             .usage(U::STORAGE_BUFFER | U::TRANSFER_SRC | U::TRANSFER_DST | U::SHADER_DEVICE_ADDRESS)
             .sharing_mode(vk::SharingMode::EXCLUSIVE);
-        // Exclusive buffers would have to be handed from queue to queue, which buys nothing: drivers compress images only.
+        // Exclusive buffers would have to be handed from queue to queue, which buys nothing: drivers compress images
+        // only.
         let families = [core.info.queue_family, core.info.copy_family.unwrap_or_default()];
         if core.info.copy_family.is_some() {
             info = info.sharing_mode(vk::SharingMode::CONCURRENT).queue_family_indices(&families);
@@ -69,8 +70,8 @@ impl Object {
         if imported {
             info = info.push_next(&mut external);
         }
-        // SAFETY: `Core`: the device is valid and has buffer addresses. The callers checked that the size is not 0 and within the limit
-        // of the device, and `info` borrows what it points to.
+        // SAFETY: `Core`: the device is valid and has buffer addresses. The callers checked that the size is not 0 and
+        // within the limit of the device, and `info` borrows what it points to.
         let handle = unsafe { core.vk.create_buffer(&info, None) }.map_err(|e| core.failed("making a buffer", e))?;
         // SAFETY: `handle` was created from this device in the line above.
         let need = unsafe { core.vk.get_buffer_memory_requirements(handle) };
@@ -87,9 +88,9 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // SAFETY: the handle was created from this device. Submitted work that uses the buffer is done, as vkDestroyBuffer requires: a
-        // recorder keeps the memory of its copies until then (`Keep`). Shaders use addresses: `VkBuffer` and `VkHostBuffer` wait for the
-        // device before they drop their memory.
+        // SAFETY: the handle was created from this device. Submitted work that uses the buffer is done, as
+        // vkDestroyBuffer requires: a recorder keeps the memory of its copies until then (`Keep`). Shaders use
+        // addresses: `VkBuffer` and `VkHostBuffer` wait for the device before they drop their memory.
         unsafe { self.core.vk.destroy_buffer(self.handle, None) };
     }
 }
@@ -115,8 +116,8 @@ impl Drop for Backing {
                 }
             }
             Some(Source::Imported(m, block)) => {
-                // SAFETY: the memory was allocated from this device and is not freed twice (`take`). Work that uses it is done, because `Memory`
-                // drops its buffer object first.
+                // SAFETY: the memory was allocated from this device and is not freed twice (`take`). Work that uses it
+                // is done, because `Memory` drops its buffer object first.
                 unsafe { self.core.vk.free_memory(m, None) };
                 drop(block);
             }
@@ -200,8 +201,8 @@ impl Memory {
         }
         let allocation = made?;
         let mapped = allocation.mapped_ptr().map(NonNull::cast);
-        // SAFETY: the object is new and has no memory yet. The allocator gave this range to nobody else, with the size, alignment and type
-        // of `need`.
+        // SAFETY: the object is new and has no memory yet. The allocator gave this range to nobody else, with the size,
+        // alignment and type of `need`.
         let bound = unsafe { core.vk.bind_buffer_memory(object.handle, allocation.memory(), allocation.offset()) };
         let backing = Backing { core: core.clone(), source: Some(Source::Allocated(allocation)) };
         Self::after_bind(bound, object, backing, size, (mapped, place))
@@ -230,7 +231,8 @@ impl Memory {
         unsafe { Self::import_from(core, ptr, size, None) }
     }
 
-    /// Imports all of a block, which lives as long as the result. Its address and size must be multiples of `Limits::import_alignment`.
+    /// Imports all of a block, which lives as long as the result. Its address and size must be multiples of
+    /// `Limits::import_alignment`.
     pub fn of_block(core: &Arc<Core>, block: &Arc<AlignedBlock>) -> Result<Self> {
         let ptr = NonNull::new(block.as_ptr()).ok_or_else(|| Error::Invalid("a block without memory".into()))?;
         // SAFETY: the block has that many bytes, and the result keeps it.
@@ -238,7 +240,8 @@ impl Memory {
     }
 
     /// # Safety
-    /// `ptr` points to `size` readable and writable bytes that live as long as the result, for example those of `block`.
+    /// `ptr` points to `size` readable and writable bytes that live as long as the result, for example those of
+    /// `block`.
     unsafe fn import_from(
         core: &Arc<Core>,
         ptr: NonNull<u8>,
@@ -258,8 +261,8 @@ impl Memory {
         }
         let kind = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
         let mut host = vk::MemoryHostPointerPropertiesEXT::default();
-        // SAFETY: `core.import` is there only if the device has the extension. The caller promises that the memory is allocated, its
-        // alignment was checked, and `host` is writable.
+        // SAFETY: `core.import` is there only if the device has the extension. The caller promises that the memory is
+        // allocated, its alignment was checked, and `host` is writable.
         let queried = unsafe {
             (import.fp().get_memory_host_pointer_properties_ext)(
                 core.vk.handle(),
@@ -283,11 +286,12 @@ impl Memory {
             .memory_type_index(index)
             .push_next(&mut pointer)
             .push_next(&mut flags);
-        // SAFETY: the caller promises `size` bytes that live as long as the result. Address and size are multiples of the device's
-        // alignment (checked), and the type is among those that the driver named for this memory.
+        // SAFETY: the caller promises `size` bytes that live as long as the result. Address and size are multiples of
+        // the device's alignment (checked), and the type is among those that the driver named for this memory.
         let memory = unsafe { core.vk.allocate_memory(&info, None) };
         let memory = memory.map_err(|e| core.failed("importing host memory", e))?;
-        // SAFETY: the object is new and has no memory yet. The imported memory is its own, has the same size, and is of a type in `need`.
+        // SAFETY: the object is new and has no memory yet. The imported memory is its own, has the same size, and is of
+        // a type in `need`.
         let bound = unsafe { core.vk.bind_buffer_memory(object.handle, memory, 0) };
         let backing = Backing { core: core.clone(), source: Some(Source::Imported(memory, block)) };
         Self::after_bind(bound, object, backing, size, (Some(ptr), Place { near: true, card: false }))
@@ -326,8 +330,8 @@ impl<'a> Span<'a> {
     /// `len` bytes of `memory` from `offset` on. Fails if they are not in the memory.
     ///
     /// # Safety
-    /// While the span is used, nobody else writes those of its bytes that are read through it, or uses those that are written through it.
-    /// This includes queued work of the device.
+    /// While the span is used, nobody else writes those of its bytes that are read through it, or uses those that are
+    /// written through it. This includes queued work of the device.
     pub unsafe fn new(memory: &'a Arc<Memory>, offset: u64, len: u64) -> Result<Self> {
         match offset.checked_add(len) {
             Some(end) if end <= memory.size => Ok(Self { memory, offset, len }),
@@ -383,27 +387,31 @@ impl Window<'_> {
     /// Sets the bytes. `data` must have the size of the window.
     pub fn write(&self, data: &[u8]) {
         assert_eq!(data.len(), self.len);
-        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nobody else uses them now.
+        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nobody else
+        // uses them now.
         unsafe { self.start.as_ptr().copy_from(data.as_ptr(), self.len) }
     }
 
     /// Reads the bytes. `data` must have the size of the window.
     pub fn read(&self, data: &mut [u8]) {
         assert_eq!(data.len(), self.len);
-        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nobody else writes them now.
+        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nobody else
+        // writes them now.
         unsafe { self.start.as_ptr().copy_to(data.as_mut_ptr(), self.len) }
     }
 
     /// Sets all bytes to `value`.
     pub fn fill(&self, value: u8) {
-        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nobody else uses them now.
+        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nobody else
+        // uses them now.
         unsafe { self.start.as_ptr().write_bytes(value, self.len) }
     }
 
     /// Copies the bytes of a window of the same size, which may overlap.
     pub fn copy_from(&self, from: &Window<'_>) {
         assert_eq!(from.len, self.len);
-        // SAFETY: both windows have `len` bytes, mapped as long as the borrowed memories, and `Span` promises that nobody else uses them now.
+        // SAFETY: both windows have `len` bytes, mapped as long as the borrowed memories, and `Span` promises that
+        // nobody else uses them now.
         unsafe { self.start.as_ptr().copy_from(from.start.as_ptr(), self.len) }
     }
 }
@@ -443,8 +451,8 @@ fn preferences(purpose: Purpose, shared: bool, policy: &Policy) -> Vec<P> {
     }
 }
 
-/// The memory types that fit, in the order of the preferences. Leaves out protected and lazily allocated memory, AMD's uncached types, and
-/// heaps that are smaller than the buffer.
+/// The memory types that fit, in the order of the preferences. Leaves out protected and lazily allocated memory, AMD's
+/// uncached types, and heaps that are smaller than the buffer.
 fn memory_types(all: &vk::PhysicalDeviceMemoryProperties, need: vk::MemoryRequirements, preferred: &[P]) -> Vec<u32> {
     const NEVER: P = P::from_raw(
         P::PROTECTED.as_raw()
@@ -497,7 +505,8 @@ mod tests {
     #[test]
     fn memory_types_are_picked_by_what_they_are_not_by_their_place() {
         let (d, h, c) = (P::DEVICE_LOCAL, P::HOST_VISIBLE | P::HOST_COHERENT, P::HOST_CACHED);
-        // A card with a small visible window (heap 0) first and its own memory last. A protected type of that memory is in between.
+        // A card with a small visible window (heap 0) first and its own memory last. A protected type of that memory is
+        // in between.
         let m = device(
             &[(P::empty(), 1), (d | h, 0), (h, 1), (d | P::PROTECTED, 2), (h | c, 1), (d, 2)],
             &[256 << 20, 16 << 30, 8 << 30],

@@ -1,21 +1,22 @@
 //! The Vulkan backend. Files:
 //!
-//! - `instance`: libvulkan, opened at run time, and which devices are used; `nodes`: whether the system has a device at all;
-//!   `env`: settings from environment variables
-//! - `info`: the description of a device; `probe`: fills it in, or says why the device cannot be used; `query`: safe queries of a
-//!   physical device; `workarounds`: features that drivers report but do not have
+//! - `instance`: libvulkan, opened at run time, and which devices are used; `nodes`: whether the system has a device at
+//!   all; `env`: settings from environment variables
+//! - `info`: the description of a device; `probe`: fills it in, or says why the device cannot be used; `query`: safe
+//!   queries of a physical device; `workarounds`: features that drivers report but do not have
 //! - `core`: a logical device with its queue and allocator; `memory`: memory on it; `timeline`: timeline semaphores
 //! - `command`: recording of work, barriers and submission; `hazard`: dependencies between recorded steps
 //! - `profile`: times of steps, as a table and in the trace
 //! - `transfer`: copies between host and device; `buffer`: buffer types and buffers
 //! - `crossing`: copies between two devices, and work of one that waits for another
 //! - `gpu`: everything that belongs to an open device; `stream`: computing graphs, asynchronous copies, events
-//! - `shaders`: the SPIR-V modules, made by `make shaders`; `relative`: how they are stored; `interface`: their push blocks and constants as structs;
-//!   `pipeline`: pipelines and their cache on disk
-//! - `plan`: the dispatches of an op, as data; `ops`: the operations, one file per family; `tune`: how work is divided for a device;
-//!   `architecture`: a table of what depends on the architecture; `loops`: how often loops of shaders run; `ladder`:
-//!   the methods to compute a matrix product; `coopmat2`: an extension that `ash` does not know
-//! - `graph`: nodes become dispatches; `fusion`: chains of nodes that one dispatch computes; `converted`: columns that several products read as integers
+//! - `shaders`: the SPIR-V modules, made by `make shaders`; `relative`: how they are stored; `interface`: their push
+//!   blocks and constants as structs; `pipeline`: pipelines and their cache on disk
+//! - `plan`: the dispatches of an op, as data; `ops`: the operations, one file per family; `tune`: how work is divided
+//!   for a device; `architecture`: a table of what depends on the architecture; `loops`: how often loops of shaders
+//!   run; `ladder`: the methods to compute a matrix product; `coopmat2`: an extension that `ash` does not know
+//! - `graph`: nodes become dispatches; `fusion`: chains of nodes that one dispatch computes; `converted`: columns that
+//!   several products read as integers
 //! - `abort`: the host's callback that cancels computations
 //! - `kept`: the commands of graphs that come again
 //! - `device`: the backend "Vulkan" and its devices as backend objects
@@ -28,8 +29,8 @@
 //! # How work is ordered
 //!
 //! Each stream records on its own ([`command::Recorder`]), with its own command pool and timeline semaphore. Only the
-//! queue is shared between threads, behind a lock. There is a barrier only where a step reads or writes what an earlier one
-//! wrote, or writes what an earlier one reads.
+//! queue is shared between threads, behind a lock. There is a barrier only where a step reads or writes what an earlier
+//! one wrote, or writes what an earlier one reads.
 
 mod abort;
 pub mod architecture;

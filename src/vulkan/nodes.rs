@@ -4,12 +4,13 @@
 
 use std::path::Path;
 
-/// Folders, and prefixes of the names of device nodes in them: DRM drivers, NVIDIA (also Tegra), WSL, and mobile GPUs (Adreno, Mali,
-/// PowerVR).
+/// Folders, and prefixes of the names of device nodes in them: DRM drivers, NVIDIA (also Tegra), WSL, and mobile GPUs
+/// (Adreno, Mali, PowerVR).
 const NODES: [(&str, &[&str]); 2] =
     [("/dev/dri", &["render", "card"]), ("/dev", &["nvidia", "nvhost", "nvmap", "dxg", "kgsl", "mali", "pvr"])];
 
-/// Whether there is a device node of a graphics driver. Always true on systems other than Linux, whose devices have other names.
+/// Whether there is a device node of a graphics driver. Always true on systems other than Linux, whose devices have
+/// other names.
 pub fn any() -> bool {
     !cfg!(any(target_os = "linux", target_os = "android"))
         || NODES.into_iter().any(|(folder, names)| has(Path::new(folder), names))

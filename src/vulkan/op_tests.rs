@@ -200,7 +200,8 @@ fn the_largest_of_equals_are_distinct() {
     }
 }
 
-// Rows V5 and V11: work with more groups than one dimension allows uses several dimensions, or is not supported. Offsets do not overflow.
+// Rows V5 and V11: work with more groups than one dimension allows uses several dimensions, or is not supported.
+// Offsets do not overflow.
 #[test]
 fn devices_with_few_groups_compute_the_same() {
     let Some(device) = device() else { return };
@@ -214,8 +215,9 @@ fn devices_with_few_groups_compute_the_same() {
         (
             "add",
             |l| {
-                // More groups than one dimension allows, but not more than two, with the division for software drivers and that for GPUs.
-                // `supports` does not check this: Vulkan guarantees 65,535 in each, so that two are enough for 2^31 rows.
+                // More groups than one dimension allows, but not more than two, with the division for software drivers
+                // and that for GPUs. `supports` does not check this: Vulkan guarantees 65,535 in each, so that two are
+                // enough for 2^31 rows.
                 let (a, b) = (l.noise(&[40, 900], 1), l.noise(&[40, 1], 2));
                 add(&mut l.ctx, a, b).unwrap()
             },
@@ -346,8 +348,8 @@ fn permuted_and_sliced_sources() {
     assert!(agrees(device, "product of permuted sources", 1e-8, &product));
 }
 
-// Row V7 for the method that all devices have: rows at odd words, an odd number of blocks in a column, rows and columns that do not fill a
-// workgroup. The results are those of the dequantized values.
+// Row V7 for the method that all devices have: rows at odd words, an odd number of blocks in a column, rows and columns
+// that do not fill a workgroup. The results are those of the dequantized values.
 #[test]
 fn products_of_rows_at_any_address() {
     let Some(device) = device() else { return };

@@ -1,6 +1,7 @@
-//! The order of nodes before memory is planned: products of the same columns follow each other. So one dispatch can compute them, or several without a
-//! barrier between them, and none of their results takes memory that another one still needs: with norms of queries between the products, as in
-//! graphs of llama.cpp, keys would get the memory of the queries.
+//! The order of nodes before memory is planned: products of the same columns follow each other. So one dispatch can
+//! compute them, or several without a barrier between them, and none of their results takes memory that another one
+//! still needs: with norms of queries between the products, as in graphs of llama.cpp, keys would get the memory of the
+//! queries.
 
 #![forbid(unsafe_code)]
 
@@ -19,8 +20,8 @@ fn joins(node: TensorRef, first: TensorRef) -> bool {
     node.op() == first.op() && node.src(1) == first.src(1) && node.src(2) == first.src(2)
 }
 
-/// Whether two tensors share memory, or may do so: before memory is planned, only what the host has placed has an address. A view has none either, so
-/// what counts is the memory of its root.
+/// Whether two tensors share memory, or may do so: before memory is planned, only what the host has placed has an
+/// address. A view has none either, so what counts is the memory of its root.
 fn share(a: TensorRef, b: TensorRef) -> bool {
     let (a, b) = (a.root(), b.root());
     let placed = |t: TensorRef| {
@@ -37,8 +38,9 @@ fn may_pass(node: TensorRef, earlier: TensorRef) -> bool {
     !needs && (op_is_empty(earlier.op()) || !share(node, earlier) && !reads(node, earlier) && !reads(earlier, node))
 }
 
-/// Whether a node rotates a product, or a product with a bias. For one column, the dispatch of the products does that too, wherever their nodes are. With all
-/// products in front of it, the rotation could get the memory of their columns, which that dispatch still reads.
+/// Whether a node rotates a product, or a product with a bias. For one column, the dispatch of the products does that
+/// too, wherever their nodes are. With all products in front of it, the rotation could get the memory of their columns,
+/// which that dispatch still reads.
 fn rotates_product(node: TensorRef) -> bool {
     let of = |t: TensorRef| matches!(t.root().op(), GGML_OP_MUL_MAT | GGML_OP_ADD);
     node.op() == GGML_OP_ROPE && node.src(0).is_some_and(of)

@@ -1,9 +1,9 @@
 //! Pipelines: created on first use, several at a time, and cached on disk between processes.
 //!
-//! The cache is a file for each driver and device in the folder `GGML_VK_PIPELINE_CACHE_DIR` (default: `ggml-vulkan` in the user's cache
-//! folder). If the variable is empty, there is no file. The file is written under a temporary name and then renamed, so that other processes
-//! see the old file or the new one. The driver gets the data of a file that only this user can have written, after header, device and a digest of
-//! all bytes have been checked.
+//! The cache is a file for each driver and device in the folder `GGML_VK_PIPELINE_CACHE_DIR` (default: `ggml-vulkan` in
+//! the user's cache folder). If the variable is empty, there is no file. The file is written under a temporary name and
+//! then renamed, so that other processes see the old file or the new one. The driver gets the data of a file that only
+//! this user can have written, after header, device and a digest of all bytes have been checked.
 
 use super::command::Program;
 use super::core::Core;
@@ -44,14 +44,15 @@ impl Pipelines {
         let ranges =
             [vk::PushConstantRange { stage_flags: vk::ShaderStageFlags::COMPUTE, offset: 0, size: MAX_PUSH as u32 }];
         let info = vk::PipelineLayoutCreateInfo::default().push_constant_ranges(&ranges);
-        // SAFETY: `Core`: the device is valid. The push constants are within the limit that every device has (`MAX_PUSH`).
+        // SAFETY: `Core`: the device is valid. The push constants are within the limit that every device has
+        // (`MAX_PUSH`).
         let layout = unsafe { core.vk.create_pipeline_layout(&info, None) }
             .map_err(|e| core.failed("making a pipeline layout", e))?;
         let file = cache_file(core);
         let stored = file.as_deref().and_then(read_cache).filter(|data| matches_device(data, core)).unwrap_or_default();
         let info = vk::PipelineCacheCreateInfo::default().initial_data(&stored);
-        // SAFETY: `Core`: the device is valid. The data is empty, or a driver of this version wrote it for this device: header and digest were
-        // checked.
+        // SAFETY: `Core`: the device is valid. The data is empty, or a driver of this version wrote it for this device:
+        // header and digest were checked.
         let cache = unsafe { core.vk.create_pipeline_cache(&info, None) };
         let cache = match cache {
             Ok(c) => c,
@@ -134,8 +135,8 @@ impl Pipelines {
         let vk = &self.core.vk;
         let what = kernel.shader.name();
         let info = vk::ShaderModuleCreateInfo::default().code(kernel.shader.words());
-        // SAFETY: `Core`: the device is valid. The words are a valid module of a pack (`make shaders`). The checks of the operations and
-        // `ladder` choose only modules whose capabilities the device has.
+        // SAFETY: `Core`: the device is valid. The words are a valid module of a pack (`make shaders`). The checks of
+        // the operations and `ladder` choose only modules whose capabilities the device has.
         let module = unsafe { vk.create_shader_module(&info, None) }.map_err(|e| self.core.failed(what, e))?;
         let spec = kernel.spec();
         let entries: Vec<_> = (0..spec.len() as u32)
@@ -162,8 +163,8 @@ impl Pipelines {
         if self.feedback {
             create = create.push_next(&mut feedback);
         }
-        // SAFETY: module, layout and cache were created from this device and are destroyed later. `create` borrows what it points to, and the
-        // constants have the numbers and types of the module (`interface`).
+        // SAFETY: module, layout and cache were created from this device and are destroyed later. `create` borrows what
+        // it points to, and the constants have the numbers and types of the module (`interface`).
         let made = unsafe { vk.create_compute_pipelines(self.cache, &[create], None) };
         // SAFETY: the module was created above. A pipeline does not use its module after its creation.
         unsafe { vk.destroy_shader_module(module, None) };
@@ -182,8 +183,8 @@ impl Pipelines {
         if !self.dirty.swap(false, Ordering::Relaxed) {
             return;
         }
-        // SAFETY: the cache was created from this device and lives until drop. It was not created as externally synchronised, so the driver
-        // synchronises access to it.
+        // SAFETY: the cache was created from this device and lives until drop. It was not created as externally
+        // synchronised, so the driver synchronises access to it.
         let data = match unsafe { self.core.vk.get_pipeline_cache_data(self.cache) } {
             Ok(data) => data,
             Err(e) => return log_warn!("ggml_vulkan: the pipeline cache cannot be read: {e:?}"),
@@ -198,8 +199,9 @@ impl Drop for Pipelines {
     fn drop(&mut self) {
         self.store();
         let made = self.made.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the objects were created from this device and are destroyed once. No work uses them: streams hold the `Gpu` that owns this,
-        // and a stream drops its recorder, which waits for its work, before its `Gpu`. The recorder for transfers runs no pipeline.
+        // SAFETY: the objects were created from this device and are destroyed once. No work uses them: streams hold the
+        // `Gpu` that owns this, and a stream drops its recorder, which waits for its work, before its `Gpu`. The
+        // recorder for transfers runs no pipeline.
         unsafe {
             made.drain().for_each(|(_, p)| self.core.vk.destroy_pipeline(p, None));
             self.core.vk.destroy_pipeline_cache(self.cache, None);
@@ -238,7 +240,8 @@ fn cache_file(core: &Core) -> Option<PathBuf> {
     cache_folder().map(|f| f.join(name))
 }
 
-/// The driver's data in a file. `None` if the file is absent, or if it is damaged or may be somebody else's: that is logged.
+/// The driver's data in a file. `None` if the file is absent, or if it is damaged or may be somebody else's: that is
+/// logged.
 fn read_cache(file: &Path) -> Option<Vec<u8>> {
     let bytes = match file::read_private(file, MAX_FILE) {
         Ok(bytes) => bytes,

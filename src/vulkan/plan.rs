@@ -1,5 +1,5 @@
-//! The dispatches of an operation as data: the module and its constants, the push block, the number of workgroups, and the memory that is
-//! read and written. Operations only fill a [`DispatchList`]. Nothing here calls the driver.
+//! The dispatches of an operation as data: the module and its constants, the push block, the number of workgroups, and
+//! the memory that is read and written. Operations only fill a [`DispatchList`]. Nothing here calls the driver.
 
 use super::converted::{Converted, Target};
 use super::interface::{Constants, Push, PushBlock};
@@ -49,8 +49,8 @@ pub struct KernelFor<P> {
 }
 
 impl<P: PushBlock> KernelFor<P> {
-    /// A module of the source with these constants, and the size of its workgroups. `variant` is the part of the module's name after the
-    /// source's name, empty if the source has only one module.
+    /// A module of the source with these constants, and the size of its workgroups. `variant` is the part of the
+    /// module's name after the source's name, empty if the source has only one module.
     pub fn new<C: Constants<Push = P>>(variant: &str, size: [u32; 3], constants: &C) -> Result<Self> {
         let mut spec = [0; MAX_SPEC];
         spec[..3].copy_from_slice(&size);
@@ -179,7 +179,8 @@ impl View {
             })
     }
 
-    /// The same elements as few long rows, for element-wise work. Returns the view as it is unless its elements are contiguous.
+    /// The same elements as few long rows, for element-wise work. Returns the view as it is unless its elements are
+    /// contiguous.
     pub fn flat(self) -> Self {
         let n = self.n();
         let mut cols = n;
@@ -202,7 +203,8 @@ pub struct Grid {
     pub groups: [u32; 3],
 }
 
-/// Splits a number of groups over two dimensions, so that no dimension exceeds `limit` (V5). The product may be larger than `n`.
+/// Splits a number of groups over two dimensions, so that no dimension exceeds `limit` (V5). The product may be larger
+/// than `n`.
 fn over_two(n: u64, limit: u32) -> Result<[u32; 2]> {
     let second = n.div_ceil(limit.into()).max(1);
     let first = n.div_ceil(second).max(1);
@@ -213,7 +215,8 @@ fn over_two(n: u64, limit: u32) -> Result<[u32; 2]> {
 }
 
 impl Grid {
-    /// Element-wise work on rows (`rows.glsl`): groups of `threads` invocations, with about `per` columns for each invocation.
+    /// Element-wise work on rows (`rows.glsl`): groups of `threads` invocations, with about `per` columns for each
+    /// invocation.
     pub fn rows(columns: u32, n_rows: u32, threads: u32, per: u32, info: &Info) -> Result<Self> {
         let x = columns.div_ceil(per).next_power_of_two().clamp(1, threads);
         let y = threads / x;
@@ -230,14 +233,16 @@ impl Grid {
         Ok(Self { size: [threads, 1, 1], groups: [columns.div_ceil(threads).min(limit[0]), y, z] })
     }
 
-    /// Groups of `size` invocations for columns and rows (`rows.glsl`), for work whose neighbouring rows share what they read.
+    /// Groups of `size` invocations for columns and rows (`rows.glsl`), for work whose neighbouring rows share what
+    /// they read.
     pub fn blocks(columns: u32, n_rows: u32, size: [u32; 2], info: &Info) -> Result<Self> {
         let limit = info.limits.groups;
         let [gy, gz] = over_two(n_rows.div_ceil(size[1]).into(), limit[1].min(limit[2]))?;
         Ok(Self { size: [size[0], size[1], 1], groups: [columns.div_ceil(size[0]).clamp(1, limit[0]), gy, gz] })
     }
 
-    /// For each of `n` numbers (`group_yz` in common.glsl), `across` groups of `threads` invocations. There may be more numbers than `n`.
+    /// For each of `n` numbers (`group_yz` in common.glsl), `across` groups of `threads` invocations. There may be more
+    /// numbers than `n`.
     pub fn stack(across: u32, n: u64, threads: u32, info: &Info) -> Result<Self> {
         let limit = info.limits.groups;
         if across > limit[0] {
@@ -329,8 +334,9 @@ impl<'a> DispatchList<'a> {
         (self.scratch)(bytes)
     }
 
-    /// Several such ranges, one after another. Use it if an operation needs more than one: a second call of [`Self::scratch`] may return
-    /// memory of the first. Each size must be a multiple of the alignment. Allocates nothing if all are 0.
+    /// Several such ranges, one after another. Use it if an operation needs more than one: a second call of
+    /// [`Self::scratch`] may return memory of the first. Each size must be a multiple of the alignment. Allocates
+    /// nothing if all are 0.
     pub fn scratch_parts<const N: usize>(&mut self, sizes: [u64; N]) -> Result<[Range; N]> {
         let total = sizes.iter().sum();
         let mut at = if total > 0 { self.scratch(total)?.address } else { 0 };

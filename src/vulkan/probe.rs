@@ -137,8 +137,8 @@ impl Extensions {
     }
 }
 
-/// Features that the driver offers. The structs of absent extensions are zero. After the query the `p_next` of these structs dangle;
-/// no struct is chained again.
+/// Features that the driver offers. The structs of absent extensions are zero. After the query the `p_next` of these
+/// structs dangle; no struct is chained again.
 #[derive(Default)]
 struct Offered {
     core: vk::PhysicalDeviceFeatures,
@@ -182,8 +182,8 @@ impl Offered {
     }
 }
 
-/// Properties that the driver reports. The structs of absent extensions are zero. After the query the `p_next` of these structs
-/// dangle; no struct is chained again.
+/// Properties that the driver reports. The structs of absent extensions are zero. After the query the `p_next` of these
+/// structs dangle; no struct is chained again.
 #[derive(Default)]
 struct Reported {
     core: vk::PhysicalDeviceLimits,
@@ -347,7 +347,8 @@ fn coopmat_sizes(entry: &ash::Entry, device: Physical<'_>, offered: &Offered) ->
         return Vec::new();
     }
     let functions = ash::khr::cooperative_matrix::Instance::new(entry, device.instance());
-    // SAFETY: `Physical`: the handle is one of the instance. A device that offers the feature has the extension of the function.
+    // SAFETY: `Physical`: the handle is one of the instance. A device that offers the feature has the extension of the
+    // function.
     let all = unsafe { functions.get_physical_device_cooperative_matrix_properties(device.handle()) };
     all.unwrap_or_default()
         .iter()

@@ -1,4 +1,5 @@
-//! Products of one column are joined, with and without integers, unless another node needs an intermediate result or memory is in the way.
+//! Products of one column are joined, with and without integers, unless another node needs an intermediate result or
+//! memory is in the way.
 
 use super::device::{Card, author};
 use super::fusion::{Chain, find};
@@ -16,7 +17,8 @@ use crate::tensor::ops::rope::{Rope, rope};
 use crate::tensor::ops::{Place, copy, glu, matmul, rows, unary, view};
 use std::sync::{Arc, OnceLock};
 
-/// The device of the tests as a card, and as a card with fast integer dot products if the driver has any. Empty without a driver.
+/// The device of the tests as a card, and as a card with fast integer dot products if the driver has any. Empty without
+/// a driver.
 pub(super) fn cards() -> &'static [(&'static str, DeviceRef)] {
     static CARDS: OnceLock<Vec<(&str, DeviceRef)>> = OnceLock::new();
     CARDS.get_or_init(|| {
@@ -132,8 +134,8 @@ struct Rotation {
     cache: ggml_type,
 }
 
-/// Queries, keys and values of three, two and two heads, as a model makes them for a token: queries and keys are rotated; keys and values go to
-/// rows of their caches, each by an index of its own.
+/// Queries, keys and values of three, two and two heads, as a model makes them for a token: queries and keys are
+/// rotated; keys and values go to rows of their caches, each by an index of its own.
 fn rotated(l: &mut Lab, f: ggml_type, with: &Rotation) -> Vec<TensorRef> {
     const HEAD: i64 = 20;
     let all = products(l, f, &[3 * HEAD, 2 * HEAD, 2 * HEAD]);
@@ -386,8 +388,8 @@ fn products_do_not_overtake_readers_of_their_memory() {
     }
 }
 
-/// An allocator gives the memory of the column to others behind the last product. That is no reason to compute SET_ROWS, which comes later, by itself;
-/// in front of a product it is.
+/// An allocator gives the memory of the column to others behind the last product. That is no reason to compute
+/// SET_ROWS, which comes later, by itself; in front of a product it is.
 #[test]
 fn the_column_may_be_overwritten_behind_the_last_product() {
     let _quiet = Quiet::new();
@@ -428,7 +430,8 @@ fn the_column_may_be_overwritten_behind_the_last_product() {
     }
 }
 
-/// A sum, or a gated function, must not have the memory of the column or of a matrix, which other workgroups still read.
+/// A sum, or a gated function, must not have the memory of the column or of a matrix, which other workgroups still
+/// read.
 #[test]
 fn results_over_their_sources_are_not_joined() {
     let _quiet = Quiet::new();

@@ -1,5 +1,5 @@
-//! Times of steps on the device, from timestamps, for the trace and for a table of times per operation (`GGML_VK_PERF_LOGGER`). While
-//! times are recorded, a barrier follows every step, so that steps do not overlap.
+//! Times of steps on the device, from timestamps, for the trace and for a table of times per operation
+//! (`GGML_VK_PERF_LOGGER`). While times are recorded, a barrier follows every step, so that steps do not overlap.
 
 use super::core::Core;
 use crate::abi::ggml::ggml_op::*;
@@ -94,7 +94,8 @@ const QUERIES: u32 = 512;
 /// Records the times of one stream.
 pub(super) struct Profile {
     spare: Vec<vk::QueryPool>,
-    /// Nanoseconds from the device's clock to the trace's. The smallest difference so far, because the host sees the end of work late.
+    /// Nanoseconds from the device's clock to the trace's. The smallest difference so far, because the host sees the
+    /// end of work late.
     shift: Option<i128>,
     table: Table,
     /// Nanoseconds of the last steps.
@@ -124,7 +125,8 @@ impl Profile {
                 unsafe { core.vk.create_query_pool(&info, None) }.map_err(|e| core.failed("making timestamps", e))?
             }
         };
-        // SAFETY: the recorder has just begun `commands`. The pool is new, or spare: the work that used it is done. It has `QUERIES` queries.
+        // SAFETY: the recorder has just begun `commands`. The pool is new, or spare: the work that used it is done. It
+        // has `QUERIES` queries.
         unsafe {
             core.vk.cmd_reset_query_pool(commands, pool, 0, QUERIES);
             core.vk.cmd_write_timestamp(commands, vk::PipelineStageFlags::BOTTOM_OF_PIPE, pool, 0);
@@ -135,8 +137,8 @@ impl Profile {
     /// Reads the times of finished work, and keeps the pool for later.
     pub fn collect(&mut self, core: &Core, stamps: Stamps) {
         let mut ticks = vec![0u64; stamps.labels.len() + 1];
-        // SAFETY: the pool was created from this device. The work is done, and it wrote all queries that are read: `begin` the first one,
-        // `step` one for each label.
+        // SAFETY: the pool was created from this device. The work is done, and it wrote all queries that are read:
+        // `begin` the first one, `step` one for each label.
         let read = unsafe {
             core.vk.get_query_pool_results(
                 stamps.pool,
@@ -196,7 +198,8 @@ impl Profile {
     /// Destroys the pools. No work may be in flight.
     pub fn free(&mut self, core: &Core) {
         for pool in self.spare.drain(..) {
-            // SAFETY: the pool was created from this device. A pool becomes spare when its work is done, or was never submitted.
+            // SAFETY: the pool was created from this device. A pool becomes spare when its work is done, or was never
+            // submitted.
             unsafe { core.vk.destroy_query_pool(pool, None) }
         }
     }
@@ -209,7 +212,8 @@ impl Stamps {
         if next >= QUERIES {
             return;
         }
-        // SAFETY: `commands` are those of `begin`, still being recorded, which reset all queries first. `next` is in the pool (checked).
+        // SAFETY: `commands` are those of `begin`, still being recorded, which reset all queries first. `next` is in
+        // the pool (checked).
         unsafe { core.vk.cmd_write_timestamp(commands, vk::PipelineStageFlags::BOTTOM_OF_PIPE, self.pool, next) };
         self.labels.push(label);
     }

@@ -1,9 +1,11 @@
-//! Queries of a physical device, safe to call: [`Physical`] proves that the handle is valid, and a chain borrows its structs.
+//! Queries of a physical device, safe to call: [`Physical`] proves that the handle is valid, and a chain borrows its
+//! structs.
 
 use ash::vk;
 use std::ffi::c_void;
 
-/// What all structs of extensions begin with, in those that `ash` does not have: the number of the type, and the next struct of the chain.
+/// What all structs of extensions begin with, in those that `ash` does not have: the number of the type, and the next
+/// struct of the chain.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header<const TYPE: i32> {
@@ -83,7 +85,8 @@ impl<'c> PropertyChain<'c> {
 
     /// Fills the structs of the chain.
     pub fn query(mut self, device: Physical<'_>) -> vk::PhysicalDeviceProperties {
-        // SAFETY: `Physical`: the handle is one of the instance. The chain borrows its structs, so they are alive and writable.
+        // SAFETY: `Physical`: the handle is one of the instance. The chain borrows its structs, so they are alive and
+        // writable.
         unsafe { device.vk.get_physical_device_properties2(device.handle, &mut self.0) };
         self.0.properties
     }
@@ -101,7 +104,8 @@ impl<'c> FeatureChain<'c> {
 
     /// Fills the structs of the chain.
     pub fn query(mut self, device: Physical<'_>) -> vk::PhysicalDeviceFeatures {
-        // SAFETY: `Physical`: the handle is one of the instance. The chain borrows its structs, so they are alive and writable.
+        // SAFETY: `Physical`: the handle is one of the instance. The chain borrows its structs, so they are alive and
+        // writable.
         unsafe { device.vk.get_physical_device_features2(device.handle, &mut self.0) };
         self.0.features
     }

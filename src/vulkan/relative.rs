@@ -1,22 +1,24 @@
-//! How packs store the ids of SPIR-V modules: as distances from the result before. Equal code then has equal words, wherever it is in a
-//! module, and a pack is less than half as large. The library and tools/shaders share this file.
+//! How packs store the ids of SPIR-V modules: as distances from the result before. Equal code then has equal words,
+//! wherever it is in a module, and a pack is less than half as large. The library and tools/shaders share this file.
 //!
-//! What a word is depends on its instruction only, so that each way is the exact inverse of the other for all words: a wrong entry below
-//! would make packs larger, and nothing else.
+//! What a word is depends on its instruction only, so that each way is the exact inverse of the other for all words: a
+//! wrong entry below would make packs larger, and nothing else.
 
 #![forbid(unsafe_code)]
 
 /// Words before the first instruction.
 const HEAD: usize = 5;
 
-/// Where an instruction has ids: the word of its result (0: none), and the words of its operands, from one up to another.
+/// Where an instruction has ids: the word of its result (0: none), and the words of its operands, from one up to
+/// another.
 struct Shape {
     result: usize,
     from: usize,
     to: usize,
 }
 
-/// Types, constants and whatever comes before functions refer to ids that are rarely near: only their results are distances.
+/// Types, constants and whatever comes before functions refer to ids that are rarely near: only their results are
+/// distances.
 fn shape(opcode: u32) -> Shape {
     let result_only = |result| Shape { result, from: 0, to: 0 };
     let operands_only = |to| Shape { result: 0, from: 1, to };
@@ -31,7 +33,8 @@ fn shape(opcode: u32) -> Shape {
         0..=53 | 71 | 72 | 332 => result_only(0),
         // No result: OpFunctionEnd, barriers, branches, and ends of blocks.
         56 | 63 | 224 | 225 | 249 | 251 | 253..=255 => operands_only(usize::MAX),
-        // The same, and literals follow: OpStore, OpLoopMerge, OpSelectionMerge, OpBranchConditional, OpCooperativeMatrixStoreKHR.
+        // The same, and literals follow: OpStore, OpLoopMerge, OpSelectionMerge, OpBranchConditional,
+        // OpCooperativeMatrixStoreKHR.
         62 | 246 => operands_only(3),
         247 => operands_only(2),
         250 => operands_only(4),
@@ -69,7 +72,8 @@ mod tests {
 
     #[test]
     fn each_way_is_the_inverse_of_the_other() {
-        // OpTypeVoid, OpIAdd, OpStore with an alignment, OpBranch, an unknown opcode, one of no words, and one longer than the module.
+        // OpTypeVoid, OpIAdd, OpStore with an alignment, OpBranch, an unknown opcode, one of no words, and one longer
+        // than the module.
         let module = [
             [0x0723_0203, 0x0001_0500, 0, 99, 0].as_slice(),
             &[2 << 16 | 19, 7],

@@ -135,8 +135,9 @@ mod tests {
         instructions(words).into_iter().filter(|i| i.0 == 17).map(|i| i.1[0]).collect()
     }
 
-    /// Vulkan leaves the remainder of a negative number undefined (its environment for SPIR-V: OpSRem and OpSMod), and a software driver does not show it:
-    /// NVIDIA's is that of the number plus 2^32. Shaders take remainders of unsigned numbers only.
+    /// Vulkan leaves the remainder of a negative number undefined (its environment for SPIR-V: OpSRem and OpSMod), and
+    /// a software driver does not show it: NVIDIA's is that of the number plus 2^32. Shaders take remainders of
+    /// unsigned numbers only.
     #[test]
     fn no_shader_takes_a_remainder_with_a_sign() {
         for name in names() {
@@ -201,7 +202,8 @@ mod tests {
     #[test]
     fn broken_packs_are_refused() {
         assert!(unpack(b"no stream at all").is_none());
-        // A module with a name of one letter and 2^32 - 1 words: b"\x01a\xff\xff\xff\xff", compressed by another program.
+        // A module with a name of one letter and 2^32 - 1 words: b"\x01a\xff\xff\xff\xff", compressed by another
+        // program.
         const BODY: &[u8] = b"\x5d\x00\x00\x80\x00\xff\xff\xff\xff\xff\xff\xff\xff\x00\x00\x99\x5f\x7a\x92\x0b\x1d\xff\xff\xf8\x02\x20\x00";
         let mut words = Vec::new();
         LzmaReader::new_mem_limit(BODY, MOST_KIB, None).unwrap().read_to_end(&mut words).unwrap();

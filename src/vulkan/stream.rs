@@ -78,7 +78,8 @@ impl Event for VkEvent {
     }
 }
 
-/// The bytes of pieces at a place, from the first piece to the end of the last. Only for the functions of `Stream`, when the stream is idle.
+/// The bytes of pieces at a place, from the first piece to the end of the last. Only for the functions of `Stream`,
+/// when the stream is idle.
 fn span(at: &Location, p: Pieces) -> Result<Span<'_>> {
     // SAFETY: no work of this stream is queued. `Stream`: nobody else uses the pieces until the stream is synchronised.
     unsafe { Span::new(&at.memory, at.offset + p.offset as u64, p.extent_in_tensor() as u64) }
@@ -95,8 +96,8 @@ pub(super) fn supports(info: &Info, shapes: Shapes, op: TensorRef) -> bool {
     }
 }
 
-/// Whether a node is worth computing here although its weights must be copied first. It is if it has at least GGML_OP_OFFLOAD_MIN_BATCH
-/// rows.
+/// Whether a node is worth computing here although its weights must be copied first. It is if it has at least
+/// GGML_OP_OFFLOAD_MIN_BATCH rows.
 pub(super) fn worth_offloading(op: TensorRef) -> bool {
     static LEAST: OnceLock<i64> = OnceLock::new();
     let least = *crate::sys::sync::once(&LEAST, || {
@@ -154,7 +155,8 @@ impl VkStream {
         self.lent(result.inspect_err(|e| log_error!("ggml_vulkan: {what}: {e}"))).is_ok()
     }
 
-    /// The end of a part of another stream's call that is recorded on this one. If it has failed, work of this stream may be lost with it.
+    /// The end of a part of another stream's call that is recorded on this one. If it has failed, work of this stream
+    /// may be lost with it.
     fn lent<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|_| {
             self.failed.store(true, Ordering::Relaxed);
@@ -217,8 +219,8 @@ impl VkStream {
         f(&mut all[i])
     }
 
-    /// Queues a copy on the device, behind what is queued on both streams. What is queued on the other stream from now on comes after the copy: it
-    /// may write what the copy reads.
+    /// Queues a copy on the device, behind what is queued on both streams. What is queued on the other stream from now
+    /// on comes after the copy: it may write what the copy reads.
     fn queue_copy(&self, other: &Self, from: &Location, to: &Location, bytes: u64) -> Result<()> {
         let before = if std::ptr::eq(other, self) { None } else { Some(other.lent(lock(&other.recorder).mark())?) };
         let mut recorder = lock(&self.recorder);
@@ -287,8 +289,8 @@ impl VkStream {
         lock(&self.uploads).begin(&self.gpu.core, recorder, to, from, p)
     }
 
-    /// Queues a copy of what a backend without a queue has computed, if the card can fetch it from where it is. Returns false if it cannot. That
-    /// backend may write the same memory as soon as the next graph of this stream was started.
+    /// Queues a copy of what a backend without a queue has computed, if the card can fetch it from where it is. Returns
+    /// false if it cannot. That backend may write the same memory as soon as the next graph of this stream was started.
     fn queue_fetch(&self, src: TensorRef, at: &Location) -> Result<bool> {
         let p = Pieces::one(0, src.nbytes());
         if !self.gpu.info().features.queues || !self.gpu.fetches(&at.memory, p) {
@@ -325,8 +327,8 @@ impl VkStream {
             recorder.finish()?;
             return self.gpu.read_2d(&span(&at, p)?, bytes, p);
         }
-        // SAFETY: `HostTarget` promises that the bytes are writable and used by nobody else until the stream is synchronised, which waits for
-        // this recorder.
+        // SAFETY: `HostTarget` promises that the bytes are writable and used by nobody else until the stream is
+        // synchronised, which waits for this recorder.
         unsafe { recorder.download(from, target, p.size, p.count, (p.stride_tensor, p.stride_data)) }?;
         self.settle(&mut recorder)
     }

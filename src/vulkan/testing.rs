@@ -1,5 +1,5 @@
-//! Devices for tests: the device of the first software driver, or else the first device. It is published twice, with direct access to mapped
-//! memory and without, to test both ways of copying on one machine.
+//! Devices for tests: the device of the first software driver, or else the first device. It is published twice, with
+//! direct access to mapped memory and without, to test both ways of copying on one machine.
 
 use super::device::{Card, author, publish_divisions};
 use super::info::{Features, Identity, Info, Limits};

@@ -85,7 +85,8 @@ fn bytes_between_pieces_keep_their_values() {
         let data = noise(p.extent(), 5);
         for (i, queued) in [false, true, true].into_iter().enumerate() {
             let p = Pieces { offset: p.offset + 7 * i, ..p };
-            // SAFETY: `data` has the extent of the pieces and lives past `synchronize` below. The pieces are in the tensor.
+            // SAFETY: `data` has the extent of the pieces and lives past `synchronize` below. The pieces are in the
+            // tensor.
             unsafe {
                 match queued {
                     false => tensor_io::set_2d(t, data.as_ptr(), p),
@@ -135,7 +136,8 @@ fn host_buffers_are_copied_from_without_staging() {
         let host = device.host_buffer_type().unwrap().alloc_buffer(1 << 20).unwrap();
         let data = noise(1 << 20, 6);
         assert!(host.is_host());
-        // SAFETY: the buffer has 1 MiB of mapped host memory, lives to the end of the test, and only this slice accesses it until then.
+        // SAFETY: the buffer has 1 MiB of mapped host memory, lives to the end of the test, and only this slice
+        // accesses it until then.
         let memory = unsafe { std::slice::from_raw_parts_mut(host.base(), 1 << 20) };
         memory.copy_from_slice(&data);
         // The first copy is not waited for, so that the others are queued.
@@ -243,7 +245,8 @@ fn threads_do_not_disturb_each_other() {
                         let data = noise(50_000, thread * 1000 + round);
                         let mut out = vec![0; 50_000];
                         let s = b.stream.handle();
-                        // SAFETY: `data` and `out` have the size of the tensors, live past `synchronize`, and are not used before.
+                        // SAFETY: `data` and `out` have the size of the tensors, live past `synchronize`, and are not
+                        // used before.
                         unsafe {
                             s.set_async(b.tensors[0], data.as_ptr(), 0, data.len());
                             assert!(s.try_copy_async(s, b.tensors[0], b.tensors[1]));
@@ -334,7 +337,8 @@ fn host_memory_is_imported() {
         return crate::log::to_stderr(c"skipped: the driver cannot import host memory\n");
     }
     let block = crate::sys::memory::AlignedBlock::new(1 << 16, 4096, "a test").unwrap();
-    // SAFETY: the block has 64 KiB and lives to the end of the test. The slice is not used while the device accesses the block.
+    // SAFETY: the block has 64 KiB and lives to the end of the test. The slice is not used while the device accesses
+    // the block.
     let bytes = unsafe { std::slice::from_raw_parts_mut(block.as_ptr(), 1 << 16) };
     bytes.copy_from_slice(&noise(1 << 16, 10));
     let b = Bench::bytes(device, &[1000]);
@@ -354,7 +358,8 @@ fn host_memory_is_imported() {
     assert_eq!(get(b.tensors[0]), noise(1 << 16, 10)[164..1164]);
     tensor_io::set_bytes(t, &[1, 2, 3], 0);
     assert_eq!(bytes[164..167], [1, 2, 3]);
-    // Tensors that begin before the buffer or end after it: the other bytes of its first and its last page are not its own.
+    // Tensors that begin before the buffer or end after it: the other bytes of its first and its last page are not its
+    // own.
     let before = bytes.to_vec();
     let p = Pieces { offset: 0, size: 1, count: 3, stride_tensor: 5, stride_data: 5 };
     for at in [90, 50_090] {
@@ -373,7 +378,8 @@ fn host_memory_is_imported() {
     assert!(*bytes == *before);
 }
 
-// Hosts should wait before they free a buffer. If one does not, the memory of a queued copy lives until the copy is done.
+// Hosts should wait before they free a buffer. If one does not, the memory of a queued copy lives until the copy is
+// done.
 #[test]
 fn queued_copies_keep_their_memory() {
     both(|device| {
@@ -498,7 +504,8 @@ fn a_lost_device_is_opened_again() {
     let error = gpu.core.failed("a test", ash::vk::Result::ERROR_DEVICE_LOST);
     assert!(error.to_string().contains("lost"), "{error}");
     let data = noise(1000, 11);
-    // SAFETY: `data` has the size of the tensor and lives past `synchronize`. The stream is of the lost device, and only logs errors.
+    // SAFETY: `data` has the size of the tensor and lives past `synchronize`. The stream is of the lost device, and
+    // only logs errors.
     unsafe {
         b.stream.handle().set_async(b.tensors[0], data.as_ptr(), 0, 1000);
         let s = b.stream.handle();

@@ -15,8 +15,8 @@ use crate::tensor::ops::{matmul, view};
 use ash::vk;
 use std::sync::{Arc, OnceLock};
 
-/// The cards of the tests of products without their matrices, whose results have other bits: as a card of which nothing is known, with small tiles, and as
-/// one whose architecture has all sizes.
+/// The cards of the tests of products without their matrices, whose results have other bits: as a card of which nothing
+/// is known, with small tiles, and as one whose architecture has all sizes.
 fn pairs() -> &'static [(&'static str, DeviceRef, DeviceRef)] {
     static PAIRS: OnceLock<Vec<(&str, DeviceRef, DeviceRef)>> = OnceLock::new();
     PAIRS.get_or_init(|| {
@@ -169,8 +169,8 @@ fn large(info: &Info) -> DeviceRef {
     publish(vec![Card { info: Arc::new(info), direct: true }]).device(0).unwrap()
 }
 
-/// Fails unless a column of a product whose k is split agrees with the CPU's, and has the same bits beside any others: of the last ones, some are in a
-/// second piece of columns. `k` has three parts.
+/// Fails unless a column of a product whose k is split agrees with the CPU's, and has the same bits beside any others:
+/// of the last ones, some are in a second piece of columns. `k` has three parts.
 fn check_split(card: DeviceRef, what: &str, most: f64, format: ggml_type, k: i64) {
     let info = author(card).unwrap().info();
     assert_eq!(parts_of_k(70, k as u32, (format.blck_size() as u32).max(64), info), 3);
@@ -223,8 +223,8 @@ fn parts_of_k_with_matrices() {
     }
 }
 
-/// The device of the tests as a card with cooperative matrices whose shared memory has room for tiles of 64 x 64, of 128 x 64, and of 128 x 128: with each
-/// type of sums. Empty if the driver has no such matrices.
+/// The device of the tests as a card with cooperative matrices whose shared memory has room for tiles of 64 x 64, of
+/// 128 x 64, and of 128 x 128: with each type of sums. Empty if the driver has no such matrices.
 fn matrix_cards(sums: Sums) -> &'static [DeviceRef] {
     static CARDS: [OnceLock<Vec<DeviceRef>>; 2] = [const { OnceLock::new() }; 2];
     // An H200, and an RTX 4090.

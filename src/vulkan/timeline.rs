@@ -47,7 +47,8 @@ impl Timeline {
         let mut kind =
             vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE).initial_value(0);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
-        // SAFETY: `Core`: the device is valid. `Info::probe` accepts only devices with timeline semaphores, and `info` borrows `kind`.
+        // SAFETY: `Core`: the device is valid. `Info::probe` accepts only devices with timeline semaphores, and `info`
+        // borrows `kind`.
         let semaphore =
             unsafe { core.vk.create_semaphore(&info, None) }.map_err(|e| core.failed("making a semaphore", e))?;
         Ok(Arc::new(Self { core: core.clone(), semaphore, last_waits: Default::default() }))
@@ -74,8 +75,9 @@ impl Timeline {
     /// Sets the value from the host. It must be higher than the value so far, and no queued work may set it.
     pub fn open(&self, value: u64) -> Result<()> {
         let info = vk::SemaphoreSignalInfo::default().semaphore(self.semaphore).value(value);
-        // SAFETY: the semaphore was created from this device, as a timeline, and lives until drop. `info` borrows nothing else. A value that is not
-        // higher, or that work sets as well, is against the rules, but is no access to memory.
+        // SAFETY: the semaphore was created from this device, as a timeline, and lives until drop. `info` borrows
+        // nothing else. A value that is not higher, or that work sets as well, is against the rules, but is no access
+        // to memory.
         unsafe { self.core.vk.signal_semaphore(&info) }.map_err(|e| self.core.failed("opening a gate", e))
     }
 
@@ -100,8 +102,9 @@ impl Timeline {
         Ok(reached)
     }
 
-    /// Waits for a value by asking the driver again and again, at the start and around the time that one of the last waits took: a thread that
-    /// sleeps until an interrupt goes on much later than the device is done, after each token. `None` if it takes longer.
+    /// Waits for a value by asking the driver again and again, at the start and around the time that one of the last
+    /// waits took: a thread that sleeps until an interrupt goes on much later than the device is done, after each
+    /// token. `None` if it takes longer.
     fn poll_the_end(&self, value: u64, begin: Instant) -> Result<Option<Reached>> {
         // A host waits for a graph and for the copies behind it in turn, so the longer one counts.
         let last = self.last_waits.iter().map(|w| w.load(Ordering::Relaxed)).max().unwrap_or(0);
@@ -141,7 +144,8 @@ impl Timeline {
         let (semaphores, values) = ([self.semaphore], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
         let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        // SAFETY: the semaphore was created from this device, as a timeline, and lives until drop. `info` borrows both arrays.
+        // SAFETY: the semaphore was created from this device, as a timeline, and lives until drop. `info` borrows both
+        // arrays.
         match unsafe { self.core.vk.wait_semaphores(&info, limit) } {
             Ok(()) => Ok(Some(Reached(value))),
             Err(vk::Result::TIMEOUT) => Ok(None),
@@ -152,8 +156,8 @@ impl Timeline {
 
 impl Drop for Timeline {
     fn drop(&mut self) {
-        // SAFETY: the semaphore was created from this device. No submitted work uses it: a recorder holds its own timeline, and those it waits
-        // for (`Keep`), until its work is done.
+        // SAFETY: the semaphore was created from this device. No submitted work uses it: a recorder holds its own
+        // timeline, and those it waits for (`Keep`), until its work is done.
         unsafe { self.core.vk.destroy_semaphore(self.semaphore, None) };
     }
 }

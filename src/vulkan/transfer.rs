@@ -1,8 +1,8 @@
 //! Synchronous copies between host and device, outside of streams.
 //!
-//! Memory that the host can access is written directly: ggml-backend.h requires that the caller has waited for the streams that use it. It is
-//! also read directly, unless it is that of a card, which also fetches what is long (`upload`). Other memory is copied in pieces through staging
-//! memory, so that host and device copy at the same time.
+//! Memory that the host can access is written directly: ggml-backend.h requires that the caller has waited for the
+//! streams that use it. It is also read directly, unless it is that of a card, which also fetches what is long
+//! (`upload`). Other memory is copied in pieces through staging memory, so that host and device copy at the same time.
 
 use super::command::{CopyEnd, Recorder};
 use super::gpu::Gpu;
@@ -70,7 +70,8 @@ impl Gpu {
         for (i, piece) in data.chunks_mut(PIECE).enumerate() {
             let start = CopyEnd::of(from, (i * PIECE) as u64);
             let len = piece.len();
-            // SAFETY: `piece` is borrowed from `data` for this call, and the call returns only after `finish`, which waits for the copy.
+            // SAFETY: `piece` is borrowed from `data` for this call, and the call returns only after `finish`, which
+            // waits for the copy.
             let queued = unsafe { recorder.download(start, NonNull::from(piece).cast(), len, 1, (len, len)) };
             let queued = queued.and_then(|()| recorder.submit()).and_then(|()| recorder.wait_below(FLYING));
             if queued.is_err() {
@@ -80,7 +81,8 @@ impl Gpu {
         recorder.finish()
     }
 
-    /// Sets pieces of a span, which begins at the first one. `data` begins at the first piece and ends with the last one.
+    /// Sets pieces of a span, which begins at the first one. `data` begins at the first piece and ends with the last
+    /// one.
     pub fn write_2d(&self, to: &Span<'_>, data: &[u8], p: Pieces) -> Result<()> {
         if self.fetches(to.memory(), p) {
             return self.upload(to, data, p);
@@ -103,7 +105,8 @@ impl Gpu {
             from.part(0, p.extent_in_tensor() as u64)?;
             let mut recorder = self.transfer();
             let (start, target) = (CopyEnd::of(from, 0), NonNull::from(data).cast());
-            // SAFETY: the pieces are in `data`, which this call borrows, and `finish` waits for the copy before the call returns.
+            // SAFETY: the pieces are in `data`, which this call borrows, and `finish` waits for the copy before the
+            // call returns.
             let queued = unsafe { recorder.download(start, target, p.size, p.count, (p.stride_tensor, p.stride_data)) };
             return recorder.finish().and(queued);
         }

@@ -1,4 +1,5 @@
-//! How work is divided for a device: sizes of workgroups, and variants of shaders. The methods of matrix products are in `ladder.rs`.
+//! How work is divided for a device: sizes of workgroups, and variants of shaders. The methods of matrix products are
+//! in `ladder.rs`.
 
 #![forbid(unsafe_code)]
 
@@ -28,16 +29,16 @@ fn one_subgroup(info: &Info) -> bool {
     subgroup_arithmetic(info) && info.software
 }
 
-/// Whether workgroups are a subgroup of eight invocations that broadcast what they load. For drivers that run lanes on the CPU, on which
-/// loads are the most expensive instructions.
+/// Whether workgroups are a subgroup of eight invocations that broadcast what they load. For drivers that run lanes on
+/// the CPU, on which loads are the most expensive instructions.
 fn lanes(info: &Info) -> bool {
     one_subgroup(info)
         && info.limits.subgroup_size == 8
         && info.features.subgroup.contains(vk::SubgroupFeatureFlags::BALLOT)
 }
 
-/// A kernel of a shader that includes `reduce.glsl`, for rows of `columns`, and the number of invocations of its groups. `constants` is
-/// called with whether the workgroup is one subgroup.
+/// A kernel of a shader that includes `reduce.glsl`, for rows of `columns`, and the number of invocations of its
+/// groups. `constants` is called with whether the workgroup is one subgroup.
 pub fn reduction<C: Constants>(
     columns: u32,
     constants: impl FnOnce(bool) -> C,
@@ -58,14 +59,15 @@ pub fn reduction_threads(columns: u32, info: &Info) -> u32 {
     }
 }
 
-/// Whether a product of one column with `bytes` of weights should convert its column to integers in a step of its own. The step and the barrier after it
-/// take some microseconds, in which a card reads some MiB. A product with integers must save that time.
+/// Whether a product of one column with `bytes` of weights should convert its column to integers in a step of its own.
+/// The step and the barrier after it take some microseconds, in which a card reads some MiB. A product with integers
+/// must save that time.
 pub fn converts_alone(bytes: u64, info: &Info) -> bool {
     bytes >= amounts(info).converted_bytes
 }
 
-/// Like [`reduction`], with `threads` invocations, for a variant of the shader. The workgroup is one subgroup only if subgroups can have this
-/// size.
+/// Like [`reduction`], with `threads` invocations, for a variant of the shader. The workgroup is one subgroup only if
+/// subgroups can have this size.
 pub fn reduction_of<C: Constants>(
     variant: &str,
     threads: u32,
@@ -89,8 +91,8 @@ fn reduction_set<C: Constants>(
     Ok(if whole { kernel.with_subgroup(threads) } else { kernel })
 }
 
-/// Whether a workgroup of a GPU is one subgroup because the pipeline requires subgroups of its size. Sums then need neither shared memory nor
-/// barriers.
+/// Whether a workgroup of a GPU is one subgroup because the pipeline requires subgroups of its size. Sums then need
+/// neither shared memory nor barriers.
 fn whole_subgroup(info: &Info, threads: u32) -> bool {
     let [least, most] = info.limits.subgroup_range;
     !info.software
@@ -129,9 +131,10 @@ pub fn attention_groups(info: &Info) -> u64 {
     amounts(info).attention_groups
 }
 
-/// Pieces of keys and values that an invocation of `flash_attn_parts` reads before it waits for any of them, for a number of queries. NVIDIA's
-/// compiler keeps their registers apart from those of the sums; Mesa's load the queries for all of them ahead, too: with two pieces, four queries take a quarter
-/// more registers on AMD's cards and spill on Intel's, but half as many on Adreno (docs/DRIVERS.md).
+/// Pieces of keys and values that an invocation of `flash_attn_parts` reads before it waits for any of them, for a
+/// number of queries. NVIDIA's compiler keeps their registers apart from those of the sums; Mesa's load the queries for
+/// all of them ahead, too: with two pieces, four queries take a quarter more registers on AMD's cards and spill on
+/// Intel's, but half as many on Adreno (docs/DRIVERS.md).
 pub fn attention_ahead(queries: u32, info: &Info) -> u32 {
     match info.identity.driver {
         vk::DriverId::NVIDIA_PROPRIETARY => 4,
@@ -140,13 +143,15 @@ pub fn attention_ahead(queries: u32, info: &Info) -> u32 {
     }
 }
 
-/// Maximum number of queries of a workgroup of `flash_attn_parts`: eight are 64 sums, for which some have no registers (docs/DRIVERS.md).
+/// Maximum number of queries of a workgroup of `flash_attn_parts`: eight are 64 sums, for which some have no registers
+/// (docs/DRIVERS.md).
 pub fn attention_queries(info: &Info) -> u32 {
     if intel(info) || matches!(Architecture::of(info), Architecture::Adreno | Architecture::Apple) { 4 } else { 8 }
 }
 
-/// The size of subgroups that pipelines of `flash_attn_parts` require, if any. Left to itself, Intel's driver takes subgroups of 32, whose sums have no
-/// registers (docs/DRIVERS.md). One size for all, since it decides in which order weights are summed.
+/// The size of subgroups that pipelines of `flash_attn_parts` require, if any. Left to itself, Intel's driver takes
+/// subgroups of 32, whose sums have no registers (docs/DRIVERS.md). One size for all, since it decides in which order
+/// weights are summed.
 pub fn attention_width(info: &Info) -> Option<u32> {
     (intel(info) && info.features.subgroup_size_control).then_some(info.limits.subgroup_range[0])
 }
@@ -156,22 +161,23 @@ fn intel(info: &Info) -> bool {
     matches!(Architecture::of(info), IntelGen9 | XeLp | XeHpg | Xe2)
 }
 
-/// Invocations of a group of `mul_mat_vec`, for rows of `k` values. They decide in which order a row is summed, so they depend on nothing else: a column has
-/// the same bits beside any others.
+/// Invocations of a group of `mul_mat_vec`, for rows of `k` values. They decide in which order a row is summed, so they
+/// depend on nothing else: a column has the same bits beside any others.
 pub fn vector_threads(k: u32, info: &Info) -> u32 {
     if info.software {
         return info.limits.subgroup_size;
     }
-    // Matrices have a few thousand rows. With 64 invocations for each two, an H100 has half of the threads that its units hold, which wait for memory; but a
-    // group that is one subgroup needs no barriers.
+    // Matrices have a few thousand rows. With 64 invocations for each two, an H100 has half of the threads that its
+    // units hold, which wait for memory; but a group that is one subgroup needs no barriers.
     let discrete = info.identity.kind == vk::PhysicalDeviceType::DISCRETE_GPU;
     let wanted = if discrete && k >= 4096 && !whole_subgroup(info, 64) { 128 } else { 64 };
     wanted.min(info.limits.group_invocations)
 }
 
-/// Slots that a workgroup computes at once where it sums the products of `slots` experts with rows of `k` values, and its invocations. One slot after
-/// the other, a card waits for memory as often as there are slots. On NVIDIA's cards, where it was measured: with larger workgroups Intel's compiler spills, and Mesa's for
-/// others lose up to half of their occupancy (docs/PERFORMANCE.md).
+/// Slots that a workgroup computes at once where it sums the products of `slots` experts with rows of `k` values, and
+/// its invocations. One slot after the other, a card waits for memory as often as there are slots. On NVIDIA's cards,
+/// where it was measured: with larger workgroups Intel's compiler spills, and Mesa's for others lose up to half of
+/// their occupancy (docs/PERFORMANCE.md).
 pub fn expert_slots(k: u32, slots: u32, info: &Info) -> (u32, u32) {
     let most = vector_threads(k, info);
     if info.software || info.identity.driver != vk::DriverId::NVIDIA_PROPRIETARY {
@@ -184,7 +190,8 @@ pub fn expert_slots(k: u32, slots: u32, info: &Info) -> (u32, u32) {
     (1 << fitting.ilog2(), share << fitting.ilog2())
 }
 
-/// Operations that take a device as long as a byte of memory. A low guess, so that a piece of work is rather too short than too long.
+/// Operations that take a device as long as a byte of memory. A low guess, so that a piece of work is rather too short
+/// than too long.
 pub fn flops_per_byte(info: &Info) -> u64 {
     amounts(info).flops_per_byte
 }
@@ -203,20 +210,22 @@ pub fn columns(n: u32) -> u32 {
     n.div_ceil(n.div_ceil(VECTOR_COLUMNS).max(1)).max(1)
 }
 
-/// Rows of a workgroup of `mul_mat_vec` with `columns`: several share the columns that they read, as long as there are workgroups enough for all units of
-/// a card. `groups`: workgroups of one row.
+/// Rows of a workgroup of `mul_mat_vec` with `columns`: several share the columns that they read, as long as there are
+/// workgroups enough for all units of a card. `groups`: workgroups of one row.
 pub fn vector_rows(format: ggml_type, columns: u32, groups: u64, info: &Info) -> u32 {
     if info.software || formats::LONG.contains(&format) {
         return 1;
     }
     let enough = amounts(info).vector_groups;
-    // Sixteen sums at most: with more, Intel's compiler spills the integers of the rows, and others lose half of their occupancy (docs/DRIVERS.md).
+    // Sixteen sums at most: with more, Intel's compiler spills the integers of the rows, and others lose half of their
+    // occupancy (docs/DRIVERS.md).
     let most = if (2..=4).contains(&columns) { 4 } else { 2 };
     [4, 2].into_iter().find(|&rows| rows <= most && groups / u64::from(rows) >= enough).unwrap_or(1)
 }
 
-/// The tile of `mul_mat_tile`, or of `mul_mat_tile_ints`, for products of `rows` by `columns` with a number of matrices: the largest with which there are
-/// workgroups enough for all units of a card, and which computes few more rows and columns that do not exist than small tiles do.
+/// The tile of `mul_mat_tile`, or of `mul_mat_tile_ints`, for products of `rows` by `columns` with a number of
+/// matrices: the largest with which there are workgroups enough for all units of a card, and which computes few more
+/// rows and columns that do not exist than small tiles do.
 pub fn tile(with_ints: bool, shape: [u32; 3], info: &Info) -> Tile {
     largest(usual_tiles(with_ints, info).iter().copied(), shape, amounts(info).tile_groups)
 }
@@ -226,7 +235,8 @@ fn usual_tiles(with_ints: bool, info: &Info) -> &'static [Tile] {
     if with_ints { traits.integer_tiles } else { traits.tiles }
 }
 
-/// The tiles that a method can have on a device, with rows, columns, depth and invocations, the default first. Empty if the method has none, or no choice.
+/// The tiles that a method can have on a device, with rows, columns, depth and invocations, the default first. Empty if
+/// the method has none, or no choice.
 pub fn tiles(product: Product, format: ggml_type, shape: [u32; 3], info: &Info) -> Vec<[u32; 4]> {
     let flat = |t: Tile| [t.rows, t.columns, 0, 0];
     let (default, all): (_, Vec<_>) = match product {
@@ -269,11 +279,13 @@ fn largest(mut tiles: impl Iterator<Item = Tile>, [rows, columns, matrices]: [u3
     tiles.find(pays).unwrap_or(SMALL)
 }
 
-/// In how many parts k is split for a product in tiles: a matrix of few rows has too few tiles for all units of a card. `step`: parts have a multiple of so
-/// many values. How many columns there are does not count, though many columns have tiles enough: a column has the same bits beside any others.
+/// In how many parts k is split for a product in tiles: a matrix of few rows has too few tiles for all units of a card.
+/// `step`: parts have a multiple of so many values. How many columns there are does not count, though many columns have
+/// tiles enough: a column has the same bits beside any others.
 pub fn parts_of_k(rows: u32, k: u32, step: u32, info: &Info) -> u32 {
     const MOST: u32 = 8;
-    // What a part costs, 8 bytes of each result to write and read, should be little beside its 4096 multiplications and additions.
+    // What a part costs, 8 bytes of each result to write and read, should be little beside its 4096 multiplications and
+    // additions.
     const LEAST: u32 = 2048;
     // Prompts are computed in pieces of so many columns. A matrix that fills the card then is not split.
     const PROMPT: u32 = 512;
@@ -298,7 +310,8 @@ pub struct MatrixTile {
 impl MatrixTile {
     /// How subgroups share a tile.
     pub fn of(tile: Tile) -> Self {
-        // Sixty-four sums for each of 32 invocations: more take so many registers that too few subgroups fit on a unit (docs/PERFORMANCE.md).
+        // Sixty-four sums for each of 32 invocations: more take so many registers that too few subgroups fit on a unit
+        // (docs/PERFORMANCE.md).
         Self { tile, part: if tile.rows == 128 { [64, 32] } else { [32, 32] } }
     }
 
@@ -312,8 +325,8 @@ impl MatrixTile {
         (self.tile.rows + self.tile.columns) * (32 * 2 + 16)
     }
 
-    /// Whether a device can compute it with matrices of m by n by k: each invocation loads whole groups of eight values of a step, of which a row has four,
-    /// and each subgroup has room for a matrix of results in the place of a step.
+    /// Whether a device can compute it with matrices of m by n by k: each invocation loads whole groups of eight values
+    /// of a step, of which a row has four, and each subgroup has room for a matrix of results in the place of a step.
     pub fn fits(&self, [m, n, _]: [u32; 3], info: &Info) -> bool {
         let threads = self.subgroups() * info.limits.subgroup_size;
         threads <= info.limits.group_invocations
@@ -341,8 +354,8 @@ pub fn chosen_matrix_tile(choice: Option<Choice>, size: [u32; 3], shape: [u32; 3
     chosen.unwrap_or_else(|| matrix_tile(size, shape, info))
 }
 
-/// A tile of `mul_mat_tensor`: rows of src0, columns of src1, and values of k of a step. Multiples of 32, 32 and 16, and at most 256. Rows divide the
-/// number of invocations, and at most 128 (shared memory); the depth divides 256.
+/// A tile of `mul_mat_tensor`: rows of src0, columns of src1, and values of k of a step. Multiples of 32, 32 and 16,
+/// and at most 256. Rows divide the number of invocations, and at most 128 (shared memory); the depth divides 256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorTile {
     /// Rows.
@@ -361,12 +374,12 @@ impl TensorTile {
     }
 }
 
-/// A tile, how many of them a unit computes at once, and how fast they are in percent of the fastest: with F16, and with blocks, which are decoded for
-/// each tile anew.
+/// A tile, how many of them a unit computes at once, and how fast they are in percent of the fastest: with F16, and
+/// with blocks, which are decoded for each tile anew.
 type TileSpeed = (TensorTile, u32, [u64; 2]);
 
-/// The tiles. Their speeds are those of an H100 and an H200 with F16 and Q4_K (docs/PERFORMANCE.md): large tiles read less for each multiplication, and
-/// while one of two tiles on a unit waits, the other multiplies.
+/// The tiles. Their speeds are those of an H100 and an H200 with F16 and Q4_K (docs/PERFORMANCE.md): large tiles read
+/// less for each multiplication, and while one of two tiles on a unit waits, the other multiplies.
 const TENSOR_TILES: [TileSpeed; 6] = [
     (TensorTile::new(128, 256, 64, TENSOR_THREADS), 1, [100, 100]),
     (TensorTile::new(128, 128, 64, NARROW_THREADS), 2, [118, 98]),
@@ -376,7 +389,8 @@ const TENSOR_TILES: [TileSpeed; 6] = [
     (TensorTile::new(32, 64, 128, TENSOR_THREADS), 2, [34, 52]),
 ];
 
-/// Those that the device can compute. An invocation has half as many registers more for sums of a chunk in F16, so it should have few sums.
+/// Those that the device can compute. An invocation has half as many registers more for sums of a chunk in F16, so it
+/// should have few sums.
 fn tensor_tiles(sums: Sums, info: &Info) -> impl Iterator<Item = &'static TileSpeed> {
     const MOST: u32 = 64;
     let narrow = info.features.narrow_tensors && sums == Sums::Whole;
@@ -384,7 +398,8 @@ fn tensor_tiles(sums: Sums, info: &Info) -> impl Iterator<Item = &'static TileSp
     TENSOR_TILES.iter().filter(move |(t, ..)| (narrow || t.threads != NARROW_THREADS) && few(t))
 }
 
-/// The tile of `mul_mat_tensor` that should be the fastest: units compute a tile at a time, and the last round may leave most of them idle.
+/// The tile of `mul_mat_tensor` that should be the fastest: units compute a tile at a time, and the last round may
+/// leave most of them idle.
 pub fn tensor_tile(format: (ggml_type, Sums), [rows, columns, matrices]: [u32; 3], info: &Info) -> TensorTile {
     fastest_tile(format, rows, |width| u64::from(columns.div_ceil(width)) * u64::from(matrices), info)
 }
@@ -401,7 +416,8 @@ pub fn chosen_tensor_tile(
     chosen.unwrap_or_else(|| tensor_tile(format, shape, info))
 }
 
-/// As [`tensor_tile`], for columns that chance gives to experts: each has half a tile to spare on average, but at least one tile.
+/// As [`tensor_tile`], for columns that chance gives to experts: each has half a tile to spare on average, but at least
+/// one tile.
 pub fn expert_tile(format: (ggml_type, Sums), [rows, columns, experts]: [u32; 3], info: &Info) -> TensorTile {
     let experts = experts.min(columns);
     fastest_tile(format, rows, |width| u64::from((columns / width + experts / 2).max(experts)), info)
@@ -418,7 +434,8 @@ fn fastest_tile((format, sums): (ggml_type, Sums), rows: u32, across: impl Fn(u3
     tensor_tiles(sums, info).min_by_key(|t| time(t)).map_or(TENSOR_TILES[0].0, |t| t.0)
 }
 
-/// Columns for each invocation of `mul_mat_rows` with experts, at most 8. Few different numbers, because they are a matter of chance.
+/// Columns for each invocation of `mul_mat_rows` with experts, at most 8. Few different numbers, because they are a
+/// matter of chance.
 pub fn row_columns(n: u32) -> u32 {
     match n {
         1 => 1,
@@ -598,7 +615,8 @@ mod tests {
             ([t.tile.rows, t.tile.columns], t.part, t.subgroups())
         };
         let (large, middle, small) = (([128, 128], [64, 32], 8), ([128, 64], [64, 32], 4), ([64, 64], [32, 32], 4));
-        // An 8B llama's matrices with prompts of 512: 448 tiles of 128 x 128, 128 of them, 64 of 128 x 64, or 128 of 64 x 64.
+        // An 8B llama's matrices with prompts of 512: 448 tiles of 128 x 128, 128 of them, 64 of 128 x 64, or 128 of 64
+        // x 64.
         assert_eq!(of(&nvidia, [14336, 512, 1]), large);
         assert_eq!(of(&nvidia, [4096, 512, 1]), large);
         assert_eq!(of(&nvidia, [1024, 512, 1]), small);
@@ -631,7 +649,8 @@ mod tests {
         // 8 x 2048 bytes in 20,480, and 4 x 4096 in 15,360.
         assert!(fits(128, 128, [32, 16, 16]) && fits(128, 64, [32, 16, 16]));
         assert!(!fits(128, 128, [32, 32, 16]) && !fits(128, 64, [32, 32, 16]));
-        // A step of 64 columns has a piece for each of 256 invocations, but not of 512, and one of 128 columns not for each of 1024.
+        // A step of 64 columns has a piece for each of 256 invocations, but not of 512, and one of 128 columns not for
+        // each of 1024.
         for (subgroup_size, want) in [(64, [true; 3]), (128, [false; 3])] {
             info.limits.subgroup_size = subgroup_size;
             let fits = |(rows, columns)| MatrixTile::of(Tile { rows, columns }).fits(SIXTEEN, &info);

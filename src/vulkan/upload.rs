@@ -1,7 +1,8 @@
-//! Copies of host memory to the memory of a card, done by the card, which fetches bytes over PCI Express several times as fast as a processor
-//! writes them.
+//! Copies of host memory to the memory of a card, done by the card, which fetches bytes over PCI Express several times
+//! as fast as a processor writes them.
 //!
-//! They are submitted at once, to a queue of their own if the card has one, so that they run while the host records the graph that needs them.
+//! They are submitted at once, to a queue of their own if the card has one, so that they run while the host records the
+//! graph that needs them.
 
 #![forbid(unsafe_code)]
 
@@ -45,7 +46,8 @@ impl Gpu {
         }
     }
 
-    /// Copies pieces to a span, which begins at the first one, and waits for the copy. Nothing in flight may use the span.
+    /// Copies pieces to a span, which begins at the first one, and waits for the copy. Nothing in flight may use the
+    /// span.
     pub(super) fn upload(&self, to: &Span<'_>, data: &[u8], p: Pieces) -> Result<()> {
         to.part(0, p.extent_in_tensor() as u64)?;
         let mut recorder = lock(&self.uploads);
@@ -54,7 +56,8 @@ impl Gpu {
     }
 }
 
-/// Submits a copy of pieces. `from` and `to` begin at the first one. Takes as long as copying to staging memory if `from` is not pinned.
+/// Submits a copy of pieces. `from` and `to` begin at the first one. Takes as long as copying to staging memory if
+/// `from` is not pinned.
 fn submit(recorder: &mut Recorder, to: CopyEnd, from: Origin<'_>, p: Pieces) -> Result<()> {
     let data = match from {
         Origin::Pinned(from) => {
@@ -95,7 +98,8 @@ pub(super) struct Uploads {
 }
 
 impl Uploads {
-    /// Begins a copy if nothing but such copies is queued on `stream`, whose later work waits for it. Returns false if it does nothing.
+    /// Begins a copy if nothing but such copies is queued on `stream`, whose later work waits for it. Returns false if
+    /// it does nothing.
     pub fn begin(
         &mut self,
         core: &Arc<Core>,
@@ -124,7 +128,8 @@ impl Uploads {
         self.lent = self.recorder.as_ref().map(Recorder::last);
     }
 
-    /// Waits until lent sources are not read any more. Recording a graph takes longer than the copies, so they are mostly done.
+    /// Waits until lent sources are not read any more. Recording a graph takes longer than the copies, so they are
+    /// mostly done.
     pub fn give_back(&mut self) -> Result<()> {
         match self.lent.take() {
             Some(copied) => copied.timeline.wait(copied.value).map(drop),

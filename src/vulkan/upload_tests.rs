@@ -43,8 +43,8 @@ impl Pinned {
         Self { tensor, _buffer: buffer, _ctx: ctx }
     }
 
-    /// Sets the numbers to those of a seed, by their address: the general contract, which `sched::race` watches, lets a host do so only when it
-    /// has waited for the stream.
+    /// Sets the numbers to those of a seed, by their address: the general contract, which `sched::race` watches, lets a
+    /// host do so only when it has waited for the stream.
     fn fill(&self, seed: u32) {
         let n = self.tensor.ne()[0] as usize;
         let data: Vec<f32> = (0..n).map(|i| scattered(i, seed)).collect();
@@ -53,7 +53,8 @@ impl Pinned {
     }
 }
 
-/// The CPU computes the inputs of graph after graph into the same memory, as a scheduler lets it: each graph has its own.
+/// The CPU computes the inputs of graph after graph into the same memory, as a scheduler lets it: each graph has its
+/// own.
 #[test]
 fn a_source_is_free_when_the_graph_was_started() {
     const N: i64 = 2 << 20;
@@ -86,7 +87,8 @@ fn a_source_is_free_when_the_graph_was_started() {
     }
 }
 
-/// Long copies that the card begins at once, short ones and work behind them, and long ones behind work: in the order of the calls.
+/// Long copies that the card begins at once, short ones and work behind them, and long ones behind work: in the order
+/// of the calls.
 #[test]
 fn copies_of_all_kinds_keep_their_order() {
     let Some(cards) = cards() else { return };

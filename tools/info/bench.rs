@@ -32,8 +32,8 @@ struct Cpu<'a> {
 
 impl<'a> Cpu<'a> {
     fn open(ggml: &'a Ggml, threads: usize) -> Result<Self, String> {
-        // SAFETY: the header's contract: objects that the library has returned, checked for NULL; functions of these names have these types, and
-        // the list ends with NULL.
+        // SAFETY: the header's contract: objects that the library has returned, checked for NULL; functions of these
+        // names have these types, and the list ends with NULL.
         unsafe {
             let device = ggml.ggml_backend_dev_by_type(0)?;
             if device.is_null() {
@@ -65,8 +65,8 @@ impl<'a> Cpu<'a> {
     fn time(&self, kind: c_int, columns: i64, data: &[u8], interleave: bool) -> Result<(Duration, usize), String> {
         let ggml = self.ggml;
         let params = InitParams { mem_size: 1 << 20, mem_buffer: std::ptr::null_mut(), no_alloc: true };
-        // SAFETY: the header's contract: contexts with room for few tensors, which are freed after the buffers of their tensors; `data` has the bytes of
-        // the weights (checked), `ones` those of the activations.
+        // SAFETY: the header's contract: contexts with room for few tensors, which are freed after the buffers of their
+        // tensors; `data` has the bytes of the weights (checked), `ones` those of the activations.
         unsafe {
             let (weights, rest) = (ggml.ggml_init(params)?, ggml.ggml_init(params)?);
             let a = ggml.ggml_new_tensor_2d(weights, kind, K, M)?;
@@ -117,7 +117,8 @@ fn weights(ggml: &Ggml, kind: c_int) -> Result<Vec<u8>, String> {
     const ROWS: usize = 8;
     let values: Vec<f32> = (0..K as usize * ROWS).map(|i| ((i * 2_654_435_761) % 1021) as f32 / 510.0 - 1.0).collect();
     let mut rows = vec![0u8; size_of_val(&values[..])];
-    // SAFETY: the header's contract: whole rows of values, room for more bytes than any of the formats takes, and none of them needs importance.
+    // SAFETY: the header's contract: whole rows of values, room for more bytes than any of the formats takes, and none
+    // of them needs importance.
     let n = unsafe {
         ggml.ggml_quantize_chunk(
             kind,

@@ -6,7 +6,8 @@ use std::fmt::Write;
 
 fn devices(ggml: &Ggml) -> Result<Value, String> {
     let mut all = Vec::new();
-    // SAFETY: the header's contract: indices below the count, devices that the library has returned, places for two numbers.
+    // SAFETY: the header's contract: indices below the count, devices that the library has returned, places for two
+    // numbers.
     unsafe {
         for i in 0..ggml.ggml_backend_dev_count()? {
             let device = ggml.ggml_backend_dev_get(i)?;
@@ -40,7 +41,8 @@ fn features(ggml: &Ggml) -> Result<Value, String> {
     }
     type GetFeatures = unsafe extern "C" fn(crate::library::Handle) -> *const Feature;
     let mut all = serde_json::Map::new();
-    // SAFETY: the header's contract: indices below the count; the function of this name has this type; the list ends with an entry without name.
+    // SAFETY: the header's contract: indices below the count; the function of this name has this type; the list ends
+    // with an entry without name.
     unsafe {
         for i in 0..ggml.ggml_backend_reg_count()? {
             let reg = ggml.ggml_backend_reg_get(i)?;

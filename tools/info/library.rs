@@ -1,4 +1,5 @@
-//! A ggml library, opened at run time. `ggml-info` is not linked to one: it describes the library that a program would use, also an original one.
+//! A ggml library, opened at run time. `ggml-info` is not linked to one: it describes the library that a program would
+//! use, also an original one.
 
 use libloading::Library;
 use serde_json::Value;
@@ -99,8 +100,8 @@ impl Ggml {
         fn ggml_rs_string_free(text: *mut c_char);
     }
 
-    /// Opens the library at a path, or the one that belongs to this program: in the folder for libraries beside its own, or where the dynamic
-    /// loader finds one.
+    /// Opens the library at a path, or the one that belongs to this program: in the folder for libraries beside its
+    /// own, or where the dynamic loader finds one.
     ///
     /// # Errors
     /// There is none, or it cannot be loaded.
@@ -146,7 +147,8 @@ impl Ggml {
         if text.is_null() {
             return String::new();
         }
-        // SAFETY: the header's contract: functions that return a text return a valid C string, which lives while this is called.
+        // SAFETY: the header's contract: functions that return a text return a valid C string, which lives while this
+        // is called.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 

@@ -92,7 +92,8 @@ fn hwcaps() -> Vec<&'static str> {
     }
 }
 
-/// The entries of a cache of format 1.1, which may follow one of the old format. `None` if it is damaged, or of another format.
+/// The entries of a cache of format 1.1, which may follow one of the old format. `None` if it is damaged, or of another
+/// format.
 fn read_cache(data: &[u8], hwcaps: &[&str]) -> Option<Vec<(String, PathBuf)>> {
     const NEW: &[u8] = b"glibc-ld.so.cache1.1";
     const OLD: &[u8] = b"ld.so-1.7.0";

@@ -1,5 +1,5 @@
-//! `ggml-info`: what a ggml library is and finds on this machine, whether a program would work with it, how fast the machine is, and how two placement
-//! reports differ. `ggml-info --help` lists the options.
+//! `ggml-info`: what a ggml library is and finds on this machine, whether a program would work with it, how fast the
+//! machine is, and how two placement reports differ. `ggml-info --help` lists the options.
 
 mod bench;
 mod check;

@@ -1,5 +1,6 @@
-//! What the machine can do: operations per second for each kind of product that the processor has, in 10^9 (a multiplication and an
-//! addition are two), and the speed of reading a large array in 10^9 bytes per second. The fastest of several rounds.
+//! What the machine can do: operations per second for each kind of product that the processor has, in 10^9 (a
+//! multiplication and an addition are two), and the speed of reading a large array in 10^9 bytes per second. The
+//! fastest of several rounds.
 
 #[cfg(target_arch = "x86_64")]
 #[path = "../../src/sys/tiles.rs"]
@@ -24,8 +25,8 @@ fn speed(operations: usize, work: unsafe fn(), threads: usize) -> f64 {
     (operations * CHAINS * STEPS * threads) as f64 / best.min().unwrap_or(Duration::MAX).as_secs_f64() * 1e-9
 }
 
-/// The time from the first start to the last end of threads that start together, each with its number. The threads look at the clock: this one may be
-/// waiting for a processor when they begin.
+/// The time from the first start to the last end of threads that start together, each with its number. The threads look
+/// at the clock: this one may be waiting for a processor when they begin.
 fn together(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
     let (barrier, work) = (&Barrier::new(threads), &work);
     let times: Vec<(Instant, Instant)> = std::thread::scope(|scope| {
@@ -123,7 +124,8 @@ unsafe fn amx_bf16() {
         row_bytes: std::array::from_fn(|i| if each(i) { 64 } else { 0 }),
         rows: std::array::from_fn(|i| if each(i) { 16 } else { 0 }),
     };
-    // SAFETY: the caller promises the registers. Nothing else uses them, and at the end they are in their initial state.
+    // SAFETY: the caller promises the registers. Nothing else uses them, and at the end they are in their initial
+    // state.
     unsafe {
         asm!(
             "ldtilecfg [{shapes}]",

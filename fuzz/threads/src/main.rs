@@ -1,7 +1,7 @@
 //! Threads under stress, as hosts use them, for ThreadSanitizer: `scripts/tsan.sh` builds this with it and runs it.
 //!
-//!     libggml-rs-threads           pools, graphs, numbers of threads, pauses and stops that change all the time: must be silent
-//!     libggml-rs-threads rpc       an RPC server and hosts that share a connection to it: must be silent
+//!     libggml-rs-threads           pools, graphs, numbers of threads, pauses and stops that change all the time: must
+//!     be silent libggml-rs-threads rpc       an RPC server and hosts that share a connection to it: must be silent
 //!     libggml-rs-threads tensor    a seeded race: two computations write one tensor at once. Must be reported
 //!     libggml-rs-threads region    a seeded race: two threads of one computation write one number. Must be reported
 
@@ -101,7 +101,8 @@ fn expect(what: bool, text: &str) {
     }
 }
 
-/// One host: graphs that come and go, with every number of threads, stopped here and there, in a pool that is paused and resumed.
+/// One host: graphs that come and go, with every number of threads, stopped here and there, in a pool that is paused
+/// and resumed.
 fn host(seed: usize, rounds: usize, want: &[u32], alone: bool) {
     let own = pool(5, if seed % 2 == 0 { 50 } else { 0 });
     for round in 0..rounds {
@@ -118,8 +119,9 @@ fn host(seed: usize, rounds: usize, want: &[u32], alone: bool) {
                 _ => {}
             }
         }
-        // Now and then without a pool of the host's own. The library keeps pools for that behind a lock of the standard library, which is
-        // not built with the sanitizer: hosts at the same time would be reported for what that lock guards.
+        // Now and then without a pool of the host's own. The library keeps pools for that behind a lock of the standard
+        // library, which is not built with the sanitizer: hosts at the same time would be reported for what that lock
+        // guards.
         let at = if round % 4 == 3 && alone { std::ptr::null_mut() } else { own };
         // SAFETY: a valid graph.
         let nodes = i64::from(unsafe { ggml_graph_n_nodes(net.graph) });
@@ -138,7 +140,8 @@ fn host(seed: usize, rounds: usize, want: &[u32], alone: bool) {
     unsafe { ggml_threadpool_free(own) };
 }
 
-/// Three threads at once, joined one by one: the end of a scope is a lock of the standard library, a join is one of the system.
+/// Three threads at once, joined one by one: the end of a scope is a lock of the standard library, a join is one of the
+/// system.
 fn together(f: &(dyn Fn(usize) + Sync)) {
     std::thread::scope(|s| {
         let all: Vec<_> = (1..4).map(|seed| s.spawn(move || f(seed))).collect();
@@ -147,8 +150,8 @@ fn together(f: &(dyn Fn(usize) + Sync)) {
 }
 
 fn stress(rounds: usize) {
-    // What is made once for the process is made before there are threads: the standard library's locks, which guard it, are not
-    // built with the sanitizer.
+    // What is made once for the process is made before there are threads: the standard library's locks, which guard it,
+    // are not built with the sanitizer.
     let net = Net::new(4);
     expect(net.compute(std::ptr::null_mut(), 1, None) == 0, "a graph is computed by one thread");
     let want = net.bits();

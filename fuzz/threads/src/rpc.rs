@@ -17,7 +17,8 @@ use std::time::Duration;
 fn compute(backend: ggml_backend_t, rounds: usize) -> Vec<f32> {
     let mut data: Vec<f32> = (0..N * N).map(|i| (i * 7 % 23) as f32 / 23.0 - 0.5).collect();
     let mut out = vec![0f32; (N * 8) as usize];
-    // SAFETY: the library's own objects; the ranges are those of the tensors, and `data` and `out` live until the stream has been synchronised.
+    // SAFETY: the library's own objects; the ranges are those of the tensors, and `data` and `out` live until the
+    // stream has been synchronised.
     unsafe {
         let ctx = ggml_init(ggml_init_params { mem_size: 1 << 18, mem_buffer: std::ptr::null_mut(), no_alloc: true });
         let (w, x) = (ggml_new_tensor_2d(ctx, F32, N, N), ggml_new_tensor_2d(ctx, F32, N, 8));

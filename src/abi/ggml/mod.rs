@@ -1,4 +1,5 @@
-//! ggml.h: number types, tensors, operations, contexts. One file per family, in the order in which the header shows them.
+//! ggml.h: number types, tensors, operations, contexts. One file per family, in the order in which the header shows
+//! them.
 
 pub mod numbers;
 pub mod ops;

@@ -17,9 +17,9 @@ use std::ffi::c_void;
 /// What an author writes where a read has failed: the host sees NaN, or -1, not what was in its memory before.
 pub const NOT_READ: u8 = 0xff;
 
-/// Memory of a device. Ranges are checked before these functions are called. Hosts wait for queued work before they access the data of a
-/// tensor: while a function runs, nobody else writes bytes that it reads, or uses bytes that it writes. A write that fails
-/// is reported to `damage`; a panic is, too.
+/// Memory of a device. Ranges are checked before these functions are called. Hosts wait for queued work before they
+/// access the data of a tensor: while a function runs, nobody else writes bytes that it reads, or uses bytes that it
+/// writes. A write that fails is reported to `damage`; a panic is, too.
 pub trait Buffer: Send + Sync + 'static {
     /// Whether `init_tensor` is to be called.
     const INITS_TENSORS: bool = false;
@@ -211,6 +211,7 @@ shims! {
 }
 
 unsafe extern "C" fn free_buffer<B: Buffer>(buffer: ggml_backend_buffer_t) {
-    // SAFETY: **the vtable contract**: a buffer whose function this is, so its context came from `boxed` in `new_buffer`; nobody uses it afterwards.
+    // SAFETY: **the vtable contract**: a buffer whose function this is, so its context came from `boxed` in
+    // `new_buffer`; nobody uses it afterwards.
     guard("free_buffer", || (), || unsafe { Context::<B>::drop((*buffer).context) });
 }

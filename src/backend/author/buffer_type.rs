@@ -25,8 +25,8 @@ pub trait BufferType: Send + Sync + 'static {
     /// A new buffer of `size` bytes (more than 0).
     fn alloc(&self, size: usize) -> Result<Self::Buffer>;
 
-    /// A new buffer for the tensors, which are bound to it; `None` when none needs a byte. After an error every tensor is as
-    /// it was.
+    /// A new buffer for the tensors, which are bound to it; `None` when none needs a byte. After an error every tensor
+    /// is as it was.
     fn alloc_tensors(&self, _this: BufferTypeRef, _tensors: &[TensorRef]) -> Result<Option<BufferBox>> {
         Err(Error::Unsupported("buffers for lists of tensors".into()))
     }

@@ -1,12 +1,12 @@
-//! Safe traits for the author of a backend. `publish` (for a registration with its devices), [`leak_buffer_type`] and the
-//! functions that return objects give an implementor a C vtable. The author writes no unsafe code, and a panic in that code
-//! makes the call fail with an error in the log.
+//! Safe traits for the author of a backend. `publish` (for a registration with its devices), [`leak_buffer_type`] and
+//! the functions that return objects give an implementor a C vtable. The author writes no unsafe code, and a panic in
+//! that code makes the call fail with an error in the log.
 //!
-//! Files: `reg` (registrations), `device`, `stream`, `event`, `buffer_type`, `buffer`, `host` (host memory as safe objects),
-//! `shim` (what C passes to a vtable's functions, as typed arguments).
+//! Files: `reg` (registrations), `device`, `stream`, `event`, `buffer_type`, `buffer`, `host` (host memory as safe
+//! objects), `shim` (what C passes to a vtable's functions, as typed arguments).
 //!
-//! Functions that are optional in the C interface are off by default: a `const` of the trait switches them on. Otherwise the
-//! slot in the vtable is NULL, so that callers use their fallbacks.
+//! Functions that are optional in the C interface are off by default: a `const` of the trait switches them on.
+//! Otherwise the slot in the vtable is NULL, so that callers use their fallbacks.
 
 mod buffer;
 mod buffer_type;

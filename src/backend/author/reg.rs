@@ -26,7 +26,8 @@ pub trait Reg: Send + Sync + 'static {
         None
     }
 
-    /// Address of a function beyond the interface (`function as *const c_void`), or NULL if there is none with this name.
+    /// Address of a function beyond the interface (`function as *const c_void`), or NULL if there is none with this
+    /// name.
     fn proc_address(&self, _name: &CStr) -> *const c_void {
         std::ptr::null()
     }

@@ -19,8 +19,8 @@ pub struct Call(pub &'static str);
 /// An argument of a vtable's function, made of what C passes.
 pub trait Argument<'c, Raw>: Sized {
     /// # Safety
-    /// **The vtable contract** holds for `raw`: it is an argument of `call`, a function made by [`shims`]; a pointer is NULL or
-    /// to a valid object of its kind, which lives as long as the call.
+    /// **The vtable contract** holds for `raw`: it is an argument of `call`, a function made by [`shims`]; a pointer is
+    /// NULL or to a valid object of its kind, which lives as long as the call.
     unsafe fn from_c(raw: Raw, call: &'c Call) -> Self;
 }
 
@@ -112,7 +112,8 @@ macro_rules! this {
     ($($handle:ident: $raw:ty),*) => {$(
         impl<'c, T: 'static> Argument<'c, $raw> for This<'c, T, $handle> {
             unsafe fn from_c(raw: $raw, call: &'c Call) -> Self {
-                // SAFETY: the caller's promise. An object whose function this is was made here, so its context came from `Context::boxed`.
+                // SAFETY: the caller's promise. An object whose function this is was made here, so its context came
+                // from `Context::boxed`.
                 let this = unsafe {
                     let object = $handle::from_c(raw, call);
                     let context = (*raw).context;
@@ -187,8 +188,9 @@ impl HostPointer<'_, *mut c_void> {
     }
 }
 
-/// Defines functions of a vtable: `fn slot<T: Trait>(argument: what C passes => its type) -> result, after a panic => body`. The body is safe code; a panic
-/// in it is logged.
+/// Defines functions of a vtable:
+/// `fn slot<T: Trait>(argument: what C passes => its type) -> result, after a panic => body`. The body is safe code; a
+/// panic in it is logged.
 macro_rules! shims {
     ($(
         $(#[$attribute:meta])*
@@ -199,7 +201,8 @@ macro_rules! shims {
             let call = $crate::backend::author::shim::Call(stringify!($name));
             $crate::backend::author::guard(call.0, || $fallback, || {
                 $(
-                    // SAFETY: C calls this function through the vtable that it was put into, with what **the vtable contract** promises.
+                    // SAFETY: C calls this function through the vtable that it was put into, with what **the vtable
+                    // contract** promises.
                     #[allow(unused_mut)]
                     let mut $arg: $as = unsafe { $crate::backend::author::shim::Argument::from_c($arg, &call) };
                 )*

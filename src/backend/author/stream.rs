@@ -17,9 +17,9 @@ use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 use std::ffi::{CStr, c_char, c_void};
 
-/// A stream of work. Functions take `&self`, because a host may call some of them (a thread count, an abort callback) from
-/// inside a computation. Hosts order the work of several streams on the same tensors, with events or by waiting: until the
-/// stream is synchronised, nobody else writes bytes that its work reads, or uses bytes that its work writes.
+/// A stream of work. Functions take `&self`, because a host may call some of them (a thread count, an abort callback)
+/// from inside a computation. Hosts order the work of several streams on the same tensors, with events or by waiting:
+/// until the stream is synchronised, nobody else writes bytes that its work reads, or uses bytes that its work writes.
 pub trait Stream: Send + Sync + 'static {
     /// Events of its device, or [`super::NoEvent`].
     type Event: Event;
@@ -54,7 +54,8 @@ pub trait Stream: Send + Sync + 'static {
     /// Computes a graph, or queues it.
     fn compute(&self, graph: GraphRef) -> Result<()>;
 
-    /// Waits until everything queued is done. Fails if some of it was lost since the last call; writes among it are reported to `damage`.
+    /// Waits until everything queued is done. Fails if some of it was lost since the last call; writes among it are
+    /// reported to `damage`.
     fn synchronize(&self) -> Result<()> {
         Ok(())
     }
@@ -65,15 +66,16 @@ pub trait Stream: Send + Sync + 'static {
     /// Queues a copy of a tensor into host memory.
     fn get_async(&self, _tensor: TensorRef, _data: HostTarget, _offset: usize) {}
 
-    /// Queues a copy of pieces of host memory into a tensor; `data` reaches from the first piece to the end of the last.
+    /// Queues a copy of pieces of host memory into a tensor; `data` reaches from the first piece to the end of the
+    /// last.
     fn set_2d_async(&self, _tensor: TensorRef, _data: HostSource, _pieces: Pieces) {}
 
     /// Queues a copy of a tensor into pieces of host memory; `data` as above. What is between the pieces is not to be
     /// touched.
     fn get_2d_async(&self, _tensor: TensorRef, _data: HostTarget, _pieces: Pieces) {}
 
-    /// Queues a copy from `src`, last written on the stream `from`, to `dst`, next read on the stream `to`; one of them is
-    /// this one. `false` when it cannot.
+    /// Queues a copy from `src`, last written on the stream `from`, to `dst`, next read on the stream `to`; one of them
+    /// is this one. `false` when it cannot.
     fn copy_async(&self, _from: BackendRef, _to: BackendRef, _src: TensorRef, _dst: TensorRef) -> bool {
         false
     }
@@ -246,7 +248,8 @@ shims! {
         stride_data: usize => usize,
     ) -> (), () => {
         let p = Pieces { offset, size, count, stride_tensor, stride_data };
-        // SAFETY: `data` reaches to the end of the last piece; the host leaves it to the stream until it has synchronized it.
+        // SAFETY: `data` reaches to the end of the last piece; the host leaves it to the stream until it has
+        // synchronized it.
         let target = unsafe { HostTarget::new(data.address, p.extent()) };
         this.get_2d_async(tensor, target, p);
     }
@@ -315,7 +318,8 @@ impl<'c, S: Stream> Argument<'c, ggml_backend_graph_plan_t> for StreamPlan<'c, S
 }
 
 unsafe extern "C" fn free<S: Stream>(backend: ggml_backend_t) {
-    // SAFETY: **the vtable contract**: a stream whose function this is, so made from a box in `new_stream`, and not used afterwards.
+    // SAFETY: **the vtable contract**: a stream whose function this is, so made from a box in `new_stream`, and not
+    // used afterwards.
     guard(
         "free",
         || (),

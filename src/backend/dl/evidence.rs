@@ -83,8 +83,8 @@ enum Mark {
     Text(&'static str),
 }
 
-/// The original's backends whose modules can be identified. The others (cann, et, virtgpu, zendnn) have nothing that came
-/// with this version.
+/// The original's backends whose modules can be identified. The others (cann, et, virtgpu, zendnn) have nothing that
+/// came with this version.
 const KINDS: [Kind; 12] = [
     // Products of plain matrices, in buffers of the CPU.
     Kind { function: "ggml_backend_blas_reg", mark: Mark::Unchanged },

@@ -140,8 +140,8 @@ fn of_part(part: Part, path: &Path, silent: bool) -> Option<RegRef> {
     reg
 }
 
-/// Loads the backend at `path` and registers it; `None`, with a line in the log unless `silent`, when that fails. A backend
-/// that is registered already is returned as it is.
+/// Loads the backend at `path` and registers it; `None`, with a line in the log unless `silent`, when that fails. A
+/// backend that is registered already is returned as it is.
 ///
 /// # Safety
 /// The library's code may run; what it exports under the names of the module interface has the types of that interface.

@@ -162,7 +162,8 @@ impl Case<'_> {
         }
     }
 
-    /// The same elements in the same order with another shape: a segment of the divided dimension ends where as many elements are complete.
+    /// The same elements in the same order with another shape: a segment of the divided dimension ends where as many
+    /// elements are complete.
     fn reshape(&self) -> Result<Spread> {
         let split = self.source(0)?;
         let Some(axis) = split.dim() else { return Ok(Spread::As(0)) };

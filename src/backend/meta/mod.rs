@@ -1,12 +1,12 @@
-//! The meta device: several devices as one, for tensor parallelism. The host defines how tensors with data are distributed over
-//! the devices; the distribution of results follows from their operations.
+//! The meta device: several devices as one, for tensor parallelism. The host defines how tensors with data are
+//! distributed over the devices; the distribution of results follows from their operations.
 //!
-//! Files: `split` (how one tensor is distributed), `infer` (how a result is), `layout` (which bytes are where), `slices` (the
-//! tensors on the devices that represent one), `buffer` (buffers and their transfers), `regions` (where a graph must stop to
-//! add up partial sums), `reduce` (adding them up), `stream` (computing graphs on all devices).
+//! Files: `split` (how one tensor is distributed), `infer` (how a result is), `layout` (which bytes are where),
+//! `slices` (the tensors on the devices that represent one), `buffer` (buffers and their transfers), `regions` (where a
+//! graph must stop to add up partial sums), `reduce` (adding them up), `stream` (computing graphs on all devices).
 //!
-//! Two things differ from the original: a tensor that cannot be distributed is an error and does not end the process, and the
-//! partial sums of any linear chain of nodes are added up where that moves the fewest bytes.
+//! Two things differ from the original: a tensor that cannot be distributed is an error and does not end the process,
+//! and the partial sums of any linear chain of nodes are added up where that moves the fewest bytes.
 
 mod buffer;
 mod infer;
@@ -64,8 +64,8 @@ fn joined_name(names: &[String]) -> CString {
     CString::new(format!("Meta({})", names.join(","))).unwrap_or_default()
 }
 
-/// The meta device over `devices` whose tensors are spread as `function` says. The same arguments give the same device, which
-/// lives until the process ends.
+/// The meta device over `devices` whose tensors are spread as `function` says. The same arguments give the same device,
+/// which lives until the process ends.
 ///
 /// # Safety
 /// The function may be called with `data` for as long as the device is in use.

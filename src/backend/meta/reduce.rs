@@ -1,9 +1,9 @@
 //! Summands added up over all devices, so that every device holds the sum.
 //!
-//! Recursive doubling (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH, 2005):
-//! devices beyond the largest power of two hand theirs over first, then partners at half the distance exchange and add in
-//! every round, and last those beyond get the sum back. Both partners add the same two numbers, so all sums are equal bit
-//! for bit.
+//! Recursive doubling (Thakur, Rabenseifner, Gropp: Optimization of Collective Communication Operations in MPICH,
+//! 2005): devices beyond the largest power of two hand theirs over first, then partners at half the distance exchange
+//! and add in every round, and last those beyond get the sum back. Both partners add the same two numbers, so all sums
+//! are equal bit for bit.
 
 use super::slices::Slices;
 use crate::abi::ggml::ggml_status;

@@ -1,8 +1,8 @@
 //! Where a graph over several devices must stop to add up summands.
 //!
-//! A product whose inner dimension is divided leaves a summand on every device. Adding up costs a transfer, so it is put off
-//! while the graph only does linear things with the summands: what follows works on summands just as well. It is done where
-//! the fewest bytes have to be moved.
+//! A product whose inner dimension is divided leaves a summand on every device. Adding up costs a transfer, so it is
+//! put off while the graph only does linear things with the summands: what follows works on summands just as well. It
+//! is done where the fewest bytes have to be moved.
 
 #![forbid(unsafe_code)]
 
@@ -44,8 +44,8 @@ pub enum Operand {
 /// Nodes to look ahead.
 const HORIZON: usize = 256;
 
-/// Cuts the graph into regions. Nodes that work on summands of an idle device become idle there as well. `operand` tells how
-/// a tensor that is no summand of the region is spread.
+/// Cuts the graph into regions. Nodes that work on summands of an idle device become idle there as well. `operand`
+/// tells how a tensor that is no summand of the region is spread.
 pub fn cut(graph: GraphRef, nodes: &mut [Node], operand: impl Fn(TensorRef) -> Operand) -> Vec<Region> {
     let (mut regions, mut start, mut i) = (Vec::new(), 0, 0);
     while i < nodes.len() {

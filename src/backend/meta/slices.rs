@@ -167,8 +167,8 @@ pub fn slices_of(t: TensorRef) -> Result<Arc<Slices>> {
     make(t, meta)
 }
 
-/// Whether the slices that these were made from are still those of the sources. One level suffices where sources come first,
-/// as they do in a graph.
+/// Whether the slices that these were made from are still those of the sources. One level suffices where sources come
+/// first, as they do in a graph.
 fn is_current(t: TensorRef, slices: &Slices) -> bool {
     let same = |tensor: TensorRef, old: &Option<Arc<Slices>>| {
         let buffer = tensor.buffer();

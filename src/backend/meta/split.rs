@@ -29,8 +29,8 @@ pub struct Segment {
     pub repeat: i64,
 }
 
-/// The spread of one tensor. A tensor that is not divided has one segment without shares, unless it is partial and only some
-/// devices contribute: those have a share other than 0.
+/// The spread of one tensor. A tensor that is not divided has one segment without shares, unless it is partial and only
+/// some devices contribute: those have a share other than 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
     /// What each device has.
@@ -82,7 +82,8 @@ impl Split {
         self.axis == other.axis && (0..self.devices()).all(|d| self.total(d) == other.total(d))
     }
 
-    /// What a host's function says about a tensor, checked: shares are whole blocks, none negative, and together the tensor.
+    /// What a host's function says about a tensor, checked: shares are whole blocks, none negative, and together the
+    /// tensor.
     pub fn from_c(state: &ggml_backend_meta_split_state, tensor: TensorRef, devices: usize) -> Result<Self> {
         let name = || tensor.name();
         let axis = match c_axis::from_raw(state.axis) {

@@ -31,7 +31,8 @@ pub struct MetaStream {
 #[derive(Default)]
 struct State {
     prepared: Option<Prepared>,
-    /// Graphs that a device may still be computing, and host memory that is being moved; kept until the next synchronisation.
+    /// Graphs that a device may still be computing, and host memory that is being moved; kept until the next
+    /// synchronisation.
     retired: Vec<Prepared>,
     sources: Vec<HostSource>,
     targets: Vec<HostTarget>,
@@ -134,7 +135,8 @@ impl MetaStream {
                 + if r.reduce { reduce::context_size(self.streams.len()) } else { 0 }
         };
         let size = regions.iter().map(size).sum::<usize>() + 1024;
-        // SAFETY: the graphs and sums made in it go into the `Prepared` that holds it, and are computed from there only.
+        // SAFETY: the graphs and sums made in it go into the `Prepared` that holds it, and are computed from there
+        // only.
         let mut ctx = unsafe { Context::owned(size, true) }?;
         let mut steps = Vec::with_capacity(regions.len());
         for region in &regions {

@@ -1,7 +1,7 @@
 //! ggml-backend.h, one file per kind of object, in the order of the header.
 //!
-//! If an object is NULL, functions that only answer a question about it (`asked!`) log an error and return 0, false, NULL or the
-//! name "NULL". Functions that use or change it (`need!`) end the process, as the original's assertions do.
+//! If an object is NULL, functions that only answer a question about it (`asked!`) log an error and return 0, false,
+//! NULL or the name "NULL". Functions that use or change it (`need!`) end the process, as the original's assertions do.
 
 pub(crate) mod buffer;
 pub(crate) mod buffer_type;

@@ -26,9 +26,9 @@ pub(in crate::capi) fn cpu() -> RegRef {
     crate::cpu::reg()
 }
 
-/// Gives the registry, a lower layer, the list of built-in backends. Called before every use of the registry. The first call also loads
-/// the module that GGML_BACKEND_PATH names, as hosts built for a library with built-in backends never call `load_all`, and connects to the RPC
-/// servers that GGML_RS_RPC_SERVERS names.
+/// Gives the registry, a lower layer, the list of built-in backends. Called before every use of the registry. The first
+/// call also loads the module that GGML_BACKEND_PATH names, as hosts built for a library with built-in backends never
+/// call `load_all`, and connects to the RPC servers that GGML_RS_RPC_SERVERS names.
 pub(in crate::capi) fn prepare() {
     static LOOKED: AtomicBool = AtomicBool::new(false);
     registry::set_builtins(BUILTINS, || Some(cpu()));

@@ -17,12 +17,12 @@ use crate::sched::engine::Engine;
 use std::cell::Ref;
 use std::ffi::{c_int, c_void};
 
-// SAFETY: `ggml_backend_sched_new` makes them, of a boxed `Scheduler`. All references to it are shared, because a callback of the scheduler may be
-// the caller.
+// SAFETY: `ggml_backend_sched_new` makes them, of a boxed `Scheduler`. All references to it are shared, because a
+// callback of the scheduler may be the caller.
 //
-// **The scheduler's graph** is the one that it split last, and has not been reset since. The scheduler keeps handles to it. Functions that read
-// through them, such as the reports of ggml-rs.h, ask that it is a valid graph: that the host keeps it, with its tensors and their buffers, until
-// it resets the scheduler or gives it another graph.
+// **The scheduler's graph** is the one that it split last, and has not been reset since. The scheduler keeps handles to
+// it. Functions that read through them, such as the reports of ggml-rs.h, ask that it is a valid graph: that the host
+// keeps it, with its tensors and their buffers, until it resets the scheduler or gives it another graph.
 passed! { unsafe 'c:
     ggml_backend_sched_t => &'c Scheduler, shared;
 }
@@ -84,7 +84,8 @@ pub unsafe extern "C" fn ggml_backend_sched_free(sched: ggml_backend_sched_t) {
     optional!(sched);
     let is_idle = sched.is_some_and(|s| logged("ggml_backend_sched_free", s.change()).is_some());
     if is_idle {
-        // SAFETY: it came from `ggml_backend_sched_new`, none of its functions is under way, and the header forbids any later use.
+        // SAFETY: it came from `ggml_backend_sched_new`, none of its functions is under way, and the header forbids any
+        // later use.
         drop(unsafe { Box::from_raw(address.cast::<Scheduler>()) });
     }
 }

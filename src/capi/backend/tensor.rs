@@ -211,7 +211,8 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_n(
 /// The columns of a batch as its parts.
 ///
 /// # Safety
-/// **The header's contract**: each list has `n` entries that stay unchanged during the call; `tensors` has valid tensors.
+/// **The header's contract**: each list has `n` entries that stay unchanged during the call; `tensors` has valid
+/// tensors.
 unsafe fn parts(
     tensors: *const *const ggml_tensor,
     data: *mut c_void,

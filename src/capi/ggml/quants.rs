@@ -26,7 +26,8 @@ unsafe extern "C" fn to_float<const T: usize>(x: *const c_void, y: *mut f32, k: 
 /// As the header says of `to_float`.
 unsafe fn read_row(t: &TypeTraits, x: *const c_void, y: *mut f32, k: i64) {
     if let Some(f) = t.to_float {
-        // SAFETY: the header asks for a row of `k` values at `x` and room for them at `y`; `source` copies what `y` overlaps.
+        // SAFETY: the header asks for a row of `k` values at `x` and room for them at `y`; `source` copies what `y`
+        // overlaps.
         unsafe { f(&source::<u8, _>(x.cast(), row_bytes(t, k), y, k), values_mut(y, k)) }
     }
 }
@@ -42,7 +43,8 @@ unsafe extern "C" fn from_float<const T: usize>(x: *const f32, y: *mut c_void, k
 unsafe fn write_row(t: &TypeTraits, x: *const f32, y: *mut c_void, k: i64) {
     if let Some(f) = t.from_float_ref {
         let (y, bytes) = (y.cast::<u8>(), row_bytes(t, k));
-        // SAFETY: the header asks for `k` values at `x` and room for a row of them at `y`; `source` copies what `y` overlaps.
+        // SAFETY: the header asks for `k` values at `x` and room for a row of them at `y`; `source` copies what `y`
+        // overlaps.
         unsafe { f(&source(x, k, y, bytes), values_mut(y, bytes)) }
     }
 }
@@ -136,7 +138,8 @@ pub unsafe extern "C" fn ggml_bf16_to_fp32(x: ggml_bf16_t) -> f32 {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_bf16_to_fp32_row(x: *const ggml_bf16_t, y: *mut f32, n: i64) {
-    // SAFETY: the header asks for `n` numbers at both addresses; `source` copies what `y` overlaps. A bfloat16 is its 16 bits.
+    // SAFETY: the header asks for `n` numbers at both addresses; `source` copies what `y` overlaps. A bfloat16 is its
+    // 16 bits.
     unsafe { convert::bf16_to_f32_row(&source::<u16, _>(x.cast(), n, y, n), values_mut(y, n)) }
 }
 
@@ -144,7 +147,8 @@ pub unsafe extern "C" fn ggml_bf16_to_fp32_row(x: *const ggml_bf16_t, y: *mut f3
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp32_to_bf16_row_ref(x: *const f32, y: *mut ggml_bf16_t, n: i64) {
-    // SAFETY: the header asks for `n` numbers at both addresses; `source` copies what `y` overlaps. A bfloat16 is its 16 bits.
+    // SAFETY: the header asks for `n` numbers at both addresses; `source` copies what `y` overlaps. A bfloat16 is its
+    // 16 bits.
     unsafe { convert::f32_to_bf16_row(&source(x, n, y, n), values_mut(y.cast(), n)) }
 }
 
@@ -294,8 +298,8 @@ pub unsafe extern "C" fn ggml_quantize_chunk(
         ))
     };
     let bytes = (nrows as usize).saturating_mul(row);
-    // The chunk alone, so that other threads may fill other chunks meanwhile.
-    // SAFETY: the header asks for tensors that hold the rows of the chunk, which nobody else writes, and for a weight for each column or NULL.
+    // The chunk alone, so that other threads may fill other chunks meanwhile. SAFETY: the header asks for tensors that
+    // hold the rows of the chunk, which nobody else writes, and for a weight for each column or NULL.
     let (x, y, w) = unsafe {
         let first = (start / n_per_row) as usize * row;
         let (y, bytes) = (dst.cast::<u8>().wrapping_add(first), i64::try_from(bytes).unwrap_or(0));

@@ -182,7 +182,8 @@ pub unsafe extern "C" fn gguf_set_arr_str(
 #[guarded(spoil!(ctx))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_set_kv(ctx: *mut gguf_context, src: *const gguf_context) {
-    // `ctx` and `src` may be the same object: the copy is complete, and the reference to `src` gone, before `ctx` is borrowed to change it.
+    // `ctx` and `src` may be the same object: the copy is complete, and the reference to `src` gone, before `ctx` is
+    // borrowed to change it.
     let all = {
         optional!(src);
         let copied = src.map(|f| f.kv.iter().map(Kv::try_clone).collect::<Result<Vec<_>>>());

@@ -15,8 +15,8 @@ use crate::sys::thread::Shield;
 use libc::FILE;
 use std::ffi::{c_char, c_void};
 
-/// Parses the file and, if wanted, creates the context with its tensors. Writes the context's address on success, and NULL if the
-/// description was right but the tensors could not be made.
+/// Parses the file and, if wanted, creates the context with its tensors. Writes the context's address on success, and
+/// NULL if the description was right but the tensors could not be made.
 fn read(
     source: &mut dyn Source,
     start: u64,
@@ -129,7 +129,8 @@ pub unsafe extern "C" fn gguf_init_from_callback(
 ) -> *mut gguf_context {
     let gguf_init_params { no_alloc, ctx: tensors } = params;
     outputs!(tensors);
-    // SAFETY: the header asks for a function that writes the bytes it is asked for, and may be called with `userdata` during this call.
+    // SAFETY: the header asks for a function that writes the bytes it is asked for, and may be called with `userdata`
+    // during this call.
     let Some(mut source) = (unsafe { Callback::new(callback, userdata, max_chunk_read) }) else {
         return std::ptr::null_mut();
     };

@@ -1,4 +1,5 @@
-//! `gguf_write_to_buf`: the one function of the original's libggml-base whose C++ type shows in its name. No header declares it.
+//! `gguf_write_to_buf`: the one function of the original's libggml-base whose C++ type shows in its name. No header
+//! declares it.
 
 use crate::abi::gguf::gguf_context;
 use crate::capi::convert::{logged, optional};
@@ -10,8 +11,8 @@ use crate::tensor::TensorRef;
 use std::ffi::c_void;
 use std::io::Write;
 
-/// A `std::vector<int8_t>` with the layout of both common C++ libraries: first byte, end of the contents, end of the memory, which comes from
-/// `operator new`.
+/// A `std::vector<int8_t>` with the layout of both common C++ libraries: first byte, end of the contents, end of the
+/// memory, which comes from `operator new`.
 #[repr(C)]
 pub struct Vector {
     begin: *mut u8,
@@ -34,8 +35,8 @@ impl Operators {
         let (Some(new), Some(delete)) = (library::find(c"_ZnwmRKSt9nothrow_t"), library::find(c"_ZdlPv")) else {
             return Err(Error::Unsupported("a std::vector in a process without a C++ library".to_owned()));
         };
-        // SAFETY: names that the C++ ABI fixes stand for functions of these types, for 64-bit programs, the only ones this crate is
-        // made for (`abi/identity.rs`).
+        // SAFETY: names that the C++ ABI fixes stand for functions of these types, for 64-bit programs, the only ones
+        // this crate is made for (`abi/identity.rs`).
         unsafe {
             Ok(Self {
                 new: std::mem::transmute::<*mut c_void, New>(new.as_ptr()),
@@ -55,8 +56,8 @@ impl Write for Appended<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let v = &mut *self.vector;
         let (len, room) = (v.end.addr() - v.begin.addr(), v.limit.addr() - v.begin.addr());
-        // SAFETY: a vector's memory reaches from `begin` to `limit`, its contents to `end`; new memory has room for both, and the old memory
-        // came from the same operators.
+        // SAFETY: a vector's memory reaches from `begin` to `limit`, its contents to `end`; new memory has room for
+        // both, and the old memory came from the same operators.
         unsafe {
             if room - len < bytes.len() {
                 let capacity = (len + bytes.len()).next_power_of_two();
@@ -97,8 +98,8 @@ pub unsafe extern "C" fn gguf_write_to_buf(ctx: *const gguf_context, buf: *mut V
     let Some(gguf) = ctx else { return };
     // SAFETY: not NULL, so by the caller's promise a valid vector that nobody else uses.
     let vector = unsafe { &mut *buf };
-    // SAFETY: data without a buffer came by `gguf_add_tensor` or `gguf_set_tensor_data`, whose headers ask the host to keep it until the file is
-    // written.
+    // SAFETY: data without a buffer came by `gguf_add_tensor` or `gguf_set_tensor_data`, whose headers ask the host to
+    // keep it until the file is written.
     let fetch = |t: TensorRef, bytes: &mut [u8]| unsafe { super::write::fetch(t, bytes) };
     let write = |operators| gguf.write(&mut Appended { vector, operators }, only_meta, &fetch);
     logged("gguf_write_to_buf", Operators::find().and_then(write));

@@ -42,8 +42,8 @@ pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: 
     let Some(gguf) = ctx else { return false };
     // SAFETY: the header asks for an open stream, which nobody else uses during the call; NULL was refused above.
     let mut out = unsafe { CStream::new(file) };
-    // SAFETY: data without a buffer came by `gguf_add_tensor` or `gguf_set_tensor_data`, whose headers ask the host to keep it until the file is
-    // written.
+    // SAFETY: data without a buffer came by `gguf_add_tensor` or `gguf_set_tensor_data`, whose headers ask the host to
+    // keep it until the file is written.
     let fetch = |t: TensorRef, bytes: &mut [u8]| unsafe { fetch(t, bytes) };
     logged("gguf_write_to_file_ptr", gguf.whole().and_then(|g| g.write(&mut out, only_meta, &fetch))).is_some()
 }
@@ -59,8 +59,8 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *co
         log_error!("gguf_write_to_file: the path is not UTF-8");
         return false;
     };
-    // SAFETY: data without a buffer came by `gguf_add_tensor` or `gguf_set_tensor_data`, whose headers ask the host to keep it until the file is
-    // written.
+    // SAFETY: data without a buffer came by `gguf_add_tensor` or `gguf_set_tensor_data`, whose headers ask the host to
+    // keep it until the file is written.
     let fetch = |t: TensorRef, bytes: &mut [u8]| unsafe { fetch(t, bytes) };
     let io = |source| Error::Io { what: format!("failed to write '{}'", path.display()), source };
     let write = || -> Result<()> {

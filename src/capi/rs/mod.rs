@@ -1,5 +1,5 @@
-//! ggml-rs.h, in the order of the header: `identity` and `describe` (which library this is, and what it uses), `policy` (errors, broken contracts),
-//! `trace`, `report` (placement of a graph, fallbacks).
+//! ggml-rs.h, in the order of the header: `identity` and `describe` (which library this is, and what it uses), `policy`
+//! (errors, broken contracts), `trace`, `report` (placement of a graph, fallbacks).
 
 pub(crate) mod describe;
 pub(crate) mod identity;

@@ -1,5 +1,5 @@
-//! A race detector for kernels: debug builds record which thread writes which bytes between two barriers, and release builds do
-//! nothing.
+//! A race detector for kernels: debug builds record which thread writes which bytes between two barriers, and release
+//! builds do nothing.
 #![forbid(unsafe_code)]
 
 #[cfg(debug_assertions)]
@@ -7,8 +7,8 @@ use crate::sys::sync::brief;
 #[cfg(debug_assertions)]
 use std::{collections::BTreeMap, sync::Mutex};
 
-/// The bytes that the threads of a node have written since the last barrier. A thread that reads or writes bytes of another thread
-/// panics, in whatever order the two run.
+/// The bytes that the threads of a node have written since the last barrier. A thread that reads or writes bytes of
+/// another thread panics, in whatever order the two run.
 pub struct Claims {
     /// Disjoint ranges: the first byte as the key, the end and the thread as the value.
     #[cfg(debug_assertions)]

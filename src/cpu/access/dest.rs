@@ -57,7 +57,8 @@ impl<'a> Dest<'a> {
     pub(in crate::cpu) unsafe fn of_source(&mut self, source: TensorRef, bit: usize) -> Self {
         assert!(self.taken & 1 << bit == 0, "source {bit} is taken already");
         self.taken |= 1 << bit;
-        // SAFETY: the caller promises what `new` requires of `source`. The assertion above ensures one `Dest` for each thread.
+        // SAFETY: the caller promises what `new` requires of `source`. The assertion above ensures one `Dest` for each
+        // thread.
         unsafe { Self::new(source, Overlap::None, self.thread, self.claims) }
     }
 
@@ -85,7 +86,8 @@ impl<'a> Dest<'a> {
         self.holds(&part, offset).then(|| Self { data: self.data.wrapping_add(offset), at: part, ..self })
     }
 
-    /// Address of an element, block or span at an offset that the layout has checked. Records that this thread writes `len` bytes there.
+    /// Address of an element, block or span at an offset that the layout has checked. Records that this thread writes
+    /// `len` bytes there.
     #[inline]
     fn claim<T>(&mut self, offset: usize, len: usize) -> *mut T {
         let p = self.data.wrapping_add(offset);
@@ -113,8 +115,8 @@ impl<'a> Dest<'a> {
     #[inline]
     pub fn set<T: Plain>(&mut self, i0: usize, row: RowIndex, value: T) {
         let p = self.claim::<T>(self.at.element::<T>(i0, row), size_of::<T>());
-        // SAFETY: the layout has checked the index, and it is inside writable memory by the promise of `new`. The kernel writes the
-        // element on this thread only, which debug builds check (`Claims`).
+        // SAFETY: the layout has checked the index, and it is inside writable memory by the promise of `new`. The
+        // kernel writes the element on this thread only, which debug builds check (`Claims`).
         unsafe { p.write_unaligned(value) }
     }
 
@@ -129,8 +131,9 @@ impl<'a> Dest<'a> {
         assert!(self.is_sliceable::<T>());
         let n = self.ne[0];
         let p = self.claim(self.at.offset(row), n * size_of::<T>());
-        // SAFETY: an aligned row of the layout, writable by the promise of `new`. The kernel writes it on this thread only (`Claims`). The
-        // slice borrows the only `Dest` of this thread, so there is no second one; sources that overlap are not borrowed (`try_apart`).
+        // SAFETY: an aligned row of the layout, writable by the promise of `new`. The kernel writes it on this thread
+        // only (`Claims`). The slice borrows the only `Dest` of this thread, so there is no second one; sources that
+        // overlap are not borrowed (`try_apart`).
         unsafe { std::slice::from_raw_parts_mut(p, n) }
     }
 
@@ -140,7 +143,8 @@ impl<'a> Dest<'a> {
         assert!(self.has_dense_rows());
         let n = self.ne[0] / self.block() * self.dtype.type_size();
         let p = self.claim(self.at.offset(row), n);
-        // SAFETY: a row of the layout, writable by the promise of `new`. One thread writes it, and the slice borrows its only `Dest`.
+        // SAFETY: a row of the layout, writable by the promise of `new`. One thread writes it, and the slice borrows
+        // its only `Dest`.
         unsafe { std::slice::from_raw_parts_mut(p, n) }
     }
 
@@ -160,8 +164,9 @@ impl<'a> Dest<'a> {
         ranges.map(|r| {
             let p = self.claim::<T>(self.at.span::<T>(r.start, r.len()), r.len() * size_of::<T>());
             assert!(p.is_aligned());
-            // SAFETY: `span` has checked the range, `p` is aligned, and the layout is inside writable memory by the promise of `new`. The
-            // ranges are disjoint and only this thread writes them (`Claims`). The slices borrow the only `Dest` of this thread.
+            // SAFETY: `span` has checked the range, `p` is aligned, and the layout is inside writable memory by the
+            // promise of `new`. The ranges are disjoint and only this thread writes them (`Claims`). The slices borrow
+            // the only `Dest` of this thread.
             unsafe { std::slice::from_raw_parts_mut(p, r.len()) }
         })
     }
@@ -171,21 +176,22 @@ impl<'a> Dest<'a> {
         self.copy_blocks(row, 0, source, from, 0, source.row_blocks());
     }
 
-    /// Copies rows of `source`, which has the same format and rows as long, without gaps: the first of each pair is the row to write.
+    /// Copies rows of `source`, which has the same format and rows as long, without gaps: the first of each pair is the
+    /// row to write.
     pub fn copy_rows(&mut self, source: &Source<'_>, rows: impl Iterator<Item = (RowIndex, RowIndex)>) {
         assert!(self.dtype == source.dtype && self.ne[0] == source.ne[0]);
         assert!(self.has_dense_rows() && source.has_dense_rows());
         let bytes = self.row_blocks() * self.dtype.type_size();
         for (row, from) in rows {
             let (to, read) = (self.at.offset(row), source.offset(from));
-            // SAFETY: rows of both layouts, whose elements are contiguous. They are readable by the promise of `Source::new` and writable by
-            // that of `Dest::new`, and `copy` allows overlap.
+            // SAFETY: rows of both layouts, whose elements are contiguous. They are readable by the promise of
+            // `Source::new` and writable by that of `Dest::new`, and `copy` allows overlap.
             unsafe { std::ptr::copy(source.at::<u8>(read), self.claim::<u8>(to, bytes), bytes) }
         }
     }
 
-    /// Copies `n` blocks (or plain numbers) of a row of `source`, starting at block `start`, to a row, starting at block `i`. Both have the
-    /// same format.
+    /// Copies `n` blocks (or plain numbers) of a row of `source`, starting at block `start`, to a row, starting at
+    /// block `i`. Both have the same format.
     pub fn copy_blocks(
         &mut self,
         row: RowIndex,
@@ -198,27 +204,28 @@ impl<'a> Dest<'a> {
         assert!(self.dtype == source.dtype);
         let (size, to, read) = (self.dtype.type_size(), self.at.blocks(row, i, n), source.blocks(from, start, n));
         if self.has_dense_rows() && source.has_dense_rows() {
-            // SAFETY: `Layout::blocks` has checked both ranges. They are readable by the promise of `Source::new` and writable by that of
-            // `Dest::new`, and `copy` allows overlap.
+            // SAFETY: `Layout::blocks` has checked both ranges. They are readable by the promise of `Source::new` and
+            // writable by that of `Dest::new`, and `copy` allows overlap.
             unsafe { std::ptr::copy(source.at::<u8>(read), self.claim::<u8>(to, n * size), n * size) }
             return;
         }
         for k in 0..n {
             let p = self.claim::<u8>(to + k * self.nb[0], size);
-            // SAFETY: block `k` of the ranges that `Layout::blocks` has checked. It is readable by the promise of `Source::new` and writable
-            // by that of `Dest::new`, and `copy` allows overlap.
+            // SAFETY: block `k` of the ranges that `Layout::blocks` has checked. It is readable by the promise of
+            // `Source::new` and writable by that of `Dest::new`, and `copy` allows overlap.
             unsafe { std::ptr::copy(source.at::<u8>(read + k * source.nb[0]), p, size) }
         }
     }
 
-    /// Copies a range of bytes of a dense source to the same place in a dense result with the same format and number of elements.
+    /// Copies a range of bytes of a dense source to the same place in a dense result with the same format and number of
+    /// elements.
     pub fn copy_bytes(&mut self, source: &Source<'_>, range: Range<usize>) {
         let len = self.packed_bytes();
         assert!(self.dtype == source.dtype && self.len() == source.len() && self.is_dense() && source.is_dense());
         assert!(range.start <= range.end && range.end <= len);
         let p = self.claim::<u8>(range.start, range.len());
-        // SAFETY: the range is inside both layouts, which are as long. It is readable by the promise of `Source::new` and writable by that
-        // of `Dest::new`, and `copy` allows overlap.
+        // SAFETY: the range is inside both layouts, which are as long. It is readable by the promise of `Source::new`
+        // and writable by that of `Dest::new`, and `copy` allows overlap.
         unsafe { std::ptr::copy(source.at::<u8>(range.start), p, range.len()) }
     }
 
@@ -234,8 +241,8 @@ impl<'a> Dest<'a> {
         if self.has_dense_rows() && !short {
             let part = self.at.packed(start, x.len());
             let p = self.claim(self.at.offset(row) + part.start, part.len());
-            // SAFETY: `x.len()` elements inside a dense row, writable by the promise of `new`. Only this thread writes them (`Claims`), and the
-            // slice borrows its only `Dest`.
+            // SAFETY: `x.len()` elements inside a dense row, writable by the promise of `new`. Only this thread writes
+            // them (`Claims`), and the slice borrows its only `Dest`.
             convert::from_f32(dtype, x, unsafe { std::slice::from_raw_parts_mut(p, part.len()) });
             return;
         }
@@ -249,8 +256,8 @@ impl<'a> Dest<'a> {
                 assert!(start.is_multiple_of(block) && x.len().is_multiple_of(block));
                 for (k, x) in x.chunks_exact(block).enumerate() {
                     let p = self.claim(self.at.blocks(row, start / block + k, 1), size);
-                    // SAFETY: a block that `Layout::blocks` has checked, writable by the promise of `new`. Only this thread writes it (`Claims`),
-                    // and the slice borrows its only `Dest`.
+                    // SAFETY: a block that `Layout::blocks` has checked, writable by the promise of `new`. Only this
+                    // thread writes it (`Claims`), and the slice borrows its only `Dest`.
                     convert::from_f32(dtype, x, unsafe { std::slice::from_raw_parts_mut(p, size) });
                 }
             }
@@ -298,8 +305,8 @@ impl<'a> Writer<'a> {
             let at = self.dest.at.element::<f32>(part.start, row);
             assert!(part.start <= part.end && part.end <= self.dest.ne[0]);
             let p = self.dest.claim::<f32>(at, part.len() * size_of::<f32>());
-            // SAFETY: the part is inside a row that is contiguous, aligned and writable (`is_sliceable`, the promise of `Dest::new`). Only
-            // this thread writes it (`Claims`), and the slice borrows its only `Dest`.
+            // SAFETY: the part is inside a row that is contiguous, aligned and writable (`is_sliceable`, the promise of
+            // `Dest::new`). Only this thread writes it (`Claims`), and the slice borrows its only `Dest`.
             return f(unsafe { std::slice::from_raw_parts_mut(p, part.len()) });
         }
         self.buf.resize(part.len(), 0.0);

@@ -63,7 +63,8 @@ impl Layout {
         if self.dtype.blck_size() == 1 { self.ne[0] } else { self.ne[0] / self.block() }
     }
 
-    /// Bytes of `n` elements of a dense row, from element `start`, counted from the start of the row. Panics unless they are whole blocks.
+    /// Bytes of `n` elements of a dense row, from element `start`, counted from the start of the row. Panics unless
+    /// they are whole blocks.
     #[inline]
     pub(super) fn packed(&self, start: usize, n: usize) -> Range<usize> {
         let (block, size) = (self.block(), self.dtype.type_size());
@@ -110,7 +111,8 @@ impl Layout {
         self.offset(row) + i * self.nb[0]
     }
 
-    /// Offset in bytes of number `start` of dense numbers of type `T`. Panics if there are fewer than `n` numbers from there.
+    /// Offset in bytes of number `start` of dense numbers of type `T`. Panics if there are fewer than `n` numbers from
+    /// there.
     #[inline]
     pub(super) fn span<T>(&self, start: usize, n: usize) -> usize {
         assert!(self.is_dense() && size_of::<T>() == self.dtype.type_size());
@@ -163,7 +165,8 @@ impl Layout {
             && (1..4).all(|i| self.ne[i] == 1 || self.nb[i].is_multiple_of(align))
     }
 
-    /// Whether no two elements share a byte: in ascending order, each stride is at least the extent of the dimensions with smaller ones.
+    /// Whether no two elements share a byte: in ascending order, each stride is at least the extent of the dimensions
+    /// with smaller ones.
     pub fn has_disjoint_elements(&self) -> bool {
         let mut dims = std::array::from_fn::<_, 4, _>(|i| (self.nb[i], self.ne[i]));
         dims[0].1 /= self.block();
@@ -196,8 +199,8 @@ impl Layout {
         address..address + if self.is_empty() { 0 } else { self.reach(4) }
     }
 
-    /// Whether two tensors with their data at `address` and `at` may share memory. Disjoint columns of one matrix do not, although their
-    /// extents overlap. The answer is true when in doubt.
+    /// Whether two tensors with their data at `address` and `at` may share memory. Disjoint columns of one matrix do
+    /// not, although their extents overlap. The answer is true when in doubt.
     pub fn overlaps(&self, address: usize, other: &Self, at: usize) -> bool {
         let (a, b) = (self.extent(address), other.extent(at));
         if a.is_empty() || b.is_empty() || a.end <= b.start || b.end <= a.start {

@@ -1,17 +1,19 @@
-//! Typed access to the memory of a node's tensors. Files: `layout` (offsets of elements), `source` (tensors that a kernel reads),
-//! `dest` (the tensor that it writes), `scratch` (memory that the threads of a node share), `claims` (a race detector for debug
-//! builds).
+//! Typed access to the memory of a node's tensors. Files: `layout` (offsets of elements), `source` (tensors that a
+//! kernel reads), `dest` (the tensor that it writes), `scratch` (memory that the threads of a node share), `claims` (a
+//! race detector for debug builds).
 //!
 //! # Why kernels are safe code
 //!
-//! - Only a [`CheckedNode`](super::check::CheckedNode) makes sources and results, so every index below `ne` is inside the memory of
-//!   its tensor. Accessors check indices against `ne`, in release builds too.
-//! - Every thread of a node gets one [`Dest`], which cannot be copied, so a thread never has two references to the same element.
+//! - Only a [`CheckedNode`](super::check::CheckedNode) makes sources and results, so every index below `ne` is inside
+//!   the memory of its tensor. Accessors check indices against `ne`, in release builds too.
+//! - Every thread of a node gets one [`Dest`], which cannot be copied, so a thread never has two references to the same
+//!   element.
 //! - Threads write disjoint parts: a kernel takes its parts from [`Worker::share`](super::Worker::share) or
-//!   [`Worker::next_chunk`](super::Worker::next_chunk). No type enforces this rule. Debug builds record every part with its
-//!   thread ([`claims`]), and panic if parts overlap.
-//! - Kernels copy elements of a source that overlaps the result, and never hold references to it. One thread computes such a node,
-//!   unless the kernel reads each element before it writes the same element ([`Overlap`](super::check::Overlap)).
+//!   [`Worker::next_chunk`](super::Worker::next_chunk). No type enforces this rule. Debug builds record every part with
+//!   its thread ([`claims`]), and panic if parts overlap.
+//! - Kernels copy elements of a source that overlaps the result, and never hold references to it. One thread computes
+//!   such a node, unless the kernel reads each element before it writes the same element
+//!   ([`Overlap`](super::check::Overlap)).
 
 pub mod claims;
 pub mod dest;

@@ -1,4 +1,5 @@
-//! Tensors that a kernel reads: [`Source`] copies elements, [`Apart`] gives references, and [`Reader`] converts to single precision.
+//! Tensors that a kernel reads: [`Source`] copies elements, [`Apart`] gives references, and [`Reader`] converts to
+//! single precision.
 
 use super::dest::Dest;
 use super::layout::{Layout, RowIndex};
@@ -83,13 +84,15 @@ impl<'g> Source<'g> {
         self.data.addr() == dest.address()
     }
 
-    /// Address of a row whose elements are contiguous. A raw pointer, because other elements may be written while it is used.
+    /// Address of a row whose elements are contiguous. A raw pointer, because other elements may be written while it is
+    /// used.
     #[inline]
     pub fn row_ptr(&self, row: RowIndex) -> *const u8 {
         self.at(self.at.dense_row(row))
     }
 
-    /// Starts loading rows of contiguous elements into the cache: `n` from `[first, i2, i3]` on, as far as there are so many.
+    /// Starts loading rows of contiguous elements into the cache: `n` from `[first, i2, i3]` on, as far as there are so
+    /// many.
     pub fn load_ahead(&self, first: usize, n: usize, [i2, i3]: [usize; 2]) {
         let bytes = self.row_blocks() * self.dtype.type_size();
         for i1 in first..(first + n).min(self.ne[1]) {
@@ -102,12 +105,14 @@ impl<'g> Source<'g> {
         (!self.at.overlaps(self.data.addr(), dest, dest.address())).then_some(Apart(self))
     }
 
-    /// The rows as slices of floats, or `None` if the source has another format, gaps in its rows, or shares memory with the result.
+    /// The rows as slices of floats, or `None` if the source has another format, gaps in its rows, or shares memory
+    /// with the result.
     pub fn float_rows(self, dest: &Dest<'_>) -> Option<Rows<'g, f32>> {
         self.try_apart(dest).filter(|_| self.dtype == GGML_TYPE_F32).and_then(Apart::rows)
     }
 
-    /// Access with references to a source that does not overlap the result, because the check of the operation rejects that.
+    /// Access with references to a source that does not overlap the result, because the check of the operation rejects
+    /// that.
     pub fn apart(self, dest: &Dest<'_>) -> Apart<'g> {
         match self.try_apart(dest) {
             Some(apart) => apart,
@@ -127,14 +132,15 @@ impl<'g> Source<'g> {
             let p = self.at::<u8>(self.at.offset(row) + part.start);
             if self.dtype == GGML_TYPE_F32 {
                 if p.addr() != out.as_ptr().addr() {
-                    // SAFETY: `n` elements inside a dense row, readable by the promise of `new`. `out` has room for them, and `copy` allows
-                    // overlap.
+                    // SAFETY: `n` elements inside a dense row, readable by the promise of `new`. `out` has room for
+                    // them, and `copy` allows overlap.
                     unsafe { std::ptr::copy(p, out.as_mut_ptr().cast::<u8>(), n * 4) }
                 }
                 return;
             }
-            // SAFETY: `n` elements inside a dense row, readable by the promise of `new`. `out` does not overlap them: it is a buffer, or part
-            // of an F32 result that this source, of another format, does not overlap (`Writer` uses a buffer for `Overlap::Partial`).
+            // SAFETY: `n` elements inside a dense row, readable by the promise of `new`. `out` does not overlap them:
+            // it is a buffer, or part of an F32 result that this source, of another format, does not overlap (`Writer`
+            // uses a buffer for `Overlap::Partial`).
             convert::to_f32(self.dtype, unsafe { std::slice::from_raw_parts(p, part.len()) }, out);
             return;
         }
@@ -206,8 +212,8 @@ impl<'g> Apart<'g> {
     pub fn span<T: Plain>(&self, start: usize, n: usize) -> &'g [T] {
         let p = self.at::<T>(self.at.span::<T>(start, n));
         assert!(p.is_aligned());
-        // SAFETY: aligned numbers that `Layout::span` has checked, readable for `'g` by the promise of `Source::new` or `of_memory`. An
-        // `Apart` shares no memory with what the node writes, so they do not change.
+        // SAFETY: aligned numbers that `Layout::span` has checked, readable for `'g` by the promise of `Source::new` or
+        // `of_memory`. An `Apart` shares no memory with what the node writes, so they do not change.
         unsafe { std::slice::from_raw_parts(p, n) }
     }
 }
@@ -223,8 +229,9 @@ impl<'g, T: Plain> Rows<'g, T> {
     /// A row as a slice.
     #[inline]
     pub fn row(&self, row: RowIndex) -> &'g [T] {
-        // SAFETY: a row of the layout, which `Apart::rows` found contiguous and aligned, readable for `'g` by the promise of `Source::new`
-        // or `of_memory`. An `Apart` shares no memory with what the node writes, so the row does not change.
+        // SAFETY: a row of the layout, which `Apart::rows` found contiguous and aligned, readable for `'g` by the
+        // promise of `Source::new` or `of_memory`. An `Apart` shares no memory with what the node writes, so the row
+        // does not change.
         unsafe { std::slice::from_raw_parts(self.source.at(self.source.at.offset(row)), self.source.ne[0]) }
     }
 }

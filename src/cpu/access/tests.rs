@@ -1,4 +1,5 @@
-//! Kernels that break the rules panic: two threads that write the same part, a thread that reads another's part, indices out of range.
+//! Kernels that break the rules panic: two threads that write the same part, a thread that reads another's part,
+//! indices out of range.
 
 use super::*;
 use crate::abi::ggml::ggml_type::*;
@@ -11,7 +12,8 @@ use crate::guard;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::{Place, unary};
 
-/// Runs a kernel on three threads, each to its end, so that the result does not depend on their order. Returns the first panic.
+/// Runs a kernel on three threads, each to its end, so that the result does not depend on their order. Returns the
+/// first panic.
 fn run(t: TensorRef, kernel: impl Fn(&Worker<'_>, CheckedNode<'_>, Dest<'_>) + Sync) -> Option<Error> {
     let node = check::runnable(&t).unwrap();
     run_workers(3, 64, |w| {

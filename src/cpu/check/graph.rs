@@ -1,5 +1,5 @@
-//! Checks of whole graphs. The results are kept between computations: comparing an unchanged graph with its record costs less than
-//! checking it.
+//! Checks of whole graphs. The results are kept between computations: comparing an unchanged graph with its record
+//! costs less than checking it.
 
 use super::node::Verdict;
 use super::{CheckedNode, range_of, reachable, runnable};
@@ -24,7 +24,8 @@ pub struct CheckedGraph<'g> {
     graph: PhantomData<&'g [TensorRef]>,
 }
 
-/// The number of a check of a graph. Between two checks with the same number nothing in the graph has changed, addresses of data included.
+/// The number of a check of a graph. Between two checks with the same number nothing in the graph has changed,
+/// addresses of data included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Serial(u64);
 
@@ -95,8 +96,8 @@ fn known_view(t: TensorRef) -> Result<()> {
     if table::is_empty_op(t) { known::check(t) } else { Ok(()) }
 }
 
-/// The tensors that the check of a node depends on: the node, its sources and, because the check of a view without a buffer reads its view source,
-/// their view sources. Each comes after a tensor that refers to it.
+/// The tensors that the check of a node depends on: the node, its sources and, because the check of a view without a
+/// buffer reads its view source, their view sources. Each comes after a tensor that refers to it.
 fn read_by_check(node: TensorRef) -> impl Iterator<Item = TensorRef> {
     let all = std::iter::once(node).chain(node.srcs().map(|(_, s)| s));
     all.flat_map(|t| std::iter::once(t).chain(t.view_src()))
@@ -125,7 +126,8 @@ impl Record {
         }
         let tensors = ids.tensors().to_vec();
         let mut images = Images::default();
-        // SAFETY: the nodes belong to a **valid graph**, so they, their sources and their view sources are valid tensors.
+        // SAFETY: the nodes belong to a **valid graph**, so they, their sources and their view sources are valid
+        // tensors.
         unsafe { images.take(&tensors) };
         let mut buffers = Vec::new();
         for buffer in tensors.iter().map(|t| t.buffer_raw()).filter(|b| !b.is_null()) {
@@ -144,8 +146,9 @@ impl Record {
         Self { nodes, verdicts, serial, tensors, images, first, users, buffers }
     }
 
-    /// Checks the nodes again whose tensors have changed, for a graph with the nodes `nodes`. Names and `extra` are not checked: a host may set them
-    /// between computations. Returns false if the graph is another one, or if so much has changed that a new record is better.
+    /// Checks the nodes again whose tensors have changed, for a graph with the nodes `nodes`. Names and `extra` are not
+    /// checked: a host may set them between computations. Returns false if the graph is another one, or if so much has
+    /// changed that a new record is better.
     ///
     /// # Errors
     /// The reason why a node cannot run. The record is of no use then, nor after `false`.
@@ -180,15 +183,15 @@ impl Record {
         Ok(true)
     }
 
-    /// How the graph with the nodes `nodes` differs from the one that was checked, and which tensors do. Other nodes and other ranges of
-    /// buffers are a change of links.
+    /// How the graph with the nodes `nodes` differs from the one that was checked, and which tensors do. Other nodes
+    /// and other ranges of buffers are a change of links.
     fn changes(&self, nodes: &[TensorRef]) -> (Change, Vec<u32>) {
         let mut changed = Vec::new();
         if self.nodes != nodes {
             return (Change::Links, changed);
         }
-        // SAFETY: the nodes are valid tensors. Each other tensor is a source or view source of one before it in the list; if that one
-        // still refers to the same tensors, it is valid.
+        // SAFETY: the nodes are valid tensors. Each other tensor is a source or view source of one before it in the
+        // list; if that one still refers to the same tensors, it is valid.
         let change = unsafe { self.images.changes(&self.tensors, &mut changed) };
         // Only if all tensors are still in the same buffers are these known to be there.
         if change == Change::Links || !self.buffers.iter().all(|(buffer, range)| range_of(*buffer) == *range) {
@@ -216,8 +219,8 @@ pub struct Memory {
     entries: Recent<Entry, GRAPHS>,
 }
 
-// SAFETY: the tensors behind the handles are accessed only in `check`, while the host computes a **valid graph** with them, on its
-// thread.
+// SAFETY: the tensors behind the handles are accessed only in `check`, while the host computes a **valid graph** with
+// them, on its thread.
 unsafe impl Send for Memory {}
 
 impl Memory {
@@ -382,7 +385,8 @@ mod tests {
         }
     }
 
-    /// A few tensors may change without a new record. What was computed from the check is not used again then, even if only data has moved.
+    /// A few tensors may change without a new record. What was computed from the check is not used again then, even if
+    /// only data has moved.
     #[test]
     fn few_changes_are_checked_alone() {
         let mut c = ctx();

@@ -1,5 +1,5 @@
-//! Checks of nodes before their kernels run, once for each computation of a graph, in release builds too. `node` has the proof type,
-//! `graph` the checks of whole graphs. The checks of the operations are in `ops`, and use `ensure!`.
+//! Checks of nodes before their kernels run, once for each computation of a graph, in release builds too. `node` has
+//! the proof type, `graph` the checks of whole graphs. The checks of the operations are in `ops`, and use `ensure!`.
 
 mod graph;
 mod node;
@@ -82,7 +82,8 @@ fn well_formed(t: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Product of dimensions that may be of several tensors. `i64::MAX`, which is more than any tensor has, if it does not fit.
+/// Product of dimensions that may be of several tensors. `i64::MAX`, which is more than any tensor has, if it does not
+/// fit.
 pub fn product(ne: &[i64]) -> i64 {
     ne.iter().fold(1, |all, &n| i64::saturating_mul(all, n))
 }
@@ -122,8 +123,9 @@ pub fn reachable(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Returns the proof that the node may run. Its kernel supports it ([`supported`]), and the data of all its tensors is in host memory,
-/// aligned for the type, and contains all elements. The elements of the result are disjoint, so that threads can write them.
+/// Returns the proof that the node may run. Its kernel supports it ([`supported`]), and the data of all its tensors is
+/// in host memory, aligned for the type, and contains all elements. The elements of the result are disjoint, so that
+/// threads can write them.
 ///
 /// # Errors
 /// The reason why the node cannot run.
@@ -160,7 +162,8 @@ fn overlap(node: TensorRef, row: &Row) -> (Overlap, u16) {
     (all, sources)
 }
 
-/// Whether an elementwise kernel can use a node's tensors as floats that correspond to each other. `sources` overlap the result.
+/// Whether an elementwise kernel can use a node's tensors as floats that correspond to each other. `sources` overlap
+/// the result.
 fn flat(node: TensorRef, row: &Row, overlap: Overlap, sources: u16) -> Flat {
     // Elementwise operations are among those that can use a source's memory for the result.
     if row.in_place == 0 || overlap == Overlap::Partial {
@@ -191,8 +194,8 @@ fn written_sources(node: TensorRef, row: &Row) -> Result<()> {
     Ok(())
 }
 
-/// Required alignment of the data and the strides of a type: kernels use rows of plain numbers as slices. They read blocks as bytes,
-/// and 64-bit numbers one by one.
+/// Required alignment of the data and the strides of a type: kernels use rows of plain numbers as slices. They read
+/// blocks as bytes, and 64-bit numbers one by one.
 fn alignment(dtype: ggml_type) -> usize {
     match dtype {
         GGML_TYPE_F32 | GGML_TYPE_I32 => 4,
@@ -213,8 +216,8 @@ fn has_memory(t: TensorRef) -> Result<()> {
         return Err(invalid!("'{}' has no data", t.name()));
     }
     let (dtype, ne, nb) = (t.dtype(), t.ne(), t.nb());
-    // Kernels copy rows: with a stride of zero, a row could have more elements than memory. The size of a tensor in blocks depends on
-    // the stride even if there is only one block.
+    // Kernels copy rows: with a stride of zero, a row could have more elements than memory. The size of a tensor in
+    // blocks depends on the stride even if there is only one block.
     let strided = ne[0] > dtype.blck_size() || dtype.blck_size() > 1;
     if strided && nb[0] < dtype.type_size() {
         return Err(invalid!("the elements of a row of '{}' lie on each other (stride {})", t.name(), nb[0]));
@@ -262,8 +265,8 @@ fn disjoint_elements(t: TensorRef) -> Result<()> {
     })
 }
 
-/// Checks that the sources that a kernel borrows while it writes the result do not overlap the result. Kernels that are not listed
-/// here check for overlap themselves.
+/// Checks that the sources that a kernel borrows while it writes the result do not overlap the result. Kernels that are
+/// not listed here check for overlap themselves.
 fn held_sources(node: TensorRef) -> Result<()> {
     let held = match node.op() {
         GGML_OP_SET | GGML_OP_ACC if node.src(0).is_some_and(|a| a.data() == node.data()) => 0..0,

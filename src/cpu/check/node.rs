@@ -14,8 +14,8 @@ use std::ops::Deref;
 pub enum Overlap {
     /// They do not overlap it.
     None,
-    /// A source that overlaps the result has the same data, shape, strides and format, and the kernel reads an element of it only before
-    /// it writes that element.
+    /// A source that overlaps the result has the same data, shape, strides and format, and the kernel reads an element
+    /// of it only before it writes that element.
     InPlace,
     /// In another way: one thread computes the node, and copies sources before it uses them.
     Partial,
@@ -42,8 +42,8 @@ pub struct FlatFloats<'a> {
     pub second: Option<&'a [f32]>,
 }
 
-/// A node whose operation, types, shapes, strides and memory have been checked, for the computation of a graph that lasts
-/// `'g`. Only [`runnable`](super::runnable) makes one.
+/// A node whose operation, types, shapes, strides and memory have been checked, for the computation of a graph that
+/// lasts `'g`. Only [`runnable`](super::runnable) makes one.
 #[cfg_attr(
     feature = "internals",
     doc = r#"
@@ -142,23 +142,26 @@ impl<'g> CheckedNode<'g> {
 
     /// Source `i`, if there is one.
     pub fn try_source(self, i: usize) -> Option<Source<'g>> {
-        // SAFETY: `runnable` has checked that the layout of the source is inside its memory, and a **valid tensor** keeps its fields while
-        // the graph is computed. Only the node writes its memory, and only after reading where the two overlap (`Overlap`).
+        // SAFETY: `runnable` has checked that the layout of the source is inside its memory, and a **valid tensor**
+        // keeps its fields while the graph is computed. Only the node writes its memory, and only after reading where
+        // the two overlap (`Overlap`).
         self.verdict.tensor.src(i).map(|s| unsafe { Source::new(s) })
     }
 
     /// One thread's access to the result.
     ///
     /// # Safety
-    /// Each thread that computes the node gets one, with its own `thread` number. `claims` is cleared at each barrier of these threads.
+    /// Each thread that computes the node gets one, with its own `thread` number. `claims` is cleared at each barrier
+    /// of these threads.
     pub(in crate::cpu) unsafe fn dest(self, thread: usize, claims: &'g Claims) -> Dest<'g> {
-        // SAFETY: `runnable` has checked that the layout is inside memory with disjoint elements, and how sources overlap it. The caller
-        // promises one for each thread.
+        // SAFETY: `runnable` has checked that the layout is inside memory with disjoint elements, and how sources
+        // overlap it. The caller promises one for each thread.
         unsafe { Dest::new(self.verdict.tensor, self.verdict.overlap, thread, claims) }
     }
 
-    /// This thread's share of the floats of an elementwise node, or `None` if the result or a source has another format, another shape or gaps,
-    /// or overlaps in another way than [`Flat`] describes. `dest` is the result of this node.
+    /// This thread's share of the floats of an elementwise node, or `None` if the result or a source has another
+    /// format, another shape or gaps, or overlaps in another way than [`Flat`] describes. `dest` is the result of this
+    /// node.
     pub fn flat<'a>(self, w: &Worker<'_>, dest: &'a mut Dest<'_>) -> Option<FlatFloats<'a>>
     where
         'g: 'a,
@@ -172,8 +175,9 @@ impl<'g> CheckedNode<'g> {
         let range = (share.start * PART).min(n)..(share.end * PART).min(n);
         let source = |i| {
             let s: TensorRef = tensor.src(i)?;
-            // SAFETY: `runnable` has found as many aligned, contiguous floats in each source as in the result. Nobody writes them while the node is
-            // computed: `flat` says that they share no memory with the result. They are readable for `'g`, as in `try_source`.
+            // SAFETY: `runnable` has found as many aligned, contiguous floats in each source as in the result. Nobody
+            // writes them while the node is computed: `flat` says that they share no memory with the result. They are
+            // readable for `'g`, as in `try_source`.
             Some(unsafe { std::slice::from_raw_parts(s.data().cast::<f32>().add(range.start), range.len()) })
         };
         let first = if flat == Flat::Apart { source(0) } else { None };
@@ -188,8 +192,8 @@ impl<'g> CheckedNode<'g> {
         let Some(source) = self.verdict.tensor.src(i) else {
             unreachable!("the check of {:?} lets no node without source {i} through", self.verdict.tensor.op())
         };
-        // SAFETY: `runnable` has checked that the layout of the source is inside memory, with disjoint elements that overlap no other
-        // source (`written_sources`). `of_source` gives each source once to the thread of `dest`.
+        // SAFETY: `runnable` has checked that the layout of the source is inside memory, with disjoint elements that
+        // overlap no other source (`written_sources`). `of_source` gives each source once to the thread of `dest`.
         unsafe { dest.of_source(source, i) }
     }
 }

@@ -1,7 +1,8 @@
 //! Computes a graph in one parallel region, in which all threads run the same steps.
 //!
-//! A step is nodes that all threads compute together, or a run of small nodes that thread 0 computes alone (`steps`). There is a barrier
-//! between steps. Thread 0 calls the abort callback after every node and between the parts of large ones.
+//! A step is nodes that all threads compute together, or a run of small nodes that thread 0 computes alone (`steps`).
+//! There is a barrier between steps. Thread 0 calls the abort callback after every node and between the parts of large
+//! ones.
 
 mod pace;
 mod pieces;
@@ -160,11 +161,12 @@ impl Region<'_> {
                 claims: &self.claims,
                 weights: Some(&self.weights),
             };
-            // SAFETY: each thread of the step has its own number `ith`, and makes one `Dest` for each node. The barriers clear `claims`.
+            // SAFETY: each thread of the step has its own number `ith`, and makes one `Dest` for each node. The
+            // barriers clear `claims`.
             let dest = unsafe { node.dest(ith, &self.claims) };
             (planned.kernel)(&worker, node, dest);
-            // All threads see the new bound after the next barrier. It is the next step, so that a late thread, which is still at the
-            // start of this step, does not skip the step.
+            // All threads see the new bound after the next barrier. It is the next step, so that a late thread, which
+            // is still at the start of this step, does not skip the step.
             if self.faults.any() {
                 self.stop_at.store(number + 1, Ordering::Relaxed);
                 return;
@@ -194,13 +196,14 @@ pub fn useful_threads(graph: &CheckedGraph<'_>, n_threads: usize) -> usize {
 /// Computes the nodes of a graph in their order. When it returns, no thread of a pool uses them any more.
 ///
 /// # Errors
-/// The error of a kernel, [`Error::Aborted`] if the callback stopped the computation, or [`Error::OutOfMemory`] if the scratch memory
-/// is too small.
+/// The error of a kernel, [`Error::Aborted`] if the callback stopped the computation, or [`Error::OutOfMemory`] if the
+/// scratch memory is too small.
 pub fn compute(graph: &CheckedGraph<'_>, settings: &Settings<'_>) -> Result<()> {
     compute_steps(graph, &Steps::new(graph, useful_threads(graph, settings.n_threads), settings.pool), settings)
 }
 
-/// Like [`compute`], for a graph that was divided into steps with these settings. Panics if the steps are those of another graph.
+/// Like [`compute`], for a graph that was divided into steps with these settings. Panics if the steps are those of
+/// another graph.
 ///
 /// # Errors
 /// As [`compute`].
@@ -296,7 +299,8 @@ fn read_small_weights(graph: &CheckedGraph<'_>) {
     }
 }
 
-/// Writes the times of nodes to the trace. A node ends when the next one starts, so its time includes waiting for other threads.
+/// Writes the times of nodes to the trace. A node ends when the next one starts, so its time includes waiting for other
+/// threads.
 fn record_nodes(begun: &[(TensorRef, u64)]) {
     let ends = begun.iter().skip(1).map(|&(_, at)| at).chain(std::iter::once(trace::now()));
     for (&(node, from), to) in begun.iter().zip(ends) {

@@ -10,8 +10,8 @@ const EVERY: Duration = Duration::from_millis(1);
 const ITEMS: u32 = 16;
 const QUICK: Duration = Duration::from_micros(20);
 
-/// When a thread asked last. Most items of a kernel (rows, or elements with a window) are much shorter than a call of the host, and some than a reading of
-/// the clock.
+/// When a thread asked last. Most items of a kernel (rows, or elements with a window) are much shorter than a call of
+/// the host, and some than a reading of the clock.
 #[derive(Default)]
 pub(super) struct Pace {
     /// Items until the next reading of the clock.
@@ -21,8 +21,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Whether it is time for a question, which is then taken as asked. It is called once before each item. The first item asks nothing: the host is asked
-    /// between nodes as well.
+    /// Whether it is time for a question, which is then taken as asked. It is called once before each item. The first
+    /// item asks nothing: the host is asked between nodes as well.
     pub(super) fn is_due(&self, clock: impl FnOnce() -> Instant) -> bool {
         if self.left.get() > 0 {
             self.left.set(self.left.get() - 1);

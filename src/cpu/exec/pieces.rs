@@ -1,6 +1,6 @@
-//! Pieces of the work of a node that differ in time: each thread has a share of them, in which it takes one after the other, and takes from the others'
-//! shares when its own is empty. So a thread reads memory in the order of its addresses, the same part whenever the graph is computed, and
-//! no thread waits for one that is slower.
+//! Pieces of the work of a node that differ in time: each thread has a share of them, in which it takes one after the
+//! other, and takes from the others' shares when its own is empty. So a thread reads memory in the order of its
+//! addresses, the same part whenever the graph is computed, and no thread waits for one that is slower.
 #![forbid(unsafe_code)]
 
 use std::cmp::Ordering as CmpOrdering;
@@ -8,18 +8,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Maximum number of pieces of a share.
 const MOST: usize = u16::MAX as usize;
-/// Number of shares that a thread looks into when its own is empty: with many threads it should not touch the memory of all others after each node.
+/// Number of shares that a thread looks into when its own is empty: with many threads it should not touch the memory of
+/// all others after each node.
 const VISITS: usize = 8;
 
 /// What was taken of each thread's share.
 pub struct Pieces {
     shares: Box<[Share]>,
-    /// The same for nodes with more pieces than shares can have: all threads take from the start. The number of the node, and how many pieces, 32 bits each.
+    /// The same for nodes with more pieces than shares can have: all threads take from the start. The number of the
+    /// node, and how many pieces, 32 bits each.
     many: AtomicU64,
 }
 
-/// What was taken of a share: the number of the node that it was of, and how many pieces from the end and from the start, 32, 16 and 16 bits. A cache
-/// line of its own, and the one that processors load with it.
+/// What was taken of a share: the number of the node that it was of, and how many pieces from the end and from the
+/// start, 32, 16 and 16 bits. A cache line of its own, and the one that processors load with it.
 #[repr(align(128))]
 struct Share(AtomicU64);
 
@@ -31,9 +33,10 @@ impl Pieces {
         Self { shares: (0..n).map(|_| Share(AtomicU64::new(0))).collect(), many: AtomicU64::new(0) }
     }
 
-    /// A piece for thread `ith`, below `n`, which nobody else takes; `None` if there is none left for it. The threads together take all pieces, if each
-    /// calls this until there is none left. They call it with the same `n`, below 2^32, for the same `node`, which is not 0. A thread that has found no more
-    /// pieces of a node goes on with greater ones only, while other threads may still take pieces of this one.
+    /// A piece for thread `ith`, below `n`, which nobody else takes; `None` if there is none left for it. The threads
+    /// together take all pieces, if each calls this until there is none left. They call it with the same `n`, below
+    /// 2^32, for the same `node`, which is not 0. A thread that has found no more pieces of a node goes on with greater
+    /// ones only, while other threads may still take pieces of this one.
     pub fn take(&self, node: u32, n: usize, ith: usize) -> Option<usize> {
         let threads = self.shares.len();
         if n > threads * MOST {

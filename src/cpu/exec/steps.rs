@@ -1,8 +1,9 @@
 //! The steps of a graph: what the threads compute between two barriers.
 //!
-//! A step is one large node that all threads compute together, with others like it that need nothing of it, or a run of small nodes that thread 0
-//! computes alone. What a large node first computes in scratch memory ([`Shared`]) is left to thread 0 at the end of a run before it if it is
-//! small. So a layer of a llama has nine barriers for one token, not sixteen: query, key and value are one step, gate and up another.
+//! A step is one large node that all threads compute together, with others like it that need nothing of it, or a run of
+//! small nodes that thread 0 computes alone. What a large node first computes in scratch memory ([`Shared`]) is left to
+//! thread 0 at the end of a run before it if it is small. So a layer of a llama has nine barriers for one token, not
+//! sixteen: query, key and value are one step, gate and up another.
 #![forbid(unsafe_code)]
 
 use super::super::check::{CheckedGraph, CheckedNode, Serial, overlaps};
@@ -18,7 +19,8 @@ const LOOK_BACK: usize = 24;
 /// Elements of a node that joins an earlier step, so that its pieces can be counted in 32 bits.
 const JOIN_BELOW: i64 = 1 << 31;
 
-/// One node that all threads compute together, with nodes that do not depend on each other, or several that thread 0 computes alone.
+/// One node that all threads compute together, with nodes that do not depend on each other, or several that thread 0
+/// computes alone.
 pub(super) struct Step {
     pub nodes: Range<usize>,
     pub wide: bool,

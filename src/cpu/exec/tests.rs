@@ -38,7 +38,8 @@ impl Nodes {
         steps.list().iter().map(|s| s.iter().map(|(number, _)| *number).collect()).collect()
     }
 
-    /// Computes all nodes with several numbers of threads, many times each, and compares every bit with what one thread computes.
+    /// Computes all nodes with several numbers of threads, many times each, and compares every bit with what one thread
+    /// computes.
     fn compare(&self, what: &str) {
         let bits = |t: &TensorRef| read(*t).iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         for t in &self.all {
@@ -57,7 +58,8 @@ impl Nodes {
     }
 }
 
-/// Query, key and value are one step although nodes that use the query and the key are between them, and so are gate and up.
+/// Query, key and value are one step although nodes that use the query and the key are between them, and so are gate
+/// and up.
 #[test]
 fn products_that_need_nothing_of_each_other_are_one_step() {
     for dtype in FORMATS {
@@ -168,7 +170,8 @@ impl Host {
     }
 }
 
-/// Kernels whose work grows faster than their memory end in the middle, but do not call the host for each of their rows.
+/// Kernels whose work grows faster than their memory end in the middle, but do not call the host for each of their
+/// rows.
 #[test]
 fn long_kernels_ask_the_host_about_once_a_millisecond() {
     let mut n = Nodes { c: Context::with_size(192 << 20, false).unwrap(), all: Vec::new() };

@@ -1,4 +1,5 @@
-//! [`Worker`], the thread that a kernel runs on: its number, the scratch memory and the barrier of the node, and reporting of errors.
+//! [`Worker`], the thread that a kernel runs on: its number, the scratch memory and the barrier of the node, and
+//! reporting of errors.
 
 use crate::abi::ggml::ggml_abort_callback;
 use crate::cpu::access::Workspace;
@@ -19,16 +20,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Scratch memory that all threads of a node share. It is aligned to 64 bytes and at least as long as the op table requires for the
-/// node. Its contents are unspecified when a node starts.
+/// Scratch memory that all threads of a node share. It is aligned to 64 bytes and at least as long as the op table
+/// requires for the node. Its contents are unspecified when a node starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Scratch {
     ptr: *mut u8,
     len: usize,
 }
 
-// SAFETY: `Scratch` gives out its address and length only. `Workspace::new`, which accesses the memory, is unsafe, and its contract
-// divides the memory between threads.
+// SAFETY: `Scratch` gives out its address and length only. `Workspace::new`, which accesses the memory, is unsafe, and
+// its contract divides the memory between threads.
 unsafe impl Send for Scratch {}
 // SAFETY: a shared `Scratch`, too, gives out its address and length only (`Workspace::new`).
 unsafe impl Sync for Scratch {}
@@ -76,7 +77,8 @@ pub struct Abort {
     /// Argument of the callback.
     pub data: *mut c_void,
 }
-// SAFETY: a shared `Abort` only passes `data` to the callback, and only the thread that started the computation calls it.
+// SAFETY: a shared `Abort` only passes `data` to the callback, and only the thread that started the computation calls
+// it.
 unsafe impl Sync for Abort {}
 
 impl Abort {
@@ -86,7 +88,8 @@ impl Abort {
     fn asked(&self) -> bool {
         let Some(f) = self.callback.map(MayUnwind::may_unwind) else { return false };
         let data = self.data;
-        // SAFETY: the header's contract of the abort callback: it may be called with its data while the graph is computed.
+        // SAFETY: the header's contract of the abort callback: it may be called with its data while the graph is
+        // computed.
         foreign::host(|| unsafe { f(data) }).unwrap_or(true)
     }
 }
@@ -181,7 +184,8 @@ impl Slept {
     }
 }
 
-/// One thread of a parallel region, as a kernel sees it. Only the executor makes one, for each thread that calls the kernel.
+/// One thread of a parallel region, as a kernel sees it. Only the executor makes one, for each thread that calls the
+/// kernel.
 pub struct Worker<'a> {
     pub(super) ith: usize,
     pub(super) nth: usize,
@@ -216,17 +220,18 @@ impl<'a> Worker<'a> {
         self.nth
     }
 
-    /// The scratch memory of the node, which all its threads share. Its size is that of the node's row in the op table. Panics if it is
-    /// called twice.
+    /// The scratch memory of the node, which all its threads share. Its size is that of the node's row in the op table.
+    /// Panics if it is called twice.
     pub fn workspace(&self) -> Workspace<'a> {
         let Some(scratch) = self.scratch.take() else { panic!("the scratch memory is taken already") };
-        // SAFETY: by the promise of `Scratch::new`, nothing else uses the memory. There is one `Worker` for each thread of the node, with
-        // its own number `ith`, and `take` succeeds once.
+        // SAFETY: by the promise of `Scratch::new`, nothing else uses the memory. There is one `Worker` for each thread
+        // of the node, with its own number `ith`, and `take` succeeds once.
         unsafe { Workspace::new(scratch, [self.ith, self.nth], self.claims) }
     }
 
-    /// Whether the scratch memory has what this node would compute there from its sources 1 and up, as an earlier node, or the operation's function for
-    /// that, has left it ([`Shared`](crate::cpu::table::Shared)). The kernel must not call [`Self::wait`] then.
+    /// Whether the scratch memory has what this node would compute there from its sources 1 and up, as an earlier node,
+    /// or the operation's function for that, has left it ([`Shared`](crate::cpu::table::Shared)). The kernel must not
+    /// call [`Self::wait`] then.
     pub fn finds_scratch(&self) -> bool {
         self.kept
     }
@@ -253,15 +258,16 @@ impl<'a> Worker<'a> {
         (each * self.ith).min(n)..(each * (self.ith + 1)).min(n)
     }
 
-    /// Returns the next of the numbers 0, 1, 2 ... Each number is returned to one thread of the node only. If the host stops the computation,
-    /// returns `usize::MAX`, after which the rest of the node need not be computed.
+    /// Returns the next of the numbers 0, 1, 2 ... Each number is returned to one thread of the node only. If the host
+    /// stops the computation, returns `usize::MAX`, after which the rest of the node need not be computed.
     #[inline]
     pub fn next_chunk(&self) -> usize {
         if self.is_stopped() { usize::MAX } else { self.chunk.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// Like [`Self::next_chunk`], for a node that has `n` pieces and calls it for nothing else: a number below `n`, or `None` when there is none left for this thread.
-    /// A thread gets numbers of its share of `0..n` in their order, then what is left of other shares.
+    /// Like [`Self::next_chunk`], for a node that has `n` pieces and calls it for nothing else: a number below `n`, or
+    /// `None` when there is none left for this thread. A thread gets numbers of its share of `0..n` in their order,
+    /// then what is left of other shares.
     #[inline]
     pub fn next_piece(&self, n: usize) -> Option<usize> {
         if self.nth == 1 {
@@ -270,15 +276,15 @@ impl<'a> Worker<'a> {
         if self.is_stopped() { None } else { self.pieces.take(self.number, n, self.ith) }
     }
 
-    /// Returns `items` until the host stops the computation, after which the rest of the node need not be computed. It looks before every item, and asks the host
-    /// about once a millisecond, so that items may be short.
+    /// Returns `items` until the host stops the computation, after which the rest of the node need not be computed. It
+    /// looks before every item, and asks the host about once a millisecond, so that items may be short.
     #[inline]
     pub fn until_stopped<I: IntoIterator>(&self, items: I) -> impl Iterator<Item = I::Item> {
         items.into_iter().take_while(|_| !self.stop.is_wanted_now_and_then(self.ith, &self.pace))
     }
 
-    /// Whether the host has stopped the computation. The rest of the node need not be computed. This asks the host each time: loops over rows use
-    /// [`Self::until_stopped`].
+    /// Whether the host has stopped the computation. The rest of the node need not be computed. This asks the host each
+    /// time: loops over rows use [`Self::until_stopped`].
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.stop.is_wanted(self.ith)
@@ -320,8 +326,8 @@ impl<'a> Worker<'a> {
         stream.experts([self.ith, self.nth], self.number as usize - 1, chosen)
     }
 
-    /// Reports that the node cannot be computed, so that computing the graph returns this error. The kernel must still call
-    /// [`Self::wait`] as often as on the other threads before it returns.
+    /// Reports that the node cannot be computed, so that computing the graph returns this error. The kernel must still
+    /// call [`Self::wait`] as often as on the other threads before it returns.
     pub fn fail(&self, e: Error) {
         self.faults.report(e);
     }
@@ -331,7 +337,8 @@ impl<'a> Worker<'a> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Runs `f` on `nth` threads with `scratch_len` bytes of scratch memory, as a region does for one node. Returns the error, if any.
+    /// Runs `f` on `nth` threads with `scratch_len` bytes of scratch memory, as a region does for one node. Returns the
+    /// error, if any.
     pub(crate) fn run_workers(nth: usize, scratch_len: usize, f: impl Fn(&Worker<'_>) + Sync) -> Option<Error> {
         let mut memory = vec![0u8; scratch_len + Scratch::ALIGN];
         // SAFETY: the bytes of `memory` are used only through `scratch` until the threads have ended.

@@ -91,8 +91,9 @@ fn convert_row(
         own.as_ptr()
     };
     let y = y.as_mut_ptr().cast::<u8>();
-    // SAFETY: the contracts of `Kernels`, `FromFloat`, `ActRow` and `Gemv::act`: there are `k` readable floats, in `src1` or in `own`. By the
-    // assertion, `y` has `act_bytes` bytes, which `ProductPlan` has computed for a row of `k` values in this form.
+    // SAFETY: the contracts of `Kernels`, `FromFloat`, `ActRow` and `Gemv::act`: there are `k` readable floats, in
+    // `src1` or in `own`. By the assertion, `y` has `act_bytes` bytes, which `ProductPlan` has computed for a row of
+    // `k` values in this form.
     unsafe {
         match plan.act {
             ActForm::AsIs | ActForm::Floats => {}

@@ -1,5 +1,5 @@
-//! `MUL_MAT_ID`: an index selects the matrix for each column, or none if it is -1. Columns are sorted by matrix, so that each matrix is
-//! multiplied with all its columns at once.
+//! `MUL_MAT_ID`: an index selects the matrix for each column, or none if it is -1. Columns are sorted by matrix, so
+//! that each matrix is multiplied with all its columns at once.
 #![forbid(unsafe_code)]
 
 use super::activations::{Activations, convert};
@@ -162,9 +162,9 @@ fn prepare(w: &Worker<'_>, node: CheckedNode<'_>, _: Dest<'_>) {
     fill(plans.s.kernels(kernels_for(w)), w, node, &plans, plans.cut(workspace(w, plans.scratch())));
 }
 
-/// Computes a `MUL_MAT_ID` node: `src0` `[k, m, matrices]`, `src1` `[k, p, tokens]`, `src2` `[slots, tokens]` with indices in I32, where
-/// `slots` is a multiple of `p`; `dst` `[m, slots, tokens]` in F32. The column for index -1 is zero. If any other index is out of range,
-/// reports an error and computes nothing.
+/// Computes a `MUL_MAT_ID` node: `src0` `[k, m, matrices]`, `src1` `[k, p, tokens]`, `src2` `[slots, tokens]` with
+/// indices in I32, where `slots` is a multiple of `p`; `dst` `[m, slots, tokens]` in F32. The column for index -1 is
+/// zero. If any other index is out of range, reports an error and computes nothing.
 pub fn mul_mat_id(w: &Worker<'_>, node: CheckedNode<'_>, dest: Dest<'_>) {
     compute(kernels_for(w), w, node, dest);
 }
@@ -216,7 +216,8 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
             return None;
         }
         let (plan, of_tiles) = plans.plan_for(k, mine.len());
-        // A matrix gets pieces in proportion to its part of the work: all matrices together have several for each thread.
+        // A matrix gets pieces in proportion to its part of the work: all matrices together have several for each
+        // thread.
         let cut = plan.cut(src0.ne[1], mine.len(), placed / mine.len(), w.nth());
         Some((plan, if of_tiles { tiles } else { dots }, cut))
     };
@@ -246,8 +247,8 @@ pub(super) fn compute(k: &Kernels, w: &Worker<'_>, node: CheckedNode<'_>, mut de
     }
 }
 
-/// Fills the shared parts of the scratch memory: this thread's share of the activations for dot products and for tiles, and, on thread 0, the starts and
-/// the entries of the lists. Returns them, and the memory of this thread.
+/// Fills the shared parts of the scratch memory: this thread's share of the activations for dot products and for tiles,
+/// and, on thread 0, the starts and the entries of the lists. Returns them, and the memory of this thread.
 fn fill<'a>(
     k: &Kernels,
     w: &Worker<'a>,
@@ -282,15 +283,15 @@ struct Lists<'a> {
 }
 
 impl Lists<'_> {
-    /// Sorts all columns by matrix: `starts[i]..starts[i + 1]` are the entries of matrix `i`, and the last list has the columns without a
-    /// matrix. Returns an index that is out of range as an error. Reads each index once, so that the lists are complete even if the host
-    /// changes indices meanwhile.
+    /// Sorts all columns by matrix: `starts[i]..starts[i + 1]` are the entries of matrix `i`, and the last list has the
+    /// columns without a matrix. Returns an index that is out of range as an error. Reads each index once, so that the
+    /// lists are complete even if the host changes indices meanwhile.
     fn sort(self, ids: &Source<'_>, matrices: usize, picked: &mut [u32]) -> Result<(), i32> {
         let Self { starts, entries } = self;
         starts.fill(0);
         let all = (0..ids.ne[1]).flat_map(|token| (0..ids.ne[0]).map(move |slot| (slot, token)));
-        // Counts with an offset: after the prefix sum, `starts[i + 1]` is the start of matrix `i`, and placing its entries advances it
-        // to the end.
+        // Counts with an offset: after the prefix sum, `starts[i + 1]` is the start of matrix `i`, and placing its
+        // entries advances it to the end.
         for ((slot, token), picked) in all.clone().zip(&mut *picked) {
             let list = match ids.get::<i32>(slot, [token, 0, 0]) {
                 -1 => matrices,

@@ -61,8 +61,8 @@ impl Step {
     /// has.
     ///
     /// # Safety
-    /// The rows are readable for `k` numbers of the format of the kernel. The columns have `k` numbers, and their results are writable for a float of
-    /// each row (readable, too, if there were steps before).
+    /// The rows are readable for `k` numbers of the format of the kernel. The columns have `k` numbers, and their
+    /// results are writable for a float of each row (readable, too, if there were steps before).
     unsafe fn multiply(&self, kernel: Product, columns: usize, at: &Addresses<MAX_COLS>) {
         // The last row stands for rows that are missing.
         let mut rows = [std::ptr::null(); MAX_BLOCK_ROWS];

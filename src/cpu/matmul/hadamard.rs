@@ -7,7 +7,8 @@ use crate::cpu::access::{Dest, Writer, rows};
 use crate::cpu::check::CheckedNode;
 use crate::cpu::{Worker, vec};
 
-/// Whether the transform can replace the product: the matrix is square, its size is a power of two, and rows correspond one to one.
+/// Whether the transform can replace the product: the matrix is square, its size is a power of two, and rows correspond
+/// one to one.
 pub fn applies(s: &Shapes) -> bool {
     let n = s.src1.ne[0];
     let plain = matches!((s.src1.dtype, s.src1.nb[0]), (GGML_TYPE_F32, 4) | (GGML_TYPE_F16, 2));

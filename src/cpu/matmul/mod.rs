@@ -1,20 +1,21 @@
-//! Matrix products: `dst = src0^T src1`, `dst[m, n] = sum over k of src0[k, m] * src1[k, n]`, for weights of every format.
+//! Matrix products: `dst = src0^T src1`, `dst[m, n] = sum over k of src0[k, m] * src1[k, n]`, for weights of every
+//! format.
 //!
-//! Files: `plan` (choice of the method, scratch memory, partition of the work), `activations` (their conversion), `panels` (packed
-//! weights), `product` (computing a piece), `floats` (the same for plain numbers), `registers` (those by matrix registers), `experts` (`MUL_MAT_ID`),
-//! `hadamard` (the fast transform).
+//! Files: `plan` (choice of the method, scratch memory, partition of the work), `activations` (their conversion),
+//! `panels` (packed weights), `product` (computing a piece), `floats` (the same for plain numbers), `registers` (those
+//! by matrix registers), `experts` (`MUL_MAT_ID`), `hadamard` (the fast transform).
 //!
-//! Weights of plain numbers are read as they are in memory, and multiplied with activations in F32 (`simd::products`); halves and bfloat16s by matrix
-//! registers, where the processor has them (`simd::matrix`). Weights in blocks are
-//! multiplied with activations in bytes, as in the original, which have a scale for every 32 of them. Few columns use a dot product for each
-//! result, matrix times column (`simd::gemv`), or strips of interleaved rows (`simd::interleave`), which are limited by memory bandwidth. More
-//! columns use tiles (`simd::tile`), which unpack weights once for many columns. Weights in a buffer of the type `cpu::repack` are interleaved
-//! already.
+//! Weights of plain numbers are read as they are in memory, and multiplied with activations in F32 (`simd::products`);
+//! halves and bfloat16s by matrix registers, where the processor has them (`simd::matrix`). Weights in blocks are
+//! multiplied with activations in bytes, as in the original, which have a scale for every 32 of them. Few columns use a
+//! dot product for each result, matrix times column (`simd::gemv`), or strips of interleaved rows (`simd::interleave`),
+//! which are limited by memory bandwidth. More columns use tiles (`simd::tile`), which unpack weights once for many
+//! columns. Weights in a buffer of the type `cpu::repack` are interleaved already.
 //!
-//! Results are bit-identical for any number of threads: the method depends only on shapes, and one thread computes each result in an
-//! order that does not depend on the partition. All kernels of a format at one level have the same order, so that a result has the same bits for
-//! any number of columns. Exceptions are formats that have neither strips nor a kernel for one column: they use dot products with activations in
-//! another format.
+//! Results are bit-identical for any number of threads: the method depends only on shapes, and one thread computes each
+//! result in an order that does not depend on the partition. All kernels of a format at one level have the same order,
+//! so that a result has the same bits for any number of columns. Exceptions are formats that have neither strips nor a
+//! kernel for one column: they use dot products with activations in another format.
 
 mod activations;
 mod experts;
@@ -71,8 +72,8 @@ pub const SHARED: Shared =
 /// Activations that one thread converts.
 const FEW_VALUES: usize = 1 << 14;
 
-/// Whether two products convert the same activations to the same form, at the same place in the scratch memory. Which of the two sets of kernels
-/// will run is not known yet, and one of them may need no conversion.
+/// Whether two products convert the same activations to the same form, at the same place in the scratch memory. Which
+/// of the two sets of kernels will run is not known yet, and one of them may need no conversion.
 fn share_activations(a: TensorRef, b: TensorRef) -> bool {
     let (s, t) = (Shapes::of(a), Shapes::of(b));
     if !same_source(a, b, 1) || s.k() == 0 || [a, b].into_iter().any(has_hint) {
@@ -126,8 +127,8 @@ fn scratch(k: &Kernels, dst: TensorRef, n_threads: usize) -> usize {
     ProductPlan::new(k, &s, s.columns(), n_threads).scratch()
 }
 
-/// Computes a `MUL_MAT` node: `src0` `[k, m, a, b]`, `src1` `[k, n, c, d]` with `c` a multiple of `a` and `d` of `b`; `dst` `[m, n, c, d]`
-/// in F32. All threads of the node call it.
+/// Computes a `MUL_MAT` node: `src0` `[k, m, a, b]`, `src1` `[k, n, c, d]` with `c` a multiple of `a` and `d` of `b`;
+/// `dst` `[m, n, c, d]` in F32. All threads of the node call it.
 pub fn mul_mat(w: &Worker<'_>, node: CheckedNode<'_>, dest: Dest<'_>) {
     compute(kernels_for(w), w, node, dest);
 }

@@ -1,4 +1,5 @@
-//! A result has the same bits for any number of columns and threads, with interleaved weights and without, in `MUL_MAT` and `MUL_MAT_ID`.
+//! A result has the same bits for any number of columns and threads, with interleaved weights and without, in `MUL_MAT`
+//! and `MUL_MAT_ID`.
 
 use super::tests::{Owned, ids, run};
 use super::*;

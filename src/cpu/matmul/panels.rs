@@ -45,7 +45,8 @@ const fn line(words: usize) -> usize {
 }
 
 impl PanelLayout {
-    /// Layout for weights of a format in rows of `k` values. `strips` is the form to which strips are unpacked, if they are used.
+    /// Layout for weights of a format in rows of `k` values. `strips` is the form to which strips are unpacked, if they
+    /// are used.
     pub fn new(kernels: &Kernels, weights: ggml_type, k: usize, strips: Option<tile::Form>) -> Self {
         let form = strips.or(kernels.byte_tiles.unpack[weights as usize].map(|u| u.form));
         Self { height: kernels.byte_tiles.height, step: k.min(STEP), form }
@@ -113,7 +114,8 @@ fn transpose_into(
     panel: &mut [f32],
 ) {
     assert!(stride >= words && rows.len() >= height * stride && panel.len() >= height * words);
-    // SAFETY: the contract of `Transpose`: by the assertion, there are `height` rows of `words` words, and `panel` has room for them.
+    // SAFETY: the contract of `Transpose`: by the assertion, there are `height` rows of `words` words, and `panel` has
+    // room for them.
     unsafe { transpose(words, rows.as_ptr(), stride, panel.as_mut_ptr()) }
 }
 
@@ -145,7 +147,8 @@ impl Panels<'_> {
         assert!(tile::spread_bytes(k) <= size * size_of::<f32>() && self.columns.len() >= tile::MAX_COLS * size);
         let mut wide = [null(); tile::MAX_COLS];
         for (c, to) in self.columns.chunks_mut(size.max(1)).enumerate().take(n.min(acts.len())) {
-            // SAFETY: the contract of `Spread`: the caller promises the blocks, and by the assertion there is room for the result.
+            // SAFETY: the contract of `Spread`: the caller promises the blocks, and by the assertion there is room for
+            // the result.
             unsafe { spread(k, acts[c], to.as_mut_ptr().cast()) };
             wide[c] = to.as_ptr().cast();
         }
@@ -155,8 +158,8 @@ impl Panels<'_> {
     /// Unpacks strips of interleaved rows into panel `p`.
     ///
     /// # Safety
-    /// `strips` are the kernels of the format. For `r` below `rows`, a multiple of the rows of a strip, `strip(r)` has `k` values of the rows from
-    /// there, and `k` is a multiple of the block.
+    /// `strips` are the kernels of the format. For `r` below `rows`, a multiple of the rows of a strip, `strip(r)` has
+    /// `k` values of the rows from there, and `k` is a multiple of the block.
     pub unsafe fn unpack_strips(
         &mut self,
         strips: &Interleaved,
@@ -167,7 +170,8 @@ impl Panels<'_> {
     ) {
         for r in (0..rows).step_by(strips.lanes) {
             let to = self.part(strips, p, k, r);
-            // SAFETY: the contract of `Unpack`: the caller promises the strip, and `part` has checked the room in the panel.
+            // SAFETY: the contract of `Unpack`: the caller promises the strip, and `part` has checked the room in the
+            // panel.
             unsafe { (strips.unpack)(k, strip(r), to, self.layout.height) };
         }
     }
@@ -175,8 +179,8 @@ impl Panels<'_> {
     /// Interleaves rows, and unpacks them into panel `p`.
     ///
     /// # Safety
-    /// `strips` are the kernels of the format. For `r` below `rows`, `k` values of the format are readable at `row(r)`, and `k` is a multiple of the
-    /// block.
+    /// `strips` are the kernels of the format. For `r` below `rows`, `k` values of the format are readable at `row(r)`,
+    /// and `k` is a multiple of the block.
     pub unsafe fn pack_strips(
         &mut self,
         strips: &Interleaved,
@@ -187,7 +191,8 @@ impl Panels<'_> {
     ) {
         for r in (0..rows).step_by(strips.lanes) {
             let to = self.part(strips, p, k, r);
-            // SAFETY: the contracts of `strip`, and of `Unpack`: the caller promises the rows, and `part` has checked the room in the panel.
+            // SAFETY: the contracts of `strip`, and of `Unpack`: the caller promises the rows, and `part` has checked
+            // the room in the panel.
             unsafe {
                 let strip = self.strip(strips, k, rows - r, null(), |i| row(r + i));
                 (strips.unpack)(k, strip, to, self.layout.height);
@@ -195,12 +200,12 @@ impl Panels<'_> {
         }
     }
 
-    /// Interleaves `rows` rows, or the first ones if there are more than those of a strip. The last one stands for rows that are missing.
-    /// `ahead`: what will be needed next, as for the kernel; NULL for nothing.
+    /// Interleaves `rows` rows, or the first ones if there are more than those of a strip. The last one stands for rows
+    /// that are missing. `ahead`: what will be needed next, as for the kernel; NULL for nothing.
     ///
     /// # Safety
-    /// `strips` are the kernels of the format. For `r` below `rows`, which is not 0, `k` values of the format are readable at `row(r)`, and `k` is a
-    /// multiple of the block.
+    /// `strips` are the kernels of the format. For `r` below `rows`, which is not 0, `k` values of the format are
+    /// readable at `row(r)`, and `k` is a multiple of the block.
     pub unsafe fn strip(
         &mut self,
         strips: &Interleaved,
@@ -212,7 +217,8 @@ impl Panels<'_> {
         let (lanes, bytes) = (strips.lanes, k / strips.shape.values * strips.shape.bytes);
         assert!(lanes <= MAX_LANES && lanes * bytes <= size_of_val(self.rows.values));
         let at: [*const u8; MAX_LANES] = std::array::from_fn(|i| row(i.min(lanes.min(rows) - 1)));
-        // SAFETY: the contract of `Interleave`: the caller promises the rows, and the assertion ensures room for the strip.
+        // SAFETY: the contract of `Interleave`: the caller promises the rows, and the assertion ensures room for the
+        // strip.
         unsafe { (strips.interleave)(k, at.as_ptr(), self.rows.values.as_mut_ptr().cast(), ahead) };
         self.rows.values.as_ptr().cast()
     }
@@ -234,8 +240,8 @@ impl Panels<'_> {
     /// Packs `k` values of each of `rows` rows of blocks into panel `p`, and fills the rest with zeros.
     ///
     /// # Safety
-    /// `unpacker` is that of the format of the weights. For `r` below `rows`, `k` values of the format are readable at `row(r)`, and `k` is
-    /// a multiple of the block.
+    /// `unpacker` is that of the format of the weights. For `r` below `rows`, `k` values of the format are readable at
+    /// `row(r)`, and `k` is a multiple of the block.
     pub unsafe fn pack_blocks(
         &mut self,
         transpose: tile::Transpose,
@@ -258,8 +264,8 @@ impl Panels<'_> {
                 [q, s, o].into_iter().for_each(|part| part.fill(0.0));
                 continue;
             }
-            // SAFETY: the contract of `UnpackRow`: the caller promises `k` readable values in whole blocks. The slices have the numbers of
-            // bytes, scales and offsets of the form for `k` values.
+            // SAFETY: the contract of `UnpackRow`: the caller promises `k` readable values in whole blocks. The slices
+            // have the numbers of bytes, scales and offsets of the form for `k` values.
             unsafe { (unpacker.row)(row(r), k, q.as_mut_ptr().cast(), s.as_mut_ptr(), o.as_mut_ptr()) };
         }
         let panel = &mut self.panels[p];

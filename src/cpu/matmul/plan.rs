@@ -158,8 +158,8 @@ pub fn line_up(bytes: usize) -> usize {
     bytes.next_multiple_of(Scratch::ALIGN)
 }
 
-/// Number of words between rows of unpacked weights, with an additional cache line, so that rows do not compete for the same cache
-/// sets.
+/// Number of words between rows of unpacked weights, with an additional cache line, so that rows do not compete for the
+/// same cache sets.
 pub fn spaced(words: usize) -> usize {
     words.next_multiple_of(16) + 16
 }
@@ -180,8 +180,8 @@ impl Method {
             Some(_) => (1, if gemv.is_some() { TILE_ROWS } else { 1 }),
             None => (BYTE_TILES_FROM, TILE_ROWS),
         };
-        // The reference kernels convert activations like the others, so that a comparison of both shows differences between
-        // kernels only.
+        // The reference kernels convert activations like the others, so that a comparison of both shows differences
+        // between kernels only.
         let enough = if floats { !k.dots_only } else { columns >= from && s.src0.ne[1] >= rows };
         // Tiles accumulate over steps of `k`. For empty rows there are none, and tiles would not write the zeros.
         let enough = enough && s.k() > 0;
@@ -206,7 +206,8 @@ impl ProductPlan {
         let gemv = s
             .gemv(kernels)
             .filter(|_| method == Method::Dots && !s.interleaved && !kernels.dots_only && dot_type.is_some());
-        // Not only for tiles: `MUL_MAT_ID` has one form of the activations for both methods. Dot products see empty rows only.
+        // Not only for tiles: `MUL_MAT_ID` has one form of the activations for both methods. Dot products see empty
+        // rows only.
         let bfloat16s = s.src0.dtype == GGML_TYPE_BF16 && kernels.products.bf16_columns == GGML_TYPE_BF16;
         let bytes = |form: Form| ActForm::Bytes(form.of_activations());
         let act = match (strips, method, unpacker, dot_type) {
@@ -285,7 +286,8 @@ impl ProductPlan {
         self.converts_like(other) && self.method == other.method && self.own_bytes == other.own_bytes
     }
 
-    /// Whether another product of the same activations finds them in the form and at the place where it would convert them itself.
+    /// Whether another product of the same activations finds them in the form and at the place where it would convert
+    /// them itself.
     pub fn converts_like(&self, other: &Self) -> bool {
         self.act == other.act && self.act_bytes == other.act_bytes && self.act_rows == other.act_rows
     }

@@ -19,7 +19,8 @@ const MOST_COLS: usize = 512;
 /// Registers of results that are computed together.
 const SUMS: usize = 4;
 
-/// Bytes from one packed row of `k` values to the next: with another line, so that rows do not compete for the same sets of a cache.
+/// Bytes from one packed row of `k` values to the next: with another line, so that rows do not compete for the same
+/// sets of a cache.
 fn row_stride(k: usize) -> usize {
     2 * k.next_multiple_of(CHUNK) + 64
 }
@@ -181,8 +182,8 @@ impl<C: Columns> Job<'_, C> {
         assert!(m.planes * apart <= size_of_val(memory.rows));
         let to = Planes { first: memory.rows.as_mut_ptr().cast(), apart };
         let from = self.row(rows.start).wrapping_add(2 * k0);
-        // SAFETY: the contract of `PackRows`: the rows are inside the matrix by the assertions in `Job::new`, with `k` values from `k0`, and by the assertion
-        // there is room for them.
+        // SAFETY: the contract of `PackRows`: the rows are inside the matrix by the assertions in `Job::new`, with `k`
+        // values from `k0`, and by the assertion there is room for them.
         unsafe { (m.pack_rows)(k, rows.len(), from, self.stride(), to, stride) };
         Rows { first: to.first, stride, apart, registers: height / SIDE }
     }
@@ -206,7 +207,8 @@ impl<C: Columns> Job<'_, C> {
             let n = some.len();
             let at: Addresses<SIDE> = self.addresses(dest, some);
             let at = at.moved(k0 * size, 0);
-            // SAFETY: the contract of `PackColumns`: the columns have `k` values from `k0` in the form of the plan, and by the assertion there is room for them.
+            // SAFETY: the contract of `PackColumns`: the columns have `k` values from `k0` in the form of the plan, and
+            // by the assertion there is room for them.
             unsafe { (m.pack_columns)(k, n, at.acts.as_ptr(), alone, first.wrapping_add(r * stride)) };
         }
         Packed { first, stride, registers, alone }
@@ -225,7 +227,8 @@ impl<C: Columns> Job<'_, C> {
         if rows.len().is_multiple_of(SIDE) && k.is_multiple_of(CHUNK) {
             let first = self.row(rows.start).wrapping_add(2 * k0);
             let these = Rows { first, stride: self.stride(), apart: 0, registers: rows.len() / SIDE };
-            // SAFETY: the rows are inside the matrix by the assertions in `Job::new`, with `k` values from `k0`, and the columns are packed.
+            // SAFETY: the rows are inside the matrix by the assertions in `Job::new`, with `k` values from `k0`, and
+            // the columns are packed.
             return unsafe { memory.multiply(m.multiply_in_place, k / CHUNK, these, columns, sums, k0 > 0) };
         }
         for start in (0..k).step_by(ROWS_STEP) {

@@ -1,4 +1,5 @@
-//! Products compared with double precision: all formats, repeated and permuted sources, odd sizes, any number of threads.
+//! Products compared with double precision: all formats, repeated and permuted sources, odd sizes, any number of
+//! threads.
 
 use super::*;
 use crate::abi::ggml::{ggml_op, ggml_tensor, ggml_type, ggml_type::*};

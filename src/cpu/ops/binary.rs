@@ -83,7 +83,8 @@ pub fn check_binary(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Requires what [`check_binary`] does, or a tensor in blocks or floats of 8 bits plus one in single precision with the same shape.
+/// Requires what [`check_binary`] does, or a tensor in blocks or floats of 8 bits plus one in single precision with the
+/// same shape.
 pub fn check_add(node: TensorRef) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
     if a.dtype().blck_size() == 1 && a.dtype() != GGML_TYPE_F8_E4M3 {

@@ -21,7 +21,8 @@ fn at_least(x: f32, limit: f32) -> f32 {
     if x < limit { limit } else { x }
 }
 
-/// `GGML_OP_GLU`. The halves are two sources, or the two halves of the rows of source 0 (swapped if parameter 1 is set).
+/// `GGML_OP_GLU`. The halves are two sources, or the two halves of the rows of source 0 (swapped if parameter 1 is
+/// set).
 pub fn glu(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let Some(op) = node.glu_op() else { return };
     if op == GGML_GLU_OP_SWIGLU

@@ -21,7 +21,8 @@ fn balance(m: &mut [f32; STREAMS * STREAMS], eps: f32, rows: bool) {
     }
 }
 
-/// A doubly stochastic matrix for each token, by Sinkhorn iteration. Sources: mixes, scales, bases. Parameters: epsilon, iterations.
+/// A doubly stochastic matrix for each token, by Sinkhorn iteration. Sources: mixes, scales, bases. Parameters:
+/// epsilon, iterations.
 pub fn dsv4_hc_comb(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let (mixes, scale, base) = (node.source(0), node.source(1), node.source(2));
     let (eps, iterations) = (node.op_param_f32(0), node.op_param_i32(1));
@@ -59,8 +60,8 @@ pub fn check_dsv4_hc_comb(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Weighted sum of the streams. Sources: streams `[n, streams, tokens]`, weights. Parameters: scale, whether each element has its own
-/// weight, a gate.
+/// Weighted sum of the streams. Sources: streams `[n, streams, tokens]`, weights. Parameters: scale, whether each
+/// element has its own weight, a gate.
 pub fn dsv4_hc_pre(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let (mut x, weights) = (Reader::new(node.source(0), &d), node.source(1));
     let (scale, gated) = (node.op_param_f32(0), node.op_param_i32(1) != 0);
@@ -99,8 +100,8 @@ pub fn check_dsv4_hc_pre(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Mixes the streams, and adds the weighted result of a layer to each. Sources: result `[n, tokens]`, streams, weights of the result,
-/// mixing matrices (optional: without them, streams are not mixed).
+/// Mixes the streams, and adds the weighted result of a layer to each. Sources: result `[n, tokens]`, streams, weights
+/// of the result, mixing matrices (optional: without them, streams are not mixed).
 pub fn dsv4_hc_post(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let (mut x, mut streams) = (Reader::new(node.source(0), &d), Reader::new(node.source(1), &d));
     let (weights, mix) = (node.source(2), node.try_source(3));

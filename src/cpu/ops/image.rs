@@ -105,7 +105,8 @@ impl Grid {
         (at, [outer(d + 1.0), inner(d), inner(1.0 - d), outer(2.0 - d)])
     }
 
-    /// Interpolates along rows, then between rows, with `N` elements each. Keeps the rows of the image that it has interpolated last.
+    /// Interpolates along rows, then between rows, with `N` elements each. Keeps the rows of the image that it has
+    /// interpolated last.
     fn separate<const N: usize>(
         &self,
         rows: impl Iterator<Item = RowIndex>,
@@ -226,8 +227,8 @@ fn pad_row(y: &mut [f32], before: usize, x: &[f32], around: bool) {
     }
 }
 
-/// Pads each dimension. Parameters 0 to 7: numbers of elements before and after, for each dimension. Parameter 8: whether to wrap
-/// around instead of padding with zeros.
+/// Pads each dimension. Parameters 0 to 7: numbers of elements before and after, for each dimension. Parameter 8:
+/// whether to wrap around instead of padding with zeros.
 pub fn pad(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let before: [i64; 4] = std::array::from_fn(|i| i64::from(node.op_param_i32(2 * i)));
     let around = node.op_param_i32(8) != 0;

@@ -23,7 +23,8 @@ fn check_formats(weights: TensorRef, act: ggml_type) -> Result<()> {
     Ok(())
 }
 
-/// Requires weights of any format, activations in a format that can be multiplied with them, and matrices in whole groups.
+/// Requires weights of any format, activations in a format that can be multiplied with them, and matrices in whole
+/// groups.
 pub fn check_mul_mat(node: TensorRef) -> Result<()> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
     check_type(node, GGML_TYPE_F32)?;

@@ -1,5 +1,5 @@
-//! Kernels of the operations, with one file or folder per family (`tensor::family`). Each operation has a kernel and a check of the types
-//! and shapes that the kernel supports.
+//! Kernels of the operations, with one file or folder per family (`tensor::family`). Each operation has a kernel and a
+//! check of the types and shapes that the kernel supports.
 #![forbid(unsafe_code)]
 
 pub mod attention;

@@ -68,8 +68,8 @@ pub fn check_norm(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Normalises groups of channels (dimension 2) to mean 0 and variance 1. Parameter 0 is the number of groups, and parameter 1 is added to
-/// the variance.
+/// Normalises groups of channels (dimension 2) to mean 0 and variance 1. Parameter 0 is the number of groups, and
+/// parameter 1 is added to the variance.
 pub fn group_norm(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let s = node.source(0);
     let (groups, eps) = (node.op_param_i32(0) as usize, node.op_param_f32(1));

@@ -27,8 +27,8 @@ fn kept(rate: f32, decay: f32) -> f32 {
     (1.0 - f64::from(rate) * f64::from(decay)) as f32
 }
 
-/// A step of AdamW (arXiv:1711.05101) on source 0, in place. Sources: weights, gradients, both moments, and seven parameters: learning
-/// rate, decay rates of the moments, epsilon, weight decay, bias corrections of the moments.
+/// A step of AdamW (arXiv:1711.05101) on source 0, in place. Sources: weights, gradients, both moments, and seven
+/// parameters: learning rate, decay rates of the moments, epsilon, weight decay, bias corrections of the moments.
 pub fn opt_step_adamw(worker: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let [mut weights, mut first, mut second] = [0, 2, 3].map(|i| node.written_source(i, &mut d));
     let grads = node.source(1).apart(&weights);
@@ -51,7 +51,8 @@ pub fn check_opt_step_adamw(node: TensorRef) -> Result<()> {
     check_step(node, 4, 7)
 }
 
-/// A step of gradient descent on source 0, in place. Sources: weights, gradients, and two parameters: learning rate, weight decay.
+/// A step of gradient descent on source 0, in place. Sources: weights, gradients, and two parameters: learning rate,
+/// weight decay.
 pub fn opt_step_sgd(worker: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let mut weights = node.written_source(0, &mut d);
     let grads = node.source(1).apart(&weights);

@@ -1,7 +1,7 @@
 //! Rotary position embedding: rotates pairs of elements by an angle that is proportional to the position.
 //!
-//! Modes: adjacent pairs (normal), pairs half a head apart (neox), several positions per token (mrope, imrope), vision. Also YaRN
-//! interpolation (arXiv:2309.00071), and a factor for each frequency.
+//! Modes: adjacent pairs (normal), pairs half a head apart (neox), several positions per token (mrope, imrope), vision.
+//! Also YaRN interpolation (arXiv:2309.00071), and a factor for each frequency.
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Layout, Reader, Source, Writer, rows};
@@ -55,7 +55,8 @@ impl Params {
         interpolated * (1.0 - mix) + angle * mix
     }
 
-    /// Index of the position of a token that determines the angle of a pair, by the pair's index `sector` in the cycle of sections.
+    /// Index of the position of a token that determines the angle of a pair, by the pair's index `sector` in the cycle
+    /// of sections.
     fn axis(&self, sector: i32) -> usize {
         let [t, h, w, _] = self.rope.sections;
         if self.rope.mode == GGML_ROPE_TYPE_IMROPE {

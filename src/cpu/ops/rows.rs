@@ -57,7 +57,8 @@ pub fn check_get_rows(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Writes the rows of source 0, converted, to the rows of the node whose indices are in source 1. The other rows do not change.
+/// Writes the rows of source 0, converted, to the rows of the node whose indices are in source 1. The other rows do not
+/// change.
 pub fn set_rows(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let (s, ids) = (node.source(0), node.source(1));
     if let Some(numbers) = s.try_apart(&d).filter(|s| d.ne[0] == 1 && s.dtype == GGML_TYPE_F32 && s.is_dense())
@@ -105,8 +106,9 @@ fn planes(n3: usize, n2: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..n3).flat_map(move |i3| (0..n2).map(move |i2| (i3, i2)))
 }
 
-/// Calls `write` with each of the rows of a plane whose target this thread writes, and the target. Each thread reads all indices, and writes only its
-/// rows of the node. So if an index occurs more than once, the last row of the source wins. Ends at an index that is not below `limit`.
+/// Calls `write` with each of the rows of a plane whose target this thread writes, and the target. Each thread reads
+/// all indices, and writes only its rows of the node. So if an index occurs more than once, the last row of the source
+/// wins. Ends at an index that is not below `limit`.
 fn each_target(
     w: &Worker<'_>,
     ids: &Source<'_>,
@@ -142,8 +144,8 @@ pub fn check_set_rows(node: TensorRef) -> Result<()> {
 pub fn get_rows_back(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let ids = node.source(1);
     let mut grad = Reader::new(node.source(0), &d);
-    // Each thread reads all indices, and writes only its rows of the node, so that the order of the sums does not depend on the number
-    // of threads.
+    // Each thread reads all indices, and writes only its rows of the node, so that the order of the sums does not
+    // depend on the number of threads.
     let mine = w.share(d.nrows());
     for r in mine.clone() {
         d.row_mut::<f32>(d.row_index(r)).fill(0.0);

@@ -39,8 +39,8 @@ impl Slopes {
     }
 }
 
-/// exp(x * scale + slope * mask), divided by the sum of the row. Parameters: scale, maximum bias. Source 1: mask. Source 2: sinks, one
-/// per head.
+/// exp(x * scale + slope * mask), divided by the sum of the row. Parameters: scale, maximum bias. Source 1: mask.
+/// Source 2: sinks, one per head.
 pub fn soft_max(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let s = node.source(0);
     let (scale, max_bias) = (node.op_param_f32(0), node.op_param_f32(1));
@@ -70,7 +70,8 @@ pub fn soft_max(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// Requires single precision, a mask with at least as many columns and rows that repeats over heads and batches, and a sink per head.
+/// Requires single precision, a mask with at least as many columns and rows that repeats over heads and batches, and a
+/// sink per head.
 pub fn check_soft_max(node: TensorRef) -> Result<()> {
     check_map_f32(node)?;
     let ne = node.ne();

@@ -9,7 +9,8 @@ use crate::cpu::Worker;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 
-/// Divides an image into windows, padded with zeros at the edges. Parameters: windows per row, windows per column, size.
+/// Divides an image into windows, padded with zeros at the edges. Parameters: windows per row, windows per column,
+/// size.
 pub fn win_part(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let across = node.op_param_i32(0) as usize;
     let size = node.op_param_i32(2) as usize;
@@ -75,8 +76,8 @@ pub fn get_rel_pos(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     }
 }
 
-/// Requires 16-bit floats, and a row for each distance. The kernel copies bits, so for a bfloat16 table the node has bfloat16 bits,
-/// although the constructor makes its type half precision, as in the original.
+/// Requires 16-bit floats, and a row for each distance. The kernel copies bits, so for a bfloat16 table the node has
+/// bfloat16 bits, although the constructor makes its type half precision, as in the original.
 pub fn check_get_rel_pos(node: TensorRef) -> Result<()> {
     let s = src(node, 0)?;
     for t in [s, node] {
@@ -87,7 +88,8 @@ pub fn check_get_rel_pos(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Adds to the scores of positions in a window a bias for their distance in rows, and one for their distance in columns.
+/// Adds to the scores of positions in a window a bias for their distance in rows, and one for their distance in
+/// columns.
 pub fn add_rel_pos(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let s = node.source(0);
     let (mut across, mut down) = (Reader::new(node.source(1), &d), Reader::new(node.source(2), &d));

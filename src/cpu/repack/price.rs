@@ -24,8 +24,8 @@ fn cost(bytes: u64) -> i64 {
     i64::try_from(picoseconds / 1000).unwrap_or(i64::MAX)
 }
 
-/// The part of its time that a computation with so many columns loses. Measured with formats from 4.25 to 8.5 bits: 0 to
-/// a sixth of the time of text and of prompts, a tenth to a third of that of a few columns.
+/// The part of its time that a computation with so many columns loses. Measured with formats from 4.25 to 8.5 bits: 0
+/// to a sixth of the time of text and of prompts, a tenth to a third of that of a few columns.
 fn lost(time: i64, columns: usize) -> i64 {
     time / if (2..=16).contains(&columns) { 4 } else { 10 }
 }

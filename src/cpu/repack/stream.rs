@@ -1,8 +1,8 @@
 //! The weights of a computation that are not all in memory. If there is room for the pages of their file, they are used
-//! where it is mapped (`mapped`), and if there is more, some are interleaved before (`together`). If not, readers, threads of their
-//! own, bring those of matrix products in the order in which they are computed, some of them ahead, and threads wait for
-//! what they need. What has no room to stay is given back when all threads have passed its node. Experts are brought
-//! when the router has chosen them (`experts`).
+//! where it is mapped (`mapped`), and if there is more, some are interleaved before (`together`). If not, readers,
+//! threads of their own, bring those of matrix products in the order in which they are computed, some of them ahead,
+//! and threads wait for what they need. What has no room to stay is given back when all threads have passed its node.
+//! Experts are brought when the router has chosen them (`experts`).
 
 use super::account;
 use super::budget::{self, Fit, Pressure, When};

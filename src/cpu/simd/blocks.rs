@@ -1,6 +1,6 @@
-//! Rows of blocks: dot products of all weight formats with the activation formats, and conversion of activations. The generic code over
-//! [`Unpack`] and [`Dots`] is compiled for each instruction set. The folders of the instruction sets have faster kernels for some
-//! products.
+//! Rows of blocks: dot products of all weight formats with the activation formats, and conversion of activations. The
+//! generic code over [`Unpack`] and [`Dots`] is compiled for each instruction set. The folders of the instruction sets
+//! have faster kernels for some products.
 
 use super::act;
 use super::lanes::{AnyDots, Dots, Lanes, Plain as PlainLanes, PlainDots};
@@ -76,11 +76,13 @@ impl Activation for BlockQ8K {
 /// Block `i` of the row at `row` is readable.
 #[inline(always)]
 pub unsafe fn block<B: Plain>(row: *const u8, i: usize) -> B {
-    // SAFETY: the caller promises that the block is readable, every bit pattern is a value (`Plain`), and the read needs no alignment.
+    // SAFETY: the caller promises that the block is readable, every bit pattern is a value (`Plain`), and the read
+    // needs no alignment.
     unsafe { row.cast::<B>().add(i).read_unaligned() }
 }
 
-/// Several unpacked blocks. They are unpacked before the first of them is used, because loading a vector right after narrower stores to it stalls.
+/// Several unpacked blocks. They are unpacked before the first of them is used, because loading a vector right after
+/// narrower stores to it stalls.
 pub struct Batch {
     /// The values.
     pub q: [i8; BATCH],
@@ -163,7 +165,8 @@ pub unsafe fn vec_dot<D: AnyDots, B: Unpack, A: Activation>(n: usize, x: *const 
     }
 }
 
-/// The same for activations with bytes of -128. They are rare: no conversion here produces them, but those of a host may.
+/// The same for activations with bytes of -128. They are rare: no conversion here produces them, but those of a host
+/// may.
 ///
 /// # Safety
 /// As for [`vec_dot`], without an instruction set.
@@ -177,8 +180,8 @@ pub unsafe fn vec_dot_any<B: Unpack, A: Activation>(n: usize, x: *const u8, y: *
 /// Unpacks a row of weights to bytes in the form of the tiles of `D`, scales and offsets.
 ///
 /// # Safety
-/// `x` is readable for `k` values, a multiple of the block. `q` is writable for `k` bytes, and `scales` for `k / GROUP` floats; so is
-/// `offsets` if the format has them.
+/// `x` is readable for `k` values, a multiple of the block. `q` is writable for `k` bytes, and `scales` for `k / GROUP`
+/// floats; so is `offsets` if the format has them.
 #[inline(always)]
 pub unsafe fn unpack_row<D: Dots, B: Unpack>(x: *const u8, k: usize, q: *mut i8, scales: *mut f32, offsets: *mut f32) {
     let groups = B::VALUES / B::GROUP;
@@ -186,8 +189,8 @@ pub unsafe fn unpack_row<D: Dots, B: Unpack>(x: *const u8, k: usize, q: *mut i8,
     let bias = if form.bits == 8 { 0 } else { form.bias::<D>() as i8 };
     let (mut bytes, mut s, mut o) = ([0i8; 256], [0.0; GROUPS], [0.0; GROUPS]);
     for i in 0..k / B::VALUES {
-        // SAFETY: `i` is below `k / VALUES`, so the caller promises that the block is readable, and that its part of the outputs is writable.
-        // The local arrays have at least `VALUES` bytes and `groups` floats.
+        // SAFETY: `i` is below `k / VALUES`, so the caller promises that the block is readable, and that its part of
+        // the outputs is writable. The local arrays have at least `VALUES` bytes and `groups` floats.
         unsafe {
             block::<B>(x, i).unpack(&mut bytes, &mut s, &mut o);
             for b in &mut bytes[..B::VALUES] {
@@ -239,7 +242,8 @@ pub unsafe fn from_float_q8_1(x: *const f32, y: *mut u8, n: usize) {
 #[inline(always)]
 pub unsafe fn from_float_q8_k(x: *const f32, y: *mut u8, n: usize) {
     for i in 0..n / 256 {
-        // SAFETY: `i` is below `n / 256`, so the contract of `FromFloat` covers the floats, and the read needs no alignment.
+        // SAFETY: `i` is below `n / 256`, so the contract of `FromFloat` covers the floats, and the read needs no
+        // alignment.
         let x = unsafe { x.add(256 * i).cast::<[f32; 256]>().read_unaligned() };
         let top = act::greatest(&x);
         let mut b = BlockQ8K { d: 0.0, qs: [0; 256], bsums: [0; 16] };
@@ -254,7 +258,8 @@ pub unsafe fn from_float_q8_k(x: *const f32, y: *mut u8, n: usize) {
             }
             b.d = 1.0 / factor;
         }
-        // SAFETY: `i` is below `n / 256`, so the contract of `FromFloat` covers the block, and the write needs no alignment.
+        // SAFETY: `i` is below `n / 256`, so the contract of `FromFloat` covers the block, and the write needs no
+        // alignment.
         unsafe { y.cast::<BlockQ8K>().add(i).write_unaligned(b) };
     }
 }
@@ -271,8 +276,8 @@ pub unsafe fn half_bits<V: Lanes>(x: f32) -> u16 {
     bits[0]
 }
 
-/// Compiles the dot products, matrix times column and the conversion to Q8_K for one instruction set, and defines a function `fill_blocks` that sets the dot
-/// products and the conversion in the table.
+/// Compiles the dot products, matrix times column and the conversion to Q8_K for one instruction set, and defines a
+/// function `fill_blocks` that sets the dot products and the conversion in the table.
 macro_rules! instantiate {
     ($dots:ty $(, $features:literal)?) => {
         /// The block kernels of this instruction set.

@@ -1,5 +1,5 @@
-//! Conversion between floats and blocks: the decoders of `quant`, compiled for an instruction set, and encoders over [`Coder`]. They give the
-//! bytes and bits of the reference functions in `quant`.
+//! Conversion between floats and blocks: the decoders of `quant`, compiled for an instruction set, and encoders over
+//! [`Coder`]. They give the bytes and bits of the reference functions in `quant`.
 
 use super::blocks::half_bits;
 use super::lanes::Lanes;
@@ -21,14 +21,15 @@ pub trait Coder: Lanes {
     unsafe fn equal(self, b: Self) -> u32;
     /// The least lane, if none is NaN.
     unsafe fn bottom(self) -> f32;
-    /// The lanes without their fractions, at most `cap`. The low byte is 0 for a lane that no integer of 32 bits represents, or NaN.
+    /// The lanes without their fractions, at most `cap`. The low byte is 0 for a lane that no integer of 32 bits
+    /// represents, or NaN.
     unsafe fn codes(self, cap: i32) -> Self::Codes;
     /// Bit `i` is bit 4 of code `i`.
     unsafe fn fifth_bits(codes: Self::Codes) -> u32;
     /// Greatest magnitude of 32 floats. A NaN counts as greater than all numbers.
     unsafe fn greatest(x: *const f32) -> f32;
-    /// Writes 32 floats times `factor`, rounded to nearest even, as bytes. Bytes of results above 127 or NaN are those of
-    /// [`act::level`](super::act::level).
+    /// Writes 32 floats times `factor`, rounded to nearest even, as bytes. Bytes of results above 127 or NaN are those
+    /// of [`act::level`](super::act::level).
     unsafe fn levels(x: *const f32, factor: f32, p: *mut i8);
     /// Writes a byte for each lane: the low four bits of `low`, and those of `high` above them.
     unsafe fn store_nibbles(low: Self::Codes, high: Self::Codes, p: *mut u8);
@@ -55,8 +56,8 @@ unsafe fn extreme<V: Coder>(x: *const f32) -> f32 {
     }
 }
 
-/// Least and greatest of 32 values, ignoring NaN, in [-`f32::MAX`, infinity] and [-infinity, `f32::MAX`]. The least one has the sign of the first
-/// zero if it is zero.
+/// Least and greatest of 32 values, ignoring NaN, in [-`f32::MAX`, infinity] and [-infinity, `f32::MAX`]. The least one
+/// has the sign of the first zero if it is zero.
 #[inline(always)]
 unsafe fn range<V: Coder>(x: *const f32) -> (f32, f32) {
     // SAFETY: the caller promises 32 floats and the instruction set; a bit of `first` stands for each of them.
@@ -86,7 +87,8 @@ unsafe fn range<V: Coder>(x: *const f32) -> (f32, f32) {
 /// `x` has 32 floats, and the processor has the instruction set of `V`.
 #[inline(always)]
 unsafe fn codes<V: Coder>(x: *const f32, less: f32, factor: f32, more: f32, cap: i32) -> ([u8; 16], [u8; 4]) {
-    // SAFETY: the caller promises 32 floats and the instruction set. `V` has 8 or 16 lanes, so `qs` has room for all stores.
+    // SAFETY: the caller promises 32 floats and the instruction set. `V` has 8 or 16 lanes, so `qs` has room for all
+    // stores.
     unsafe {
         let (less, factor, more) = (V::splat(less), V::splat(factor), V::splat(more));
         let (mut qs, mut high_bits) = ([0; 16], 0);
@@ -101,7 +103,8 @@ unsafe fn codes<V: Coder>(x: *const f32, less: f32, factor: f32, more: f32, cap:
     }
 }
 
-/// The scale that maps the greatest of 32 magnitudes to 127, and the quantized values, as [`act::levels`](super::act::levels) gives them.
+/// The scale that maps the greatest of 32 magnitudes to 127, and the quantized values, as
+/// [`act::levels`](super::act::levels) gives them.
 ///
 /// # Safety
 /// `x` has 32 floats, and the processor has the instruction set of `V`.
@@ -131,8 +134,8 @@ macro_rules! encoders {
         #[inline(always)]
         pub unsafe fn $name<V: Coder>(x: *const f32, y: *mut u8, n: usize) {
             for i in 0..n / 32 {
-                // SAFETY: `i` is below `n / 32`, so the contract of `FromFloat` covers the floats and the block, and the write needs no
-                // alignment. The caller promises the instruction set.
+                // SAFETY: `i` is below `n / 32`, so the contract of `FromFloat` covers the floats and the block, and
+                // the write needs no alignment. The caller promises the instruction set.
                 unsafe {
                     let $x = x.add(32 * i);
                     y.cast::<$block>().add(i).write_unaligned($encode);
@@ -181,7 +184,8 @@ encoders! {
     };
 }
 
-/// Compiles the decoders and encoders for one instruction set, and defines a function `fill_conversions` that sets them in the table.
+/// Compiles the decoders and encoders for one instruction set, and defines a function `fill_conversions` that sets them
+/// in the table.
 macro_rules! instantiate {
     ($lanes:ty, $features:literal) => {
         /// Conversions between floats and blocks with this instruction set.

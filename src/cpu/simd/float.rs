@@ -271,7 +271,8 @@ const LOG_OF_ONE_AND: [f32; 9] = [
     0.003_305_438_7,
 ];
 
-/// Sine and cosine, at most 2 units in the last place of 1, for numbers of magnitude below [`MAX_ANGLE`]. Lanes that do not fuse are less precise.
+/// Sine and cosine, at most 2 units in the last place of 1, for numbers of magnitude below [`MAX_ANGLE`]. Lanes that do
+/// not fuse are less precise.
 #[inline(always)]
 unsafe fn sin_cos_lanes<V: Lanes>(x: V) -> (V, V) {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
@@ -343,7 +344,8 @@ unsafe fn gelu_lanes<V: Lanes>(x: V) -> V {
     }
 }
 
-/// Polynomial of `e^(a^2 / 2) P(X > a) / t` with `t = 1 / (1 + 0.3 a)`, where X has the standard normal distribution: relative error 1.3e-7 for `a` from 0 to 13.5.
+/// Polynomial of `e^(a^2 / 2) P(X > a) / t` with `t = 1 / (1 + 0.3 a)`, where X has the standard normal distribution:
+/// relative error 1.3e-7 for `a` from 0 to 13.5.
 const NORMAL_TAIL: [f32; 8] = [
     0.119_626_39,
     0.120_798_36,
@@ -359,8 +361,9 @@ const NORMAL_TAIL: [f32; 8] = [
 /// probability 8e-9 for `|x|` up to 1.
 const NORMAL_CENTRE: [f32; 5] = [0.398_942_2, -0.066_488_76, 0.009_964_243, -0.001_165_434_7, 9.250_1e-5];
 
-/// `x P(X < x)`, where X has the standard normal distribution: the GELU by the error function. The relative error is at most 9e-7 from -13 on, for negative
-/// numbers, too, where a sum of 1 and the error function would lose digits. Lanes that do not fuse are less precise.
+/// `x P(X < x)`, where X has the standard normal distribution: the GELU by the error function. The relative error is at
+/// most 9e-7 from -13 on, for negative numbers, too, where a sum of 1 and the error function would lose digits. Lanes
+/// that do not fuse are less precise.
 #[inline(always)]
 unsafe fn gelu_erf_lanes<V: Lanes>(x: V) -> V {
     // SAFETY: the contract of `Lanes`: the caller promises the instruction set.
@@ -402,7 +405,8 @@ macro_rules! kernels {
         #[inline(always)]
         #[allow(clippy::extra_unused_type_parameters)] // `instantiate!` passes `V` to all of them
         pub unsafe fn $name<V: Lanes>($($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the contracts of `Kernels` and `Lanes`: the pointers have `n` elements, and the processor has the instruction set.
+            // SAFETY: the contracts of `Kernels` and `Lanes`: the pointers have `n` elements, and the processor has the
+            // instruction set.
             unsafe { $body }
         }
     )*};

@@ -1,5 +1,5 @@
-//! Matrix times column for weights in blocks, which dominates the time of text generation. Several rows are processed at once, so
-//! that they share the work on the column.
+//! Matrix times column for weights in blocks, which dominates the time of text generation. Several rows are processed
+//! at once, so that they share the work on the column.
 
 use super::blocks::{BATCH, Batch};
 use super::lanes::{AnyDots, Dots, Lanes};
@@ -10,11 +10,12 @@ use crate::abi::ggml::ggml_type;
 /// Dot products of `rows` rows of weights with one row of activations.
 ///
 /// # Safety
-/// `x` has `rows` readable rows of `k` values, `stride` bytes apart, where `k` is a multiple of the block. `act` is a row of `k` activations in the layout of the [`Gemv`], and `dst` is writable
-/// for `rows` floats.
+/// `x` has `rows` readable rows of `k` values, `stride` bytes apart, where `k` is a multiple of the block. `act` is a
+/// row of `k` activations in the layout of the [`Gemv`], and `dst` is writable for `rows` floats.
 pub type Rows = unsafe fn(k: usize, x: *const u8, stride: usize, rows: usize, act: *const u8, dst: *mut f32);
 
-/// [`Rows`] of every format, with activations in blocks of [`tile::Act`]: unpacks one row after the other, and adds in the order of a tile.
+/// [`Rows`] of every format, with activations in blocks of [`tile::Act`]: unpacks one row after the other, and adds in
+/// the order of a tile.
 ///
 /// # Safety
 /// As for [`Rows`], and the processor has the instruction set of `D`.
@@ -34,8 +35,8 @@ pub unsafe fn unpacked_rows<D: AnyDots, B: Unpack>(
     let mut batch = Batch::new();
     for r in 0..rows {
         let row = x.wrapping_add(r * stride);
-        // SAFETY: the caller promises rows and activations of `k` values and the instruction set; block indices are below `k / VALUES`, or
-        // `k / 32` for activations.
+        // SAFETY: the caller promises rows and activations of `k` values and the instruction set; block indices are
+        // below `k / VALUES`, or `k / 32` for activations.
         unsafe {
             // All lanes have the result.
             let mut acc = D::Floats::splat(0.0);
@@ -66,8 +67,8 @@ pub unsafe fn unpacked_rows<D: AnyDots, B: Unpack>(
     }
 }
 
-/// Layout of a row of activations: values as bytes, a scale for every 32 values, and the scaled sums of every 32 and of every 16 values.
-/// Each part is padded with zeros to a multiple of 512 values.
+/// Layout of a row of activations: values as bytes, a scale for every 32 values, and the scaled sums of every 32 and of
+/// every 16 values. Each part is padded with zeros to a multiple of 512 values.
 #[derive(Clone, Copy)]
 pub struct WideAct {
     /// Number of values with padding.
@@ -105,11 +106,13 @@ impl WideAct {
 /// Quantizes `k` floats (a multiple of 32) to a [`WideAct`] row. The scale of a group with an infinity or NaN is NaN.
 ///
 /// # Safety
-/// `x` is readable for `k` floats, and `y` is writable for the bytes of the row. The processor has the instruction set of `D`.
+/// `x` is readable for `k` floats, and `y` is writable for the bytes of the row. The processor has the instruction set
+/// of `D`.
 #[inline(always)]
 pub unsafe fn act_row<D: Dots>(k: usize, x: *const f32, y: *mut u8) {
     let layout = WideAct::new(k);
-    // SAFETY: the caller promises the floats, the bytes of the row and the instruction set. All offsets are inside its parts, for blocks below padded / 32.
+    // SAFETY: the caller promises the floats, the bytes of the row and the instruction set. All offsets are inside its
+    // parts, for blocks below padded / 32.
     unsafe {
         let (scales, sums) = (y.add(layout.scales()).cast::<f32>(), y.add(layout.sums()).cast::<f32>());
         let fine_sums = y.add(layout.fine_sums()).cast::<[f32; 2]>();
@@ -159,7 +162,8 @@ pub struct Gemv {
     pub few_rows: bool,
 }
 
-/// Sets matrix times column for a format, with activations in the form of its unpacked blocks, in a table with the tiles of the level.
+/// Sets matrix times column for a format, with activations in the form of its unpacked blocks, in a table with the
+/// tiles of the level.
 pub fn set(k: &mut super::Kernels, t: ggml_type, rows: Rows) {
     k.gemv[t as usize] = k.byte_tiles.unpack[t as usize].map(|unpacker| {
         let form = unpacker.form;

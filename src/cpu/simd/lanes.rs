@@ -1,5 +1,5 @@
-//! The vector traits of the kernels: [`Lanes`] for floats, [`Dots`] and [`AnyDots`] for dot products of bytes. Each instruction set
-//! implements them, and the generic kernels are compiled for each.
+//! The vector traits of the kernels: [`Lanes`] for floats, [`Dots`] and [`AnyDots`] for dot products of bytes. Each
+//! instruction set implements them, and the generic kernels are compiled for each.
 
 use super::act;
 use crate::quant::convert::{f8_e4m3_to_f32, f16_to_f32};
@@ -9,8 +9,8 @@ use crate::quant::convert::{f8_e4m3_to_f32, f16_to_f32};
 /// Every method must be inlined into a function that enables the instruction set.
 ///
 /// # Safety
-/// Call the methods only on a processor with the instruction set of the implementation. A pointer must have `N` accessible elements
-/// (for the `_part` methods `n` elements, with `n < N`), at any alignment.
+/// Call the methods only on a processor with the instruction set of the implementation. A pointer must have `N`
+/// accessible elements (for the `_part` methods `n` elements, with `n < N`), at any alignment.
 #[allow(clippy::missing_safety_doc)] // the section above is for all methods
 pub trait Lanes: Copy {
     /// Number of lanes.
@@ -77,7 +77,8 @@ pub trait Lanes: Copy {
     unsafe fn masked(self, mask: Self) -> Self;
     /// Nearest integer, ties to even.
     unsafe fn round(self) -> Self;
-    /// The integer `n` nearest to `self * b`, which is in `[-126, 128]`, and `2^n` in a form for [`Lanes::times_power`].
+    /// The integer `n` nearest to `self * b`, which is in `[-126, 128]`, and `2^n` in a form for
+    /// [`Lanes::times_power`].
     unsafe fn split_power(self, b: Self) -> (Self, Self);
     /// `2^self` in a form for [`Lanes::times_power`], for integers in `[-126, 128]`.
     unsafe fn power(self) -> Self;
@@ -134,7 +135,8 @@ pub trait Lanes: Copy {
 pub trait Dots: Copy {
     /// The vector of as many floats.
     type Floats: Lanes;
-    /// Weight bytes are stored as `q ^ FLIP`. It is 0x80 if the instruction requires them unsigned, which adds 128 to each.
+    /// Weight bytes are stored as `q ^ FLIP`. It is 0x80 if the instruction requires them unsigned, which adds 128 to
+    /// each.
     const FLIP: u8;
     /// Sets all lanes to `x`.
     unsafe fn splat(x: i32) -> Self;
@@ -165,7 +167,8 @@ pub trait Dots: Copy {
     fn run(_bits: u32, all: usize) -> usize {
         all
     }
-    /// The products of `w`, weights of `bits` bits (unsigned; 8: stored as for [`Dots::dot4`]), and `a`, in a form that [`Dots::sum`] adds to `start`.
+    /// The products of `w`, weights of `bits` bits (unsigned; 8: stored as for [`Dots::dot4`]), and `a`, in a form that
+    /// [`Dots::sum`] adds to `start`.
     #[inline(always)]
     unsafe fn products(start: Self, w: Self, a: Self, _bits: u32) -> Self {
         // SAFETY: forwarded to the caller.
@@ -182,8 +185,8 @@ pub trait Dots: Copy {
     unsafe fn sum(self, _start: Self) -> Self {
         self
     }
-    /// Returns `self`. The compiler does not combine additions before this call with those after it: in a tile it would keep more sums at a time
-    /// than there are registers.
+    /// Returns `self`. The compiler does not combine additions before this call with those after it: in a tile it would
+    /// keep more sums at a time than there are registers.
     #[inline(always)]
     unsafe fn as_it_is(self) -> Self {
         self
@@ -387,7 +390,8 @@ impl Lanes for Plain {
     }
     #[inline(always)]
     unsafe fn round(self) -> Self {
-        // Adding and subtracting 1.5 * 2^23 rounds numbers of magnitude below 2^22 to integers. Kernels do not round larger ones.
+        // Adding and subtracting 1.5 * 2^23 rounds numbers of magnitude below 2^22 to integers. Kernels do not round
+        // larger ones.
         const MAGIC: f32 = 12_582_912.0;
         self.each(|x| (x + MAGIC) - MAGIC)
     }
@@ -473,8 +477,8 @@ impl Lanes for Plain {
     unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize) {
         for r in 0..8 {
             for c in 0..8 {
-                // SAFETY: the contract of `Lanes`: eight rows of eight words at both pointers, at their strides. Words are moved as
-                // integers, because moving floats may change the bits of a NaN.
+                // SAFETY: the contract of `Lanes`: eight rows of eight words at both pointers, at their strides. Words
+                // are moved as integers, because moving floats may change the bits of a NaN.
                 unsafe {
                     let word = src.add(r * src_stride + c).cast::<u32>().read_unaligned();
                     dst.add(c * dst_stride + r).cast::<u32>().write_unaligned(word);

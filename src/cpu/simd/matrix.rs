@@ -1,11 +1,12 @@
 //! Products of plain numbers by matrix registers: sums of products of bfloat16s, 16 rows by 16 columns at once.
 //!
-//! Bfloat16s are multiplied as they are. A half is the sum of two bfloat16s, without an error, and a float the sum of two with an error of at most 2^-17
-//! of it. So the numbers of a row or column are in one or two *planes*: the numbers rounded to bfloat16s, and what is left of them. Planes of a column
-//! are columns of a register. An infinity, in a row of halves or a column of floats, gives NaN.
+//! Bfloat16s are multiplied as they are. A half is the sum of two bfloat16s, without an error, and a float the sum of
+//! two with an error of at most 2^-17 of it. So the numbers of a row or column are in one or two *planes*: the numbers
+//! rounded to bfloat16s, and what is left of them. Planes of a column are columns of a register. An infinity, in a row
+//! of halves or a column of floats, gives NaN.
 //!
-//! For every [`CHUNK`] values of `k`, the sum of a plane of a column gets the products by the last plane of the row first. At the end, the sums of the
-//! planes are added. A result has the same bits for any number of rows and columns.
+//! For every [`CHUNK`] values of `k`, the sum of a plane of a column gets the products by the last plane of the row
+//! first. At the end, the sums of the planes are added. A result has the same bits for any number of rows and columns.
 
 /// Rows, and columns, of a register.
 pub const SIDE: usize = 16;
@@ -54,26 +55,29 @@ pub struct Packed {
     pub alone: bool,
 }
 
-/// Writes the planes of `n` rows of `k` numbers, `from_stride` bytes apart, to rows that are `stride` bytes apart. They end with zeros up to whole
-/// chunks, and rows of zeros fill the register.
+/// Writes the planes of `n` rows of `k` numbers, `from_stride` bytes apart, to rows that are `stride` bytes apart. They
+/// end with zeros up to whole chunks, and rows of zeros fill the register.
 ///
 /// # Safety
-/// The rows are readable, and the planes are writable for [`SIDE`] rows (at least `n`) of whole chunks. The processor has the instruction set.
+/// The rows are readable, and the planes are writable for [`SIDE`] rows (at least `n`) of whole chunks. The processor
+/// has the instruction set.
 pub type PackRows = unsafe fn(k: usize, n: usize, from: *const u8, from_stride: usize, to: Planes, stride: usize);
 
-/// Packs `n` columns of `k` numbers, at most as many as a register has: of each chunk, pairs of numbers of each plane of a column after those of the
-/// others. Missing numbers and columns are zeros. If the column is `alone`, there are its planes only.
+/// Packs `n` columns of `k` numbers, at most as many as a register has: of each chunk, pairs of numbers of each plane
+/// of a column after those of the others. Missing numbers and columns are zeros. If the column is `alone`, there are
+/// its planes only.
 ///
 /// # Safety
-/// `cols` has `n` readable columns. `to` is writable for whole chunks of [`SIDE`] columns, or of the planes of one that is alone. The processor has the
-/// instruction set.
+/// `cols` has `n` readable columns. `to` is writable for whole chunks of [`SIDE`] columns, or of the planes of one that
+/// is alone. The processor has the instruction set.
 pub type PackColumns = unsafe fn(k: usize, n: usize, cols: *const *const u8, alone: bool, to: *mut u8);
 
-/// Multiplies `chunks` chunks of rows by columns. `sums` has the results of each register of columns for the first register of rows, then those for the
-/// next. They are added to what is there if `add`.
+/// Multiplies `chunks` chunks of rows by columns. `sums` has the results of each register of columns for the first
+/// register of rows, then those for the next. They are added to what is there if `add`.
 ///
 /// # Safety
-/// Rows and columns are readable in the form of the kernel, and `sums` is writable (readable, too, if `add`). The process may use the registers.
+/// Rows and columns are readable in the form of the kernel, and `sums` is writable (readable, too, if `add`). The
+/// process may use the registers.
 pub type Multiply = unsafe fn(chunks: usize, rows: Rows, cols: Packed, sums: *mut Sums, add: bool);
 
 /// Writes results, of at most [`SIDE`] rows and `n` columns, to the columns in `dst`.

@@ -1,12 +1,15 @@
-//! Micro-kernels: loops over rows of numbers, compiled for several instruction sets and selected at run time in a table ([`Kernels`]).
+//! Micro-kernels: loops over rows of numbers, compiled for several instruction sets and selected at run time in a table
+//! ([`Kernels`]).
 //!
-//! Generic code for all instruction sets: `lanes` (vector traits), `float` (rows of floats), `blocks` and `unpack` (weights in blocks),
-//! `act` (activations in bytes), `convert` (floats to blocks and back), `order` (sorting short rows), `gemv` (matrix times column), `products`
-//! (rows of plain numbers times columns), `matrix` (the same by matrix registers), `recurrent` (recurrences over tokens), `tile` (panels times
-//! columns). Folders of instruction sets: `scalar` (every processor), `avx2`, `avx512` (with and without VNNI), `amx`.
+//! Generic code for all instruction sets: `lanes` (vector traits), `float` (rows of floats), `blocks` and `unpack`
+//! (weights in blocks), `act` (activations in bytes), `convert` (floats to blocks and back), `order` (sorting short
+//! rows), `gemv` (matrix times column), `products` (rows of plain numbers times columns), `matrix` (the same by matrix
+//! registers), `recurrent` (recurrences over tokens), `tile` (panels times columns). Folders of instruction sets:
+//! `scalar` (every processor), `avx2`, `avx512` (with and without VNNI), `amx`.
 //!
-//! The table is filled level by level; each level replaces the kernels for which it has faster ones. `GGML_RS_CPU_LEVEL` (`scalar`,
-//! `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `amx`) selects a lower level, so that one machine can test all levels that it supports.
+//! The table is filled level by level; each level replaces the kernels for which it has faster ones.
+//! `GGML_RS_CPU_LEVEL` (`scalar`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `amx`) selects a lower
+//! level, so that one machine can test all levels that it supports.
 
 mod act;
 mod blocks;
@@ -64,23 +67,26 @@ pub type VecDot = unsafe fn(n: usize, x: *const u8, y: *const u8) -> f32;
 /// Converts `n` floats to a row of a format.
 ///
 /// # Safety
-/// `x` is readable for `n` floats, `y` is writable for a row of `n` values, and `n` is a multiple of the block of the format.
+/// `x` is readable for `n` floats, `y` is writable for a row of `n` values, and `n` is a multiple of the block of the
+/// format.
 pub type FromFloat = unsafe fn(x: *const f32, y: *mut u8, n: usize);
 
 /// Decodes a row: as many whole blocks as both slices have room for.
 ///
 /// # Safety
-/// The processor has the instruction set of the function. That of a function in a table of [`Kernels::for_level`] has been detected.
+/// The processor has the instruction set of the function. That of a function in a table of [`Kernels::for_level`] has
+/// been detected.
 pub type ToFloat = unsafe fn(x: &[u8], y: &mut [f32]);
 
-/// Writes the indices of `x` in ascending or, if `falling`, descending order, the first of equal elements first. Returns false, with any indices, if
-/// it cannot because of equal elements.
+/// Writes the indices of `x` in ascending or, if `falling`, descending order, the first of equal elements first.
+/// Returns false, with any indices, if it cannot because of equal elements.
 ///
 /// # Safety
 /// The processor has the instruction set of the function.
 pub type SortFew = unsafe fn(x: &[f32], falling: bool, order: &mut [i32]) -> bool;
 
-/// Writes the indices of the greatest elements, greatest first, and the first of equal elements first. `keys` is scratch memory as long as `x`.
+/// Writes the indices of the greatest elements, greatest first, and the first of equal elements first. `keys` is
+/// scratch memory as long as `x`.
 ///
 /// # Safety
 /// The processor has the instruction set of the function.
@@ -136,8 +142,9 @@ impl Level {
     }
 }
 
-/// A table of kernels. Every function has the safety contract of its type. If the type of a field has no name, the contract is: each
-/// pointer has `n` elements, readable or, for `dst`, writable, and `dst` is the source or does not overlap it.
+/// A table of kernels. Every function has the safety contract of its type. If the type of a field has no name, the
+/// contract is: each pointer has `n` elements, readable or, for `dst`, writable, and `dst` is the source or does not
+/// overlap it.
 #[derive(Clone)]
 pub struct Kernels {
     /// The highest level in the table.
@@ -146,9 +153,11 @@ pub struct Kernels {
     pub dots_only: bool,
     /// Dot products by weight format; the other row has the format [`dot_type`]. `None` for other formats.
     pub vec_dot: [Option<VecDot>; TYPES],
-    /// Conversions from floats by format. `None` if there is no kernel; see the traits in `quant` for the reference functions.
+    /// Conversions from floats by format. `None` if there is no kernel; see the traits in `quant` for the reference
+    /// functions.
     pub from_float: [Option<FromFloat>; TYPES],
-    /// Conversions of blocks to floats by format. `None` if there is no kernel; see the traits in `quant` for the reference functions.
+    /// Conversions of blocks to floats by format. `None` if there is no kernel; see the traits in `quant` for the
+    /// reference functions.
     pub to_float: [Option<ToFloat>; TYPES],
     /// Sorts at most [`order::FEW`] elements.
     pub sort_few: Option<SortFew>,
@@ -178,9 +187,11 @@ pub struct Kernels {
     pub tanh: Map,
     /// `ln(1 + e^x)`.
     pub softplus: Map,
-    /// Rotates adjacent pairs, `n / 2` of them: `dst[i] = x[i] * cos[i] + x[j] * sin[i]`, where `j` is the other of the pair.
+    /// Rotates adjacent pairs, `n / 2` of them: `dst[i] = x[i] * cos[i] + x[j] * sin[i]`, where `j` is the other of the
+    /// pair.
     pub turn_pairs: unsafe fn(n: usize, dst: *mut f32, x: *const f32, cos: *const f32, sin: *const f32),
-    /// Rotates `n` pairs of `x[i]` and `x[n + i]` by the angles of `cos[i]` and `sin[i]`. `x` and `dst` have `2 * n` floats.
+    /// Rotates `n` pairs of `x[i]` and `x[n + i]` by the angles of `cos[i]` and `sin[i]`. `x` and `dst` have `2 * n`
+    /// floats.
     pub turn_halves: unsafe fn(n: usize, dst: *mut f32, x: *const f32, cos: *const f32, sin: *const f32),
     /// Sines and cosines of numbers of magnitude below [`float::MAX_ANGLE`].
     pub sin_cos: unsafe fn(n: usize, sin: *mut f32, cos: *mut f32, x: *const f32),
@@ -192,7 +203,8 @@ pub struct Kernels {
     pub silu: Map,
     /// GELU by the tanh formula.
     pub gelu: Map,
-    /// The end of GELU by a table of halves: `dst[i]` is 0 up to -10, as it was from 10 on (or if it is NaN), else `found[i]`.
+    /// The end of GELU by a table of halves: `dst[i]` is 0 up to -10, as it was from 10 on (or if it is NaN), else
+    /// `found[i]`.
     pub gelu_found: unsafe fn(n: usize, dst: *mut f32, found: *const u16),
     /// GELU by the error function.
     pub gelu_erf: Map,
@@ -204,7 +216,8 @@ pub struct Kernels {
     pub geglu: Map2,
     /// `dst = e^(x - top)`, subnormal numbers included; returns the sum of `dst`. `x - top` is at most 70, or NaN.
     pub exp_sum: unsafe fn(n: usize, dst: *mut f32, x: *const f32, top: f32) -> f64,
-    /// `dst = e^x 2^-e` for an integer `e`, at most 2 units in the last place; zero below `2^-126`. Every `e` gives the same digits.
+    /// `dst = e^x 2^-e` for an integer `e`, at most 2 units in the last place; zero below `2^-126`. Every `e` gives the
+    /// same digits.
     pub exp_scaled: unsafe fn(n: usize, dst: *mut f32, x: *const f32, e: f32),
     /// Adds floats to aligned doubles.
     pub add_to_doubles: unsafe fn(n: usize, dst: *mut f64, x: *const f32),
@@ -218,7 +231,8 @@ pub struct Kernels {
     pub center: unsafe fn(n: usize, dst: *mut f32, x: *const f32, mean: f32) -> f64,
     /// Greatest value, ignoring NaN; minus infinity if there is none.
     pub max: unsafe fn(n: usize, x: *const f32) -> f32,
-    /// `dst = dst * v + slope * mask`, minus infinity where the mask is (even for NaN); returns the greatest value of `dst`, ignoring NaN.
+    /// `dst = dst * v + slope * mask`, minus infinity where the mask is (even for NaN); returns the greatest value of
+    /// `dst`, ignoring NaN.
     pub mask_scores: unsafe fn(n: usize, dst: *mut f32, mask: *const f32, v: f32, slope: f32) -> f32,
     /// Halves to floats (no overlap).
     pub f16_to_f32: unsafe fn(n: usize, dst: *mut f32, x: *const u16),
@@ -240,8 +254,8 @@ pub struct Kernels {
     pub dot_f8: unsafe fn(n: usize, x: *const u8, y: *const f32) -> f32,
     /// Matrix times column by weight format. `None` if `vec_dot` is used for each row.
     pub gemv: [Option<gemv::Gemv>; TYPES],
-    /// The same for rows of a file that will be interleaved: with activations in the form that they need then, and with the
-    /// same results.
+    /// The same for rows of a file that will be interleaved: with activations in the form that they need then, and with
+    /// the same results.
     pub gemv_in_file: [Option<gemv::Gemv>; TYPES],
     /// Products of rows of plain numbers and columns.
     pub products: products::Products,
@@ -283,7 +297,8 @@ impl Kernels {
                             unsafe { avx512::fill_bf16(&mut k) };
                             k.level = Level::Avx512Bf16;
                             if level >= Level::Amx && tiles().bfloat16s {
-                                // SAFETY: the features that `fill` requires have been detected, and the process may use the registers.
+                                // SAFETY: the features that `fill` requires have been detected, and the process may use
+                                // the registers.
                                 unsafe { amx::fill(&mut k) };
                                 k.level = Level::Amx;
                             }
@@ -297,8 +312,8 @@ impl Kernels {
     }
 }
 
-/// Covers `n` columns with kernels as wide as possible: first column, width and kernel. The kernels are in descending order of their width, down to
-/// one column.
+/// Covers `n` columns with kernels as wide as possible: first column, width and kernel. The kernels are in descending
+/// order of their width, down to one column.
 pub fn cover<T: Copy>(kernels: &'static [(usize, T)], n: usize) -> impl Iterator<Item = (usize, usize, T)> {
     let mut next = 0;
     std::iter::from_fn(move || {
@@ -350,7 +365,8 @@ pub fn reference() -> &'static Kernels {
 
 macro_rules! dot_types {
     ($($module:ident::$block:ident: $ty:ident, align $align:literal, $kind:ident, dot $act_module:ident::$act:ident, [$($name:ident)*];)*) => {
-        /// The format of the other row of a dot product with weights of format `t`, or `None` if `t` is not a weight format.
+        /// The format of the other row of a dot product with weights of format `t`, or `None` if `t` is not a weight
+        /// format.
         pub const fn dot_type(t: ggml_type) -> Option<ggml_type> {
             use ggml_type::*;
             Some(match t {

@@ -8,7 +8,8 @@ pub const MOST: usize = 32;
 /// A vector of integers.
 ///
 /// # Safety
-/// Call the methods only on a processor with the instruction set of the implementation. A pointer has `N` accessible numbers, at any alignment.
+/// Call the methods only on a processor with the instruction set of the implementation. A pointer has `N` accessible
+/// numbers, at any alignment.
 #[allow(clippy::missing_safety_doc)] // the section above is for all methods
 pub trait Ranks: Copy {
     /// Number of lanes, 8 or 16.
@@ -58,8 +59,8 @@ pub unsafe fn sort_few<V: Ranks>(x: &[f32], falling: bool, order: &mut [i32]) ->
     let mut sum = 0;
     for start in (0..n).step_by(TOGETHER) {
         let mut places = [0; TOGETHER];
-        // SAFETY: the caller promises the instruction set. `start` and `FEW` are multiples of `TOGETHER`, so `keys` has as many numbers from `start`
-        // on, and `places` has room for them.
+        // SAFETY: the caller promises the instruction set. `start` and `FEW` are multiples of `TOGETHER`, so `keys` has
+        // as many numbers from `start` on, and `places` has room for them.
         unsafe {
             // An element comes after those before it that are not greater, and those behind it that are less.
             let (mut mine, mut place) = ([V::splat(0); 4], [V::splat(start as i32); 4]);

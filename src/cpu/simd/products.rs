@@ -1,5 +1,5 @@
-//! Products of rows of plain numbers (floats, halves, bfloat16s, floats of 8 bits) and columns of floats, and sums of such rows with weights;
-//! several rows and columns at once.
+//! Products of rows of plain numbers (floats, halves, bfloat16s, floats of 8 bits) and columns of floats, and sums of
+//! such rows with weights; several rows and columns at once.
 //!
 //! Rows and columns are read as they are in memory. In a product, a lane has every `N`-th value of `k`: each result is
 //! one or several chains of additions for each lane, then the sum of the lanes; longer products are computed in
@@ -31,9 +31,9 @@ pub const AHEAD: usize = 32;
 /// unless that is 0: the kernel begins to load it into the cache.
 ///
 /// # Safety
-/// `rows` has `n` pointers, each readable for `k` numbers of the format of the kernel. `cols` and `dst` have as many pointers as the kernel
-/// has columns: each in `cols` is readable for `k` floats (or bfloat16s, [`Products::bf16_columns`]), and each in `dst` is writable for `n`
-/// floats (readable, too, if `add`).
+/// `rows` has `n` pointers, each readable for `k` numbers of the format of the kernel. `cols` and `dst` have as many
+/// pointers as the kernel has columns: each in `cols` is readable for `k` floats (or bfloat16s,
+/// [`Products::bf16_columns`]), and each in `dst` is writable for `n` floats (readable, too, if `add`).
 pub type Product = unsafe fn(
     k: usize,
     chain: usize,
@@ -51,8 +51,9 @@ pub type Product = unsafe fn(
 /// 0: the kernel begins to load it into the cache.
 ///
 /// # Safety
-/// `rows` has `n` pointers, each readable for `k` numbers of the format of the kernel. `weights` and `dst` have as many pointers as the kernel has
-/// columns: each in `weights` is readable for `n` floats, and each in `dst` is readable and writable for `k` floats, which nothing else overlaps.
+/// `rows` has `n` pointers, each readable for `k` numbers of the format of the kernel. `weights` and `dst` have as many
+/// pointers as the kernel has columns: each in `weights` is readable for `n` floats, and each in `dst` is readable and
+/// writable for `k` floats, which nothing else overlaps.
 pub type WeightedSum = unsafe fn(
     k: usize,
     n: usize,
@@ -92,8 +93,9 @@ impl ByFormat {
     }
 }
 
-/// Minimum numbers of columns for which rows are converted to floats once for all of them, by the format of the rows. Rows of floats are copied: the
-/// copies are not a power of two apart, so they do not compete for the same sets of the cache.
+/// Minimum numbers of columns for which rows are converted to floats once for all of them, by the format of the rows.
+/// Rows of floats are copied: the copies are not a power of two apart, so they do not compete for the same sets of the
+/// cache.
 #[derive(Clone, Copy)]
 pub struct ConvertFrom {
     /// For halves.
@@ -105,7 +107,8 @@ pub struct ConvertFrom {
 impl ConvertFrom {
     /// Without instructions for the conversion.
     pub const SLOW: Self = Self { f16: 16, bf16: 16 };
-    /// Where kernels convert as fast as they multiply; but many columns read a copy with less work (docs/PERFORMANCE.md).
+    /// Where kernels convert as fast as they multiply; but many columns read a copy with less work
+    /// (docs/PERFORMANCE.md).
     pub const FAST: Self = Self { f16: 256, bf16: 48 };
     /// The same where other units convert halves.
     pub const BESIDE: Self = Self { f16: usize::MAX, ..Self::FAST };
@@ -134,7 +137,8 @@ pub struct Products {
     pub matrix: Option<[MatrixProducts; 2]>,
     /// When rows are converted to floats.
     pub convert_from: ConvertFrom,
-    /// Rows that many columns are multiplied by, and that are converted, at a time: a multiple of [`ROWS`], at most [`MAX_BLOCK_ROWS`].
+    /// Rows that many columns are multiplied by, and that are converted, at a time: a multiple of [`ROWS`], at most
+    /// [`MAX_BLOCK_ROWS`].
     pub block_rows: usize,
     /// Format of the columns of bfloat16s: floats, or bfloat16s if the processor multiplies these.
     pub bf16_columns: ggml_type,
@@ -171,7 +175,8 @@ pub unsafe trait Number {
     unsafe fn part<V: Lanes>(p: *const u8, n: usize) -> V {
         let mut padded = [0u8; 64];
         debug_assert!(Self::SIZE * V::N <= padded.len());
-        // SAFETY: the caller promises `n` readable numbers, fewer than a vector, for which there is room, and the instruction set.
+        // SAFETY: the caller promises `n` readable numbers, fewer than a vector, for which there is room, and the
+        // instruction set.
         unsafe {
             p.copy_to_nonoverlapping(padded.as_mut_ptr(), Self::SIZE * n);
             Self::load(padded.as_ptr())
@@ -336,7 +341,8 @@ unsafe fn some_rows<F: Factors, const C: usize, const CHAINS: bool>(
         if whole < k {
             vectors!(whole, row_part, column_part, k - whole);
         }
-        // What follows is loaded one row after the other, although these rows are read together: so memory is read in the order of its addresses.
+        // What follows is loaded one row after the other, although these rows are read together: so memory is read in
+        // the order of its addresses.
         let (mut later, mut loaded) = (0, 0);
         let mut i = 0;
         macro_rules! until {
@@ -406,7 +412,8 @@ pub unsafe fn weighted_sum<V: Lanes, W: Number, const C: usize>(
     dst: *const *mut f32,
     apart: bool,
 ) {
-    // SAFETY: the contracts of `WeightedSum`, `Number` and `Lanes`; vectors end before `k`, except for the last, which is a part.
+    // SAFETY: the contracts of `WeightedSum`, `Number` and `Lanes`; vectors end before `k`, except for the last, which
+    // is a part.
     unsafe {
         let weights = weights.cast::<[*const f32; C]>().read_unaligned();
         let dst = dst.cast::<[*mut f32; C]>().read_unaligned();

@@ -106,7 +106,8 @@ fn powers_have_the_same_digits_for_every_exponent() {
     }
 }
 
-/// Activations for tiles and for matrix times column have the same bytes at all levels, also for zeros, infinities, NaN and ties.
+/// Activations for tiles and for matrix times column have the same bytes at all levels, also for zeros, infinities, NaN
+/// and ties.
 #[test]
 fn activations_have_the_same_bytes_at_all_levels() {
     let levels = levels();
@@ -167,7 +168,8 @@ fn gelu_takes_what_was_found_between_its_ends() {
             let mut y: Vec<f32> = (0..n).map(|i| cases[i % 8].0).collect();
             let found: Vec<f32> = (0..n).map(|i| i as f32 / 4.0 - 1.0).collect();
             let halves: Vec<u16> = found.iter().map(|&x| crate::cpu::convert::to_f16(x)).collect();
-            // SAFETY: the contract of `gelu_found`: both have `n` numbers. `levels` has only levels that this machine supports.
+            // SAFETY: the contract of `gelu_found`: both have `n` numbers. `levels` has only levels that this machine
+            // supports.
             unsafe { (k.gelu_found)(n, y.as_mut_ptr(), halves.as_ptr()) }
             for i in 0..n {
                 assert_eq!(y[i], cases[i % 8].1(cases[i % 8].0, found[i]), "{:?}, {i} of {n}", k.level);
@@ -222,7 +224,8 @@ fn maps_agree_with_doubles() {
                 let mut noise = Noise::new(n as u64);
                 let x: Vec<f32> = (0..n).map(|_| noise.float() * 20.0).collect();
                 let mut y = vec![f32::NAN; n];
-                // SAFETY: the contract of `Map`: both have `n` floats, and do not overlap. `levels` has only levels that this machine supports.
+                // SAFETY: the contract of `Map`: both have `n` floats, and do not overlap. `levels` has only levels
+                // that this machine supports.
                 unsafe { get(&k)(n, y.as_mut_ptr(), x.as_ptr()) };
                 for (x, y) in x.iter().zip(&y) {
                     let w = want(f64::from(*x));
@@ -384,7 +387,8 @@ fn sums_agree_with_doubles() {
 fn every_half_and_bfloat16_converts() {
     let all: Vec<u16> = (0..=u16::MAX).collect();
     for k in levels() {
-        // SAFETY: the contract of `Kernels`: all rows have 65536 elements (of which some calls use 65535, an odd number), and none overlap.
+        // SAFETY: the contract of `Kernels`: all rows have 65536 elements (of which some calls use 65535, an odd
+        // number), and none overlap.
         unsafe {
             let mut f = vec![0.0f32; 65536];
             let mut back = vec![0u16; 65536];
@@ -465,7 +469,8 @@ fn dot_products_of_every_format_agree_with_doubles() {
                 let x = random_row(t, n, &mut noise);
                 let y = noise.floats(n);
                 let mut a = vec![0u8; crate::quant::row_size(act, n as i64)];
-                // SAFETY: the contracts of `FromFloat` and `VecDot`: `y` has `n` floats, and `x` and `a` are rows of `n` values in their formats.
+                // SAFETY: the contracts of `FromFloat` and `VecDot`: `y` has `n` floats, and `x` and `a` are rows of
+                // `n` values in their formats.
                 let got = unsafe {
                     from(y.as_ptr(), a.as_mut_ptr(), n);
                     dot(n, x.as_ptr(), a.as_ptr())
@@ -485,7 +490,8 @@ fn dot_products_of_every_format_agree_with_doubles() {
     }
 }
 
-/// Activations of a host may have bytes of -128, which the conversions here do not produce. The byte product of AVX2 cannot negate them.
+/// Activations of a host may have bytes of -128, which the conversions here do not produce. The byte product of AVX2
+/// cannot negate them.
 #[test]
 fn dot_products_of_any_bytes_agree_with_doubles() {
     use crate::quant::{q8_0::BlockQ8_0, q8_k::BlockQ8K};
@@ -547,7 +553,8 @@ fn activation_formats_are_the_same_at_every_level() {
                 .iter()
                 .map(|k| {
                     let mut y = vec![0u8; crate::quant::row_size(t, n as i64)];
-                    // SAFETY: the contract of `FromFloat`: `x` has `n` floats, and `y` has room for a row of `n` values.
+                    // SAFETY: the contract of `FromFloat`: `x` has `n` floats, and `y` has room for a row of `n`
+                    // values.
                     unsafe { k.from_float[t as usize].unwrap()(x.as_ptr(), y.as_mut_ptr(), n) };
                     y
                 })
@@ -560,12 +567,13 @@ fn activation_formats_are_the_same_at_every_level() {
     }
 }
 
-/// The result for a row and a column of `n` values, in the order of a tile: the exact sum of each group, times its scale, is added in the order of
-/// `k`. `act` has blocks of the form of the unpacked weights.
+/// The result for a row and a column of `n` values, in the order of a tile: the exact sum of each group, times its
+/// scale, is added in the order of `k`. `act` has blocks of the form of the unpacked weights.
 fn in_order(level: Level, unpacker: tile::Unpacker, row: &[u8], act: &[u8], n: usize) -> f32 {
     let tile::Form { group, offsets, bits } = unpacker.form;
     let (mut q, mut scales, mut more) = (vec![0i8; n], vec![0.0f32; n / group], vec![0.0f32; n / group]);
-    // SAFETY: the contract of `UnpackRow`: the row has `n` values, and there is room for them, their scales and offsets.
+    // SAFETY: the contract of `UnpackRow`: the row has `n` values, and there is room for them, their scales and
+    // offsets.
     unsafe { (unpacker.row)(row.as_ptr(), n, q.as_mut_ptr(), scales.as_mut_ptr(), more.as_mut_ptr()) };
     assert!(bits == 8 || q.iter().all(|q| *q as u8 >> bits == 0), "values of more than {bits} bits");
     let (flip, bias) = (flip(level), bias(unpacker.form));
@@ -646,8 +654,8 @@ fn matrix_times_column_adds_in_the_order_of_a_tile() {
                 let form = unpacker.form;
                 let (mut a, mut blocks) = (vec![0u8; gemv.layout.act_bytes(n)], vec![0u8; n / 32 * form.act_bytes()]);
                 let mut got = vec![f32::NAN; rows + 1];
-                // SAFETY: the contracts of `Gemv` and `ActRow`: `y` has `n` floats, `a` and `blocks` the bytes of a row, `x` has `rows` rows, and `got`
-                // room for them.
+                // SAFETY: the contracts of `Gemv` and `ActRow`: `y` has `n` floats, `a` and `blocks` the bytes of a
+                // row, `x` has `rows` rows, and `got` room for them.
                 unsafe {
                     (gemv.act)(n, y.as_ptr(), a.as_mut_ptr());
                     k.byte_tiles.act[form.act_index()](n, y.as_ptr(), blocks.as_mut_ptr());
@@ -664,8 +672,8 @@ fn matrix_times_column_adds_in_the_order_of_a_tile() {
     }
 }
 
-/// Interleaved rows give the same, in one step or several, and unpack to the bytes and scales of rows that are unpacked one by one. The rows can
-/// be restored.
+/// Interleaved rows give the same, in one step or several, and unpack to the bytes and scales of rows that are unpacked
+/// one by one. The rows can be restored.
 #[test]
 fn interleaved_rows_compute_in_the_order_of_a_tile() {
     for k in levels() {
@@ -706,7 +714,8 @@ fn interleaved_rows_compute_in_the_order_of_a_tile() {
                     vec![0.0f32; groups * lanes],
                     vec![0.0f32; groups * lanes],
                 );
-                // SAFETY: the contracts of the kernels: there are `lanes` rows of `n` values, and room for the strip and the panel.
+                // SAFETY: the contracts of the kernels: there are `lanes` rows of `n` values, and room for the strip
+                // and the panel.
                 unsafe {
                     (f.interleave)(n, rows.as_ptr(), strip.as_mut_ptr(), std::ptr::null());
                     let to = interleave::Unpacked {
@@ -724,7 +733,8 @@ fn interleaved_rows_compute_in_the_order_of_a_tile() {
                     let rest: Vec<*const u8> = columns.iter().map(|a| a[act_at..].as_ptr()).collect();
                     let to: Vec<*mut f32> = got.iter_mut().map(|d| d.as_mut_ptr()).collect();
                     let in_two: Vec<*mut f32> = twice.iter_mut().map(|d| d.as_mut_ptr()).collect();
-                    // SAFETY: the contract of `Columns`: there are `width` columns of `n` values, and room for `lanes` results of each.
+                    // SAFETY: the contract of `Columns`: there are `width` columns of `n` values, and room for `lanes`
+                    // results of each.
                     unsafe {
                         kernel(n, strip.as_ptr(), true, acts.as_ptr(), to.as_ptr(), lanes, false);
                         kernel(step, strip.as_ptr(), false, acts.as_ptr(), in_two.as_ptr(), lanes - 1, false);
@@ -751,7 +761,8 @@ fn interleaved_rows_compute_in_the_order_of_a_tile() {
                 assert!(widths.is_sorted_by(|a, b| a > b) && widths.last() == Some(&1), "{t:?}: {widths:?}");
                 for (r, row) in x.chunks(stride).enumerate() {
                     let (mut q, mut s, mut o) = (vec![0i8; n], vec![0.0f32; groups], vec![0.0f32; groups]);
-                    // SAFETY: the contract of `UnpackRow`: the row has `n` values, and there is room for them, their scales and offsets.
+                    // SAFETY: the contract of `UnpackRow`: the row has `n` values, and there is room for them, their
+                    // scales and offsets.
                     unsafe { (unpacker.row)(row.as_ptr(), n, q.as_mut_ptr(), s.as_mut_ptr(), o.as_mut_ptr()) };
                     for i in (0..n).filter(|_| wide) {
                         let at = 2 * ((i / 2 * lanes + r) * 2 + i % 2);

@@ -1,13 +1,14 @@
-//! Matrix products of weights in blocks in tiles: weights are packed into panels, columns of activations are streamed, and results accumulate in
-//! registers. The generic code over [`Lanes`] and [`Dots`] is compiled for each instruction set.
+//! Matrix products of weights in blocks in tiles: weights are packed into panels, columns of activations are streamed,
+//! and results accumulate in registers. The generic code over [`Lanes`] and [`Dots`] is compiled for each instruction
+//! set.
 //!
-//! A *panel* has a fixed number of rows of weights, transposed so that a vector has the same element of several rows. So kernels need
-//! no sums across lanes. Every result is one chain of additions in the order of `k`, in any tile, so that results do not depend on
-//! the partition of the work.
+//! A *panel* has a fixed number of rows of weights, transposed so that a vector has the same element of several rows.
+//! So kernels need no sums across lanes. Every result is one chain of additions in the order of `k`, in any tile, so
+//! that results do not depend on the partition of the work.
 //!
-//! Weights in blocks are unpacked to signed bytes with a float scale (and offset) for every 16 or 32 values: `w = scale * q + offset`.
-//! Activations are quantized to [`Act`] blocks: signed bytes with a float scale for every 32 values. Sums of their products are exact
-//! integers.
+//! Weights in blocks are unpacked to signed bytes with a float scale (and offset) for every 16 or 32 values:
+//! `w = scale * q + offset`. Activations are quantized to [`Act`] blocks: signed bytes with a float scale for every 32
+//! values. Sums of their products are exact integers.
 
 use super::lanes::{Dots, Lanes};
 use super::unpack::Unpack;
@@ -28,19 +29,23 @@ pub struct BytePanel {
     pub offsets: *const f32,
 }
 
-/// Computes a tile: `rows` rows, at most those of a panel, by the number of columns of the kernel. Adds to the results if `add`.
+/// Computes a tile: `rows` rows, at most those of a panel, by the number of columns of the kernel. Adds to the results
+/// if `add`.
 ///
 /// # Safety
-/// `panel` has `k` values of its rows, a multiple of 32. `acts` and `dst` have as many pointers as the kernel has columns: each in `acts` is
-/// readable for `k / 32` blocks of [`Act`] with the group and offset of the kernel, or for what [`Spread`] writes if weights have 16 bits, and each in
-/// `dst` is writable for `rows` floats (readable, too, if `add`).
+/// `panel` has `k` values of its rows, a multiple of 32. `acts` and `dst` have as many pointers as the kernel has
+/// columns: each in `acts` is readable for `k / 32` blocks of [`Act`] with the group and offset of the kernel, or for
+/// what [`Spread`] writes if weights have 16 bits, and each in `dst` is writable for `rows` floats (readable, too, if
+/// `add`).
 pub type ByteTile =
     unsafe fn(k: usize, panel: BytePanel, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool);
 
-/// Widens a column of [`Act`] blocks without offsets, with a scale for each: `k` numbers of 16 bits, then `k / 32` scales.
+/// Widens a column of [`Act`] blocks without offsets, with a scale for each: `k` numbers of 16 bits, then `k / 32`
+/// scales.
 ///
 /// # Safety
-/// `act` is readable for `k / 32` blocks, and `to` is writable for [`spread_bytes`]. The processor has the instruction set of the kernel.
+/// `act` is readable for `k / 32` blocks, and `to` is writable for [`spread_bytes`]. The processor has the instruction
+/// set of the kernel.
 pub type Spread = unsafe fn(k: usize, act: *const u8, to: *mut u8);
 
 /// Bytes of a column of `k` activations after [`Spread`].
@@ -48,8 +53,9 @@ pub const fn spread_bytes(k: usize) -> usize {
     2 * k + size_of::<f32>() * (k / 32)
 }
 
-/// Layout of a block of 32 activations: 32 signed bytes, the scale, then for each group of `GROUP` values the start of the integer
-/// sum for weights whose sign bit is flipped (-128 times the sum of the values), and with offsets also the scaled sum of the group.
+/// Layout of a block of 32 activations: 32 signed bytes, the scale, then for each group of `GROUP` values the start of
+/// the integer sum for weights whose sign bit is flipped (-128 times the sum of the values), and with offsets also the
+/// scaled sum of the group.
 pub struct Act<const GROUP: usize, const OFFSETS: bool>;
 
 impl<const GROUP: usize, const OFFSETS: bool> Act<GROUP, OFFSETS> {
@@ -63,14 +69,15 @@ impl<const GROUP: usize, const OFFSETS: bool> Act<GROUP, OFFSETS> {
     pub const BYTES: usize = 36 + 4 * (32 / GROUP) * if OFFSETS { 2 } else { 1 };
 }
 
-/// The start of a column of a tile: zeros, or for `add` the first `rows` lanes of `N` vectors that are there. A result is one chain of
-/// additions, however `k` is divided into steps.
+/// The start of a column of a tile: zeros, or for `add` the first `rows` lanes of `N` vectors that are there. A result
+/// is one chain of additions, however `k` is divided into steps.
 ///
 /// # Safety
 /// `dst` is readable for `rows` floats if `add`, and the processor has the instruction set of `V`.
 #[inline(always)]
 pub unsafe fn begin<V: Lanes, const N: usize>(dst: *const f32, rows: usize, add: bool) -> [V; N] {
-    // SAFETY: the caller promises `rows` floats to read if `add`, of which `left` are from here, and the instruction set.
+    // SAFETY: the caller promises `rows` floats to read if `add`, of which `left` are from here, and the instruction
+    // set.
     unsafe {
         let mut acc = [V::splat(0.0); N];
         if add {
@@ -107,7 +114,8 @@ pub unsafe fn put<V: Lanes, const N: usize>(acc: [V; N], dst: *mut f32, rows: us
     }
 }
 
-/// The start of the sums of a group, at `p` in an [`Act`] block: minus what a bias (0 or a power of two) of the weights adds.
+/// The start of the sums of a group, at `p` in an [`Act`] block: minus what a bias (0 or a power of two) of the weights
+/// adds.
 ///
 /// # Safety
 /// `p` is in a block of activations, and the processor has the instruction set of `D`.
@@ -139,7 +147,8 @@ pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSE
 ) {
     let bias = Form { group: GROUP, offsets: OFFSETS, bits: BITS }.bias::<D>();
     let run = D::run(BITS, GROUP / 4);
-    // SAFETY: the contracts of `ByteTile` and `Dots`; all offsets are below `k` values of the panel and `k / 32` blocks of a column.
+    // SAFETY: the contracts of `ByteTile` and `Dots`; all offsets are below `k` values of the panel and `k / 32` blocks
+    // of a column.
     unsafe {
         let n = D::Floats::N;
         let mut acc = [[D::Floats::splat(0.0); VECTORS]; C];
@@ -206,12 +215,13 @@ pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSE
 /// Quantizes `k` floats (a multiple of 32) to [`Act`] blocks. The scale of a block with an infinity or NaN is NaN.
 ///
 /// # Safety
-/// `x` is readable for `k` floats, and `y` is writable for `k / 32` blocks. The processor has the instruction set of `D`.
+/// `x` is readable for `k` floats, and `y` is writable for `k / 32` blocks. The processor has the instruction set of
+/// `D`.
 #[inline(always)]
 pub unsafe fn act_row<D: Dots, const GROUP: usize, const OFFSETS: bool>(k: usize, x: *const f32, y: *mut u8) {
     for block in 0..k / 32 {
-        // SAFETY: `block` is below `k / 32`, so the caller promises its floats, and that `y` is writable for the block. All offsets are below
-        // `Act::BYTES`. The caller promises the instruction set.
+        // SAFETY: `block` is below `k / 32`, so the caller promises its floats, and that `y` is writable for the block.
+        // All offsets are below `Act::BYTES`. The caller promises the instruction set.
         unsafe {
             let (scale, q, [first, last]) = D::quantize(x.add(32 * block));
             let scale = if scale.is_finite() { scale } else { f32::NAN };
@@ -229,15 +239,17 @@ pub unsafe fn act_row<D: Dots, const GROUP: usize, const OFFSETS: bool>(k: usize
     }
 }
 
-/// Transposes rows into a panel: word `c` of row `r`, at `src + r * src_stride + c`, goes to `panel + c * rows_of_panel + r`.
+/// Transposes rows into a panel: word `c` of row `r`, at `src + r * src_stride + c`, goes to
+/// `panel + c * rows_of_panel + r`.
 ///
 /// # Safety
-/// `src` is readable for as many rows of `words` words as a panel has, at the stride, and `panel` is writable for `words` steps. The
-/// processor has the instruction set of `V`.
+/// `src` is readable for as many rows of `words` words as a panel has, at the stride, and `panel` is writable for
+/// `words` steps. The processor has the instruction set of `V`.
 #[inline(always)]
 pub unsafe fn transpose<V: Lanes>(words: usize, src: *const f32, src_stride: usize, panel: *mut f32) {
     let height = VECTORS * V::N;
-    // SAFETY: the caller promises the rows, the panel and the instruction set. All indices are below `words` and the rows of the panel.
+    // SAFETY: the caller promises the rows, the panel and the instruction set. All indices are below `words` and the
+    // rows of the panel.
     unsafe {
         for r in (0..height).step_by(V::N) {
             let mut c = 0;
@@ -279,7 +291,8 @@ pub type Transpose = unsafe fn(words: usize, src: *const f32, src_stride: usize,
 pub struct ByteTiles {
     /// Rows of a panel.
     pub height: usize,
-    /// By [`Form::index`]: kernels with their number of columns, in descending order, down to one column. Empty for forms that have no format.
+    /// By [`Form::index`]: kernels with their number of columns, in descending order, down to one column. Empty for
+    /// forms that have no format.
     pub kernels: [&'static [(usize, ByteTile)]; 21],
     /// Widens columns for weights of 16 bits, if there are such kernels.
     pub spread: Option<Spread>,
@@ -307,8 +320,8 @@ pub struct Form {
     pub group: usize,
     /// Whether there are offsets.
     pub offsets: bool,
-    /// Bits of a weight: 4 to 7 for unsigned bytes with the bias of the form, 8 for signed bytes `^ FLIP`, 16 for signed numbers of 16 bits (only
-    /// without offsets and with a group of 32).
+    /// Bits of a weight: 4 to 7 for unsigned bytes with the bias of the form, 8 for signed bytes `^ FLIP`, 16 for
+    /// signed numbers of 16 bits (only without offsets and with a group of 32).
     pub bits: u32,
 }
 

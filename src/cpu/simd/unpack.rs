@@ -1,5 +1,5 @@
-//! Unpacks blocks of every weight format to signed bytes with float scales: `w = scale * q + offset`, with a scale (and, in some
-//! formats, an offset) for every 16 or 32 values. Matrix products and generic dot products use this form.
+//! Unpacks blocks of every weight format to signed bytes with float scales: `w = scale * q + offset`, with a scale
+//! (and, in some formats, an offset) for every 16 or 32 values. Matrix products and generic dot products use this form.
 //!
 //! The code is written so that it vectorises when compiled for an instruction set. `quant` documents the formats.
 #![forbid(unsafe_code)]
@@ -24,8 +24,8 @@ pub trait Unpack: Block {
     const OFFSETS: bool;
     /// Bits of a value: 4 to 7 if all are in `-2^(BITS - 1)..2^(BITS - 1)`, with offsets in `0..2^BITS`; else 8.
     const BITS: u32;
-    /// Writes the values, and the scale (and offset) of each group. The slices have room for the block; `offsets` is not written if the
-    /// format has none.
+    /// Writes the values, and the scale (and offset) of each group. The slices have room for the block; `offsets` is
+    /// not written if the format has none.
     fn unpack(&self, q: &mut [i8], scales: &mut [f32], offsets: &mut [f32]);
 }
 

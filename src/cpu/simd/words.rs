@@ -1,5 +1,6 @@
-//! The vector trait that unpacks interleaved weights: [`Words`], integer lanes with the operations on bits and bytes that formats need.
-//! Each operation is the same in all lanes, so that the generic code of a format is valid for each instruction set.
+//! The vector trait that unpacks interleaved weights: [`Words`], integer lanes with the operations on bits and bytes
+//! that formats need. Each operation is the same in all lanes, so that the generic code of a format is valid for each
+//! instruction set.
 
 use super::lanes::Dots;
 
@@ -27,7 +28,8 @@ pub trait Words: Dots {
     unsafe fn add_bytes(self, b: Self) -> Self;
     /// Copies byte `i` of each lane to its four bytes.
     unsafe fn repeat_byte(self, i: usize) -> Self;
-    /// Sets `bit`, which is clear, in each byte whose `flags` have the bit of the byte of `mask`; each of these has one bit.
+    /// Sets `bit`, which is clear, in each byte whose `flags` have the bit of the byte of `mask`; each of these has one
+    /// bit.
     unsafe fn join(self, flags: Self, mask: Self, bit: u8) -> Self;
     /// Replaces each byte, below 16, by the value with its index.
     unsafe fn look_up(self, values: &[i8; 16]) -> Self;
@@ -37,7 +39,7 @@ pub trait Words: Dots {
     unsafe fn low_halves(self) -> Self::Floats;
     /// The bits as floats.
     unsafe fn as_floats(self) -> Self::Floats;
-    /// Transposes 4 words of as many rows as there are lanes: word `w` of row `r`, at `rows[r] + at + 4 * w`, goes to lane `r` of the vector at
-    /// `dst + w * 4 * lanes`. `rows` has an address for each lane.
+    /// Transposes 4 words of as many rows as there are lanes: word `w` of row `r`, at `rows[r] + at + 4 * w`, goes to
+    /// lane `r` of the vector at `dst + w * 4 * lanes`. `rows` has an address for each lane.
     unsafe fn interleave_4(rows: *const *const u8, at: usize, dst: *mut u8);
 }

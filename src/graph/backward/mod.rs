@@ -1,8 +1,8 @@
 //! The backward pass: extends a graph by the gradients of its losses with respect to its parameters.
 //!
-//! This file decides which nodes need a gradient and walks them from the losses back; `sink` collects the gradients that arrive at one
-//! tensor. The other files, one per family (`tensor::family`), say for each operation what arrives at its sources. In their comments, `g` is
-//! the gradient of the node's result and `a`, `b` are its sources.
+//! This file decides which nodes need a gradient and walks them from the losses back; `sink` collects the gradients
+//! that arrive at one tensor. The other files, one per family (`tensor::family`), say for each operation what arrives
+//! at its sources. In their comments, `g` is the gradient of the node's result and `a`, `b` are its sources.
 #![forbid(unsafe_code)]
 
 mod binary;

@@ -142,7 +142,8 @@ impl BufferType for RpcBufferType {
     }
 }
 
-/// Whether a device may want more bytes for a tensor than it has, and prepare them: those of CUDA do for rows that are no multiple of 512.
+/// Whether a device may want more bytes for a tensor than it has, and prepare them: those of CUDA do for rows that are
+/// no multiple of 512.
 fn may_be_padded(t: TensorRef) -> bool {
     t.dtype().blck_size() > 1 && t.ne()[0] % 512 != 0 && t.view_src().is_none()
 }
@@ -161,7 +162,8 @@ impl Drop for RpcBuffer {
 }
 
 impl RpcBuffer {
-    /// Whether something was done. The failure of a connection has its line in the log already, and is not repeated for everything that comes later.
+    /// Whether something was done. The failure of a connection has its line in the log already, and is not repeated for
+    /// everything that comes later.
     fn done(&self, result: Result<()>) -> bool {
         result.map_err(|e| self.connection.complain(&e)).is_ok()
     }

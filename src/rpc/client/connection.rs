@@ -1,8 +1,8 @@
-//! One connection to a server. Any thread sends requests; whoever needs a reply reads all replies up to its own. So a request without a reply costs
-//! a write, and one with a reply a write and a read on the thread that asked.
+//! One connection to a server. Any thread sends requests; whoever needs a reply reads all replies up to its own. So a
+//! request without a reply costs a write, and one with a reply a write and a read on the thread that asked.
 //!
-//! Small requests wait for each other and leave together: when a graph is sent, when a reply is wanted, and at the latest when the stream is
-//! synchronised.
+//! Small requests wait for each other and leave together: when a graph is sent, when a reply is wanted, and at the
+//! latest when the stream is synchronised.
 //!
 //! Weights that were offered to the server, and are not answered yet, come before any other request (`offers`).
 //!
@@ -223,8 +223,8 @@ impl Connection {
         let _ = self.post_beside(&Request::FreeBuffer { buffer }, &[], true);
     }
 
-    /// Sends something with `more` bytes of data. A server that cannot send its replies reads no requests, so replies are read first if more
-    /// would be sent than it takes anyway.
+    /// Sends something with `more` bytes of data. A server that cannot send its replies reads no requests, so replies
+    /// are read first if more would be sent than it takes anyway.
     fn send(&self, more: usize, mut act: impl FnMut(&mut Sender) -> Result<()>) -> Result<()> {
         loop {
             // Replies are requested by those who have the sender, so nothing comes between the look and the act.
@@ -252,7 +252,8 @@ impl Connection {
         })
     }
 
-    /// Asks for a reply of `size` bytes, which is read later. Only `offers` knows what may be asked before all offers are settled.
+    /// Asks for a reply of `size` bytes, which is read later. Only `offers` knows what may be asked before all offers
+    /// are settled.
     pub(super) fn ask(&self, request: &Request, size: usize) -> Result<Asked> {
         let slot = Arc::new(Slot::default());
         let number = self.request(request, size, Target::Slot(slot.clone()))?;

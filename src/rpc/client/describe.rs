@@ -16,8 +16,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-/// Whether a message can say how large a tensor is: it has 32 bits for each count and each stride. The stride of a dimension of one element
-/// does not count.
+/// Whether a message can say how large a tensor is: it has 32 bits for each count and each stride. The stride of a
+/// dimension of one element does not count.
 pub fn fits(t: TensorRef) -> bool {
     std::iter::zip(t.ne(), t.nb())
         .all(|(n, stride)| u32::try_from(n).is_ok() && (n == 1 || u32::try_from(stride).is_ok()))

@@ -3,7 +3,8 @@
 //! - `connection`: requests in order on one connection, and their replies
 //! - `lookup`: the servers of this process, by their endpoints, and their registrations
 //! - `device`, `buffer`, `stream`: the backend's objects
-//! - `describe`: tensors and graphs as messages; `graphs`: which graphs a server still has; `offers`: which weights it may have
+//! - `describe`: tensors and graphs as messages; `graphs`: which graphs a server still has; `offers`: which weights it
+//!   may have
 #![forbid(unsafe_code)]
 
 mod buffer;

@@ -1,12 +1,13 @@
-//! Weights, which the server may have on disk. They are offered by their hash, and sent if the server does not have them.
+//! Weights, which the server may have on disk. They are offered by their hash, and sent if the server does not have
+//! them.
 //!
-//! Offers do not wait for their answers: the client copies what it offers, and goes on with the next weights. What is refused is sent from the
-//! copy. So that nobody sees a tensor without its bytes, every other request of the connection first settles all offers, and so do weights for bytes
-//! that were offered.
+//! Offers do not wait for their answers: the client copies what it offers, and goes on with the next weights. What is
+//! refused is sent from the copy. So that nobody sees a tensor without its bytes, every other request of the connection
+//! first settles all offers, and so do weights for bytes that were offered.
 //!
-//! The hash takes longer than the loopback takes for the bytes, and is wasted on a server that does not have this model. So after a
-//! refusal the next weights are sent without an offer: at first 1, and twice as many after each refusal that follows. A server keeps what it gets
-//! either way. One that says that it has no cache gets no offers.
+//! The hash takes longer than the loopback takes for the bytes, and is wasted on a server that does not have this
+//! model. So after a refusal the next weights are sent without an offer: at first 1, and twice as many after each
+//! refusal that follows. A server keeps what it gets either way. One that says that it has no cache gets no offers.
 #![forbid(unsafe_code)]
 
 use super::connection::{Asked, Connection};

@@ -19,7 +19,8 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Bytes from the beginning of the first to the end of the last; `None` if there are none, if they overlap, or if it is too many.
+    /// Bytes from the beginning of the first to the end of the last; `None` if there are none, if they overlap, or if
+    /// it is too many.
     pub fn span(self) -> Option<u64> {
         if self.count == 0 || self.size == 0 || self.count > 1 && self.stride < self.size {
             return None;

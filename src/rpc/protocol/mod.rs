@@ -1,7 +1,8 @@
 //! The messages of the protocol. `tensor` has the description of a tensor, `message` the requests, `wire` the bytes.
 //!
-//! A request is a byte for the command, the size of what follows in 8 bytes, and as many bytes. A reply, where a command has one, is a size and
-//! as many bytes. Numbers are little-endian. The first request of a connection is `Hello`.
+//! A request is a byte for the command, the size of what follows in 8 bytes, and as many bytes. A reply, where a
+//! command has one, is a size and as many bytes. Numbers are little-endian. The first request of a connection is
+//! `Hello`.
 #![forbid(unsafe_code)]
 
 pub mod message;
@@ -16,17 +17,19 @@ use crate::abi::ggml::ggml_op;
 use crate::error::{Result, invalid};
 use libggml_macros::Numbered;
 
-/// The version that both sides must have: the major number, and a minor number of the server that is not larger than the client's.
+/// The version that both sides must have: the major number, and a minor number of the server that is not larger than
+/// the client's.
 pub const VERSION: [u8; 3] = [8, 0, 1];
 
 /// Bytes in `Hello` for what else the ends can do. All zeros: plain TCP.
 pub const CAPS: usize = 24;
 
-/// Weights with more bytes are first offered by their hash: with fewer, the offer is as large as they are. The original's client offers from 10 MiB on; its
-/// server keeps what it is told to, of any size.
+/// Weights with more bytes are first offered by their hash: with fewer, the offer is as large as they are. The
+/// original's client offers from 10 MiB on; its server keeps what it is told to, of any size.
 pub const OFFERED_ABOVE: usize = 1 + 8 + WireTensor::BYTES + 8 + 8;
 
-/// In the greeting of a server that has no cache: offers are useless. The original's server leaves this byte 0, and its client does not read it.
+/// In the greeting of a server that has no cache: offers are useless. The original's server leaves this byte 0, and its
+/// client does not read it.
 pub const NO_CACHE: u8 = 1;
 
 /// Graphs that a server keeps for each device. Both sides forget all of them when one more comes.
@@ -116,8 +119,8 @@ impl Command {
         }
     }
 
-    /// Checks the size that a request says it has, before anything of it is read. Returns how many bytes of it are to be read whole; behind a head
-    /// there is data.
+    /// Checks the size that a request says it has, before anything of it is read. Returns how many bytes of it are to
+    /// be read whole; behind a head there is data.
     ///
     /// # Errors
     /// The command has no request of this size.
@@ -137,7 +140,8 @@ pub fn is_of_the_host(op: ggml_op) -> bool {
     matches!(op, GGML_OP_MAP_CUSTOM1 | GGML_OP_MAP_CUSTOM2 | GGML_OP_MAP_CUSTOM3 | GGML_OP_CUSTOM)
 }
 
-/// FNV-1a with 64 bits, as both sides compute it for weights. It finds equal data again; it proves nothing about who made it.
+/// FNV-1a with 64 bits, as both sides compute it for weights. It finds equal data again; it proves nothing about who
+/// made it.
 pub fn hash(data: &[u8]) -> u64 {
     hash_on(HASH_OF_NOTHING, data)
 }

@@ -1,4 +1,5 @@
-//! Weights on disk, in files with the names and contents of the original's: the bytes of a tensor, named after their hash.
+//! Weights on disk, in files with the names and contents of the original's: the bytes of a tensor, named after their
+//! hash.
 //!
 //! The hash is not one that is hard to forge. Clients that share a cache must trust each other: docs/DISTRIBUTED.md.
 #![forbid(unsafe_code)]
@@ -63,7 +64,8 @@ struct Content {
 }
 
 impl Cache {
-    /// The folder, which is made. Its files take at most `limit` bytes on disk; without a limit, what they take now and 7/8 of what is free now.
+    /// The folder, which is made. Its files take at most `limit` bytes on disk; without a limit, what they take now and
+    /// 7/8 of what is free now.
     ///
     /// # Errors
     /// The folder cannot be made or read.

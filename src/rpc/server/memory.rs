@@ -157,7 +157,8 @@ impl Buffers {
         self.held.get(&number).ok_or_else(|| invalid!("this client has no buffer {number:#x}"))
     }
 
-    /// Makes a buffer whose bytes are all 0: those of the last owner of its memory are nobody's business. `Ok(None)`: the device has no memory.
+    /// Makes a buffer whose bytes are all 0: those of the last owner of its memory are nobody's business. `Ok(None)`:
+    /// the device has no memory.
     ///
     /// # Errors
     /// The session has too many.

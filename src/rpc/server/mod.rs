@@ -1,5 +1,6 @@
-//! Serving devices of this machine. `serve` accepts connections, and each has a thread with a `session` of its own: its buffers (`memory`), its
-//! graphs (`graph`), its streams. Sessions share the budget of memory and the `cache` of weights, and nothing else.
+//! Serving devices of this machine. `serve` accepts connections, and each has a thread with a `session` of its own: its
+//! buffers (`memory`), its graphs (`graph`), its streams. Sessions share the budget of memory and the `cache` of
+//! weights, and nothing else.
 //!
 //! - `places`: who is connected, and who gives way when there are too many
 //! - `tensors`: descriptions become tensors of this process, if all about them is right
@@ -93,8 +94,8 @@ impl Options {
     }
 }
 
-/// Opens a stream on a device, with the threads that the server was started with. The device's abort callback asks the deadline, which lives longer
-/// than the stream.
+/// Opens a stream on a device, with the threads that the server was started with. The device's abort callback asks the
+/// deadline, which lives longer than the stream.
 pub type Open = Box<dyn Fn(DeviceRef, &Arc<Deadline>) -> Option<BackendBox> + Send + Sync>;
 
 /// What the server needs to know about graphs from the backends.

@@ -228,7 +228,8 @@ impl Session {
             }
             Request::FreeBuffer { buffer } => {
                 self.buffers.get(buffer)?;
-                // What used it cannot be computed again. Graphs in other buffers stay, which the original forgets as well.
+                // What used it cannot be computed again. Graphs in other buffers stay, which the original forgets as
+                // well.
                 for kept in self.graphs.iter_mut().flat_map(HashMap::values_mut) {
                     kept.take_if(|graph| graph.buffers.contains(&buffer));
                 }
@@ -311,7 +312,8 @@ impl Session {
                     )),
                 }
             }
-            // Servers that connect to each other on a client's word could be sent anywhere. The client copies by itself then.
+            // Servers that connect to each other on a client's word could be sent anywhere. The client copies by itself
+            // then.
             Request::CommInit { .. } => self.channel.reply(&[0]),
             Request::CommAllreduce { .. } => Err(Error::Unsupported("sums over servers".into())),
             Request::CommFree { .. } => Ok(()),

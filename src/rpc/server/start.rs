@@ -22,7 +22,8 @@ fn number(variable: &Variable) -> Result<Option<u64>> {
     number.map(Some).ok_or_else(|| invalid!("{}={}: not a number from 1 on", variable.name, text.display()))
 }
 
-/// The memory that clients may have if the user sets no limit: that of the devices, and of this machine's seven eighths.
+/// The memory that clients may have if the user sets no limit: that of the devices, and of this machine's seven
+/// eighths.
 fn default_memory(devices: &[DeviceRef]) -> u64 {
     let own = physical() as u64 / 8 * 7;
     let of = |d: &DeviceRef| {

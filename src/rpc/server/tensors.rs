@@ -1,4 +1,5 @@
-//! Tensors from descriptions. What a description says is checked here, once, for everything that is done with a tensor later.
+//! Tensors from descriptions. What a description says is checked here, once, for everything that is done with a tensor
+//! later.
 
 use super::memory::Buffers;
 use crate::abi::ggml::{ggml_op, ggml_tensor_flag, ggml_type};
@@ -17,8 +18,8 @@ const FLAGS: i32 = ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT as i32
     | ggml_tensor_flag::GGML_TENSOR_FLAG_LOSS as i32
     | ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE as i32;
 
-/// How often the elements of a tensor may lie in the same memory, by strides of 0 and less than rows have. Without a limit a few bytes could have as many
-/// elements as take years to add up.
+/// How often the elements of a tensor may lie in the same memory, by strides of 0 and less than rows have. Without a
+/// limit a few bytes could have as many elements as take years to add up.
 const REPEATS: u128 = 16;
 /// What a buffer counts at least for that.
 const SMALLEST: u64 = 1 << 16;

@@ -1,5 +1,6 @@
-//! Clients that mean harm. After each attack the server must have closed the connection, or refused in its reply, and a client that has done
-//! nothing wrong must get the right result. In the end everything that the attackers had must be free again.
+//! Clients that mean harm. After each attack the server must have closed the connection, or refused in its reply, and a
+//! client that has done nothing wrong must get the right result. In the end everything that the attackers had must be
+//! free again.
 
 use super::{Work, expected, floats, served, until};
 use crate::abi::ggml::ggml_op::{self, *};

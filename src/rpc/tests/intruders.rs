@@ -1,5 +1,6 @@
-//! Clients that mean harm, with more than one message: other clients' buffers, freed ones, greetings and keys, the cache, floods, and work that would
-//! never end. `hostile` has the attacks of a single message. The same holds after each.
+//! Clients that mean harm, with more than one message: other clients' buffers, freed ones, greetings and keys, the
+//! cache, floods, and work that would never end. `hostile` has the attacks of a single message. The same holds after
+//! each.
 
 use super::hostile::{Raw, SIZE};
 use super::{Served, Work, expected, floats, served, until};
@@ -15,7 +16,8 @@ use std::time::{Duration, Instant};
 /// What an attack is called, and the attack.
 type Attack = (&'static str, fn(&Served));
 
-/// Runs attacks on a server, each with a name, beside a client that has done nothing wrong. Its results stay right, and nothing is left behind.
+/// Runs attacks on a server, each with a name, beside a client that has done nothing wrong. Its results stay right, and
+/// nothing is left behind.
 fn siege(s: &Served, attacks: &[Attack]) {
     let backend = s.backend();
     let (work, right) = (Work::new(&backend), expected(9));

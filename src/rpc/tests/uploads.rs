@@ -195,7 +195,8 @@ fn what_is_smaller_than_its_offer_is_sent_and_not_kept() {
     assert_eq!((meter.take().offers, files(temporary.path()).len()), (1, 1));
 }
 
-/// Offers that are not answered yet, and then are refused, and what comes after them for the same bytes or asks for them.
+/// Offers that are not answered yet, and then are refused, and what comes after them for the same bytes or asks for
+/// them.
 #[test]
 fn whatever_follows_an_offer_sees_its_bytes() {
     let temporary = tempfile::tempdir().unwrap();

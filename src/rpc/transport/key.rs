@@ -1,10 +1,11 @@
 //! A secret that client and server share. Each proves to the other that it has it, without sending it.
 //!
-//! Both put a mark and 16 random bytes into the part of `Hello` that says what else an end can do, which the original's ends leave empty. Then the
-//! client sends HMAC-SHA-256 of its role and all random bytes, and the server answers with its own. A server without a key sends nothing of this.
+//! Both put a mark and 16 random bytes into the part of `Hello` that says what else an end can do, which the original's
+//! ends leave empty. Then the client sends HMAC-SHA-256 of its role and all random bytes, and the server answers with
+//! its own. A server without a key sends nothing of this.
 //!
-//! This says who is at the other end when the connection is made. It does not encrypt, and does not protect what follows from somebody who can
-//! change packets on their way.
+//! This says who is at the other end when the connection is made. It does not encrypt, and does not protect what
+//! follows from somebody who can change packets on their way.
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result, invalid};

@@ -1,4 +1,5 @@
-//! Connections. `channel` reads and writes with time limits, `endpoint` finds addresses, `key` proves that both sides know a secret.
+//! Connections. `channel` reads and writes with time limits, `endpoint` finds addresses, `key` proves that both sides
+//! know a secret.
 #![forbid(unsafe_code)]
 
 mod channel;

@@ -1,10 +1,11 @@
-//! A race checker: two uses of the same bytes, one of them a write, that nothing orders are reported, whether or not the
-//! result was wrong this time. It runs in debug builds, and elsewhere with `GGML_SCHED_SANITIZE=1`
+//! A race checker: two uses of the same bytes, one of them a write, that nothing orders are reported, whether or not
+//! the result was wrong this time. It runs in debug builds, and elsewhere with `GGML_SCHED_SANITIZE=1`
 //! (`GGML_SCHED_SANITIZE=0`: nowhere); it begins to watch with the first scheduler and costs nothing when off.
 //!
 //! Every stream with a queue, and the host, has a vector clock: for each stream, how much of its work is known to be
 //! done before. What a stream is given stands behind what it was given before and behind what the host did before;
-//! `synchronize`, events and copies pass clocks on, as the contract in `sched` says. All threads of the host count as one.
+//! `synchronize`, events and copies pass clocks on, as the contract in `sched` says. All threads of the host count as
+//! one.
 //!
 //! Files: `clock` (the clocks), `shadow` (who used which bytes last), `check` (operations turned into uses).
 

@@ -1,5 +1,5 @@
-//! Seeded violations are reported, correct runs are not. The schedulers of the other tests run under the checker too: there
-//! a race fails the test.
+//! Seeded violations are reported, correct runs are not. The schedulers of the other tests run under the checker too:
+//! there a race fails the test.
 
 use super::shadow::{Origin, Shadow, Span, Use};
 use super::*;

@@ -41,8 +41,8 @@ fn compute_buffer(t: TensorRef) -> Option<BufferRef> {
     t.buffer().filter(|b| !t.data().is_null() && b.usage_raw() == GGML_BACKEND_BUFFER_USAGE_COMPUTE as i32)
 }
 
-/// First and last step that need each tensor; views count for what they are views of. `lasting`: tensors, such as inputs,
-/// that are in memory from the start.
+/// First and last step that need each tensor; views count for what they are views of. `lasting`: tensors, such as
+/// inputs, that are in memory from the start.
 fn lives(steps: &[Step], lasting: &[TensorRef]) -> (Vec<TensorRef>, HashMap<TensorRef, (usize, usize)>) {
     let end = steps.len().saturating_sub(1);
     let mut order = Vec::new();

@@ -1,5 +1,5 @@
-//! The report as a page: a frame with the report inside, which a script in it draws. The page fetches nothing. Names come
-//! into it as text, never as markup.
+//! The report as a page: a frame with the report inside, which a script in it draws. The page fetches nothing. Names
+//! come into it as text, never as markup.
 #![forbid(unsafe_code)]
 
 use serde_json::Value;

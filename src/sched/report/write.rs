@@ -45,8 +45,8 @@ impl View<'_> {
     }
 
     /// Writes the report that the environment variable GGML_SCHED_REPORT asks for (a page; JSON when the name ends with
-    /// `.json`), when this graph is the most work of all that the process has had: hosts start with small ones, to warm up, and may have
-    /// several schedulers.
+    /// `.json`), when this graph is the most work of all that the process has had: hosts start with small ones, to warm
+    /// up, and may have several schedulers.
     pub(in crate::sched) fn report_if_asked(&self, graph: GraphRef) {
         let Some(path) = self.settings.report_path.as_deref() else { return };
         let work = graph.nodes().map(TensorRef::work).fold(0, u64::saturating_add);

@@ -10,8 +10,8 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::{Context, TensorRef};
 
-/// Softmax(`scale` Q Kᵀ + mask) V: `q` [d, queries, heads, batches], `k` [d, keys, heads', batches], `v`
-/// [dv, keys, heads', batches], F16 `mask` [keys, queries, heads'', batches''] give F32 [dv, heads, queries, batches]; heads' and
+/// Softmax(`scale` Q Kᵀ + mask) V: `q` [d, queries, heads, batches], `k` [d, keys, heads', batches], `v` [dv, keys,
+/// heads', batches], F16 `mask` [keys, queries, heads'', batches''] give F32 [dv, heads, queries, batches]; heads' and
 /// heads'' divide heads. `max_bias` > 0 gives the mask ALiBi slopes; `softcap` > 0 limits the scores by a tanh.
 ///
 /// # Parameters
@@ -73,8 +73,9 @@ pub fn add_sinks(node: TensorRef, sinks: Option<TensorRef>) {
     set_sinks("flash_attn_ext_add_sinks", node, 4, sinks);
 }
 
-/// Scores of keys for each query, summed over heads with `weights`: `q` [d, heads, queries, batches], `k` [d, 1, keys, batches],
-/// `weights` [heads, queries, 1, batches], F16 `mask` [keys, queries, 1, batches'] give F32 [keys, queries, 1, batches].
+/// Scores of keys for each query, summed over heads with `weights`: `q` [d, heads, queries, batches], `k` [d, 1, keys,
+/// batches], `weights` [heads, queries, 1, batches], F16 `mask` [keys, queries, 1, batches'] give F32 [keys, queries,
+/// 1, batches].
 pub fn lightning_indexer(
     ctx: &mut Context,
     q: TensorRef,
@@ -101,7 +102,8 @@ pub fn lightning_indexer(
 pub struct Picks {
     /// I32 [picks, rows...]: what each row picks; out of range: nothing.
     pub top_k: TensorRef,
-    /// F32 [all that can be picked, rows...]: a pick counts where its score is above minus infinity. Without it, all count.
+    /// F32 [all that can be picked, rows...]: a pick counts where its score is above minus infinity. Without it, all
+    /// count.
     pub score: Option<TensorRef>,
     /// I32 [cells of a pick, all that can be picked]: the cells that a pick stands for. Without it, a pick is a cell.
     pub blocks: Option<TensorRef>,
@@ -109,8 +111,8 @@ pub struct Picks {
     pub extra: Option<TensorRef>,
 }
 
-/// `mask` [cells, m1, m2, m3] (F16 or F32), repeated for the rows [n1, n2, n3] of the picks, with minus infinity in all cells that a row
-/// neither picks nor keeps: [cells, n1, n2, n3].
+/// `mask` [cells, m1, m2, m3] (F16 or F32), repeated for the rows [n1, n2, n3] of the picks, with minus infinity in all
+/// cells that a row neither picks nor keeps: [cells, n1, n2, n3].
 pub fn top_k_mask(ctx: &mut Context, mask: TensorRef, picks: Picks) -> Result<TensorRef> {
     const OP: &str = "top_k_mask";
     let Picks { top_k, score, blocks, extra } = picks;

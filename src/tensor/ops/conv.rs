@@ -55,8 +55,8 @@ impl<const D: usize> Window<D> {
 }
 
 impl<const D: usize> Window<D> {
-    /// The window of a node whose first parameter words are strides, paddings and dilations: `IM2COL` and its kin, and the
-    /// direct convolutions.
+    /// The window of a node whose first parameter words are strides, paddings and dilations: `IM2COL` and its kin, and
+    /// the direct convolutions.
     pub fn of_node(node: TensorRef) -> Self {
         let p = node.op_params();
         let three = |first: usize| std::array::from_fn(|i| p[first + i]);
@@ -167,8 +167,8 @@ pub fn conv_1d_dw(ctx: &mut Context, a: TensorRef, b: TensorRef, window: &Window
     reshape(ctx, t, &[ne[0], ne[2], 1])
 }
 
-/// Adds up columns where they overlap, the last step of a transposed convolution of lines: contiguous `a` [K `channels`, T]
-/// gives [(T - 1) `stride` + K - 2 `pad`, `channels`].
+/// Adds up columns where they overlap, the last step of a transposed convolution of lines: contiguous `a` [K
+/// `channels`, T] gives [(T - 1) `stride` + K - 2 `pad`, `channels`].
 ///
 /// # Parameters
 /// 0: `stride`, 1: `channels`, 2: `pad`.

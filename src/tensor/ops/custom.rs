@@ -41,8 +41,8 @@ pub unsafe trait Fun: Copy {
     /// Calls it for a node, on thread `ith` of `nth`. `None` if an exception has left it.
     ///
     /// # Safety
-    /// The function and `userdata` are those of the node's job: the host promised, when it made the node, that the function may be
-    /// called so while a graph with the node is computed.
+    /// The function and `userdata` are those of the node's job: the host promised, when it made the node, that the
+    /// function may be called so while a graph with the node is computed.
     unsafe fn call(self, node: TensorRef, ith: c_int, nth: c_int, userdata: *mut c_void) -> Option<()>;
 }
 
@@ -129,8 +129,8 @@ impl<F: Fun> Job<F> {
     pub fn of_node(node: TensorRef) -> Option<Self> {
         let () = Self::FITS;
         let words = node.op_params();
-        // SAFETY: the words are large enough (`FITS`). A **valid tensor** of this operation has a job of this kind in its words: its constructors write
-        // it, and so does C code that makes nodes without them.
+        // SAFETY: the words are large enough (`FITS`). A **valid tensor** of this operation has a job of this kind in
+        // its words: its constructors write it, and so does C code that makes nodes without them.
         (node.op_raw() == F::OP as i32).then(|| unsafe { words.as_ptr().cast::<Self>().read_unaligned() })
     }
 

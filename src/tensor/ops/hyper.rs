@@ -10,8 +10,8 @@ use crate::tensor::{Context, TensorRef};
 /// Streams that [`comb`] is made for.
 const STREAMS: i64 = 4;
 
-/// The mixing matrices of each token, made doubly stochastic by `n_iter` normalisations: `mixes` [(2 + s) s, tokens], `scale` [3 or
-/// more] and `base` [(2 + s) s] give [s, s, tokens], for s = 4 streams.
+/// The mixing matrices of each token, made doubly stochastic by `n_iter` normalisations: `mixes` [(2 + s) s, tokens],
+/// `scale` [3 or more] and `base` [(2 + s) s] give [s, s, tokens], for s = 4 streams.
 ///
 /// # Parameters
 /// 0: `eps`, 1: `n_iter`.

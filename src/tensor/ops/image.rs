@@ -8,8 +8,8 @@ use crate::abi::ggml::{GGML_MAX_DIMS, ggml_scale_flag, ggml_scale_mode};
 use crate::error::Result;
 use crate::tensor::{Context, TensorRef};
 
-/// `a` with elements around it: `pad[2 * i]` before and `pad[2 * i + 1]` behind dimension `i`, zeros, or, when `circular`,
-/// from the other end.
+/// `a` with elements around it: `pad[2 * i]` before and `pad[2 * i + 1]` behind dimension `i`, zeros, or, when
+/// `circular`, from the other end.
 ///
 /// # Parameters
 /// 0 to 7: the counts, 8: circular.

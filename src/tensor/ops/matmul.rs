@@ -76,7 +76,8 @@ pub fn set_acc_precision(node: TensorRef, prec: ggml_prec) -> bool {
     true
 }
 
-/// The precision that the sums of a product or of attention must keep, as its number; that of no choice for other operations.
+/// The precision that the sums of a product or of attention must keep, as its number; that of no choice for other
+/// operations.
 pub fn acc_precision(node: TensorRef) -> i32 {
     match node.op() {
         GGML_OP_MUL_MAT | GGML_OP_MUL_MAT_ID => node.op_param_i32(0),
@@ -95,7 +96,8 @@ pub fn set_src_precision(node: TensorRef, prec: ggml_prec, idx: i32) -> bool {
     can
 }
 
-/// The smallest format that source `idx` may be converted to, as its number; that of no choice where that cannot be chosen.
+/// The smallest format that source `idx` may be converted to, as its number; that of no choice where that cannot be
+/// chosen.
 pub fn src_precision(node: TensorRef, idx: i32) -> i32 {
     require((0..GGML_MAX_SRC as i32).contains(&idx), || format!("prec_get_src: there is no source {idx}"));
     match node.op() {

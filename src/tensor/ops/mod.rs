@@ -1,5 +1,5 @@
-//! Constructors of operations: each checks the shapes it is given, makes the result tensor in a context, and writes down
-//! the operation, its parameters and its sources. Nothing is computed here.
+//! Constructors of operations: each checks the shapes it is given, makes the result tensor in a context, and writes
+//! down the operation, its parameters and its sources. Nothing is computed here.
 //!
 //! `build` is what all constructors share; then one file per family (`tensor::family`).
 //!

@@ -1,5 +1,5 @@
-//! Recurrent layers: state space models, RWKV, gated linear attention, delta nets. Each result is one tensor that holds the
-//! outputs and, after them, the new states.
+//! Recurrent layers: state space models, RWKV, gated linear attention, delta nets. Each result is one tensor that holds
+//! the outputs and, after them, the new states.
 #![forbid(unsafe_code)]
 
 use super::build::{
@@ -12,8 +12,8 @@ use crate::error::Result;
 use crate::invalid;
 use crate::tensor::{Context, TensorRef};
 
-/// Convolution of each channel of `sx` [width - 1 + tokens, channels, sequences] with its row of `c` [width, channels], as F32
-/// [channels, tokens, sequences].
+/// Convolution of each channel of `sx` [width - 1 + tokens, channels, sequences] with its row of `c` [width, channels],
+/// as F32 [channels, tokens, sequences].
 pub fn ssm_conv(ctx: &mut Context, sx: TensorRef, c: TensorRef) -> Result<TensorRef> {
     let (nx, nc) = (sx.ne(), c.ne());
     require(sx.is_3d() && c.is_matrix() && nx[1] == nc[1], || {
@@ -43,7 +43,8 @@ pub struct SsmScan {
     pub ids: TensorRef,
 }
 
-/// The selective scan of Mamba. The result is one F32 row: the outputs, shaped like `x`, then `snapshots` sets of states.
+/// The selective scan of Mamba. The result is one F32 row: the outputs, shaped like `x`, then `snapshots` sets of
+/// states.
 ///
 /// # Parameters
 /// 0: `snapshots`.
@@ -78,9 +79,9 @@ pub fn ssm_scan(ctx: &mut Context, src: &SsmScan, snapshots: i64) -> Result<Tens
     Node::new(GGML_OP_SSM_SCAN, ctx.new_tensor(GGML_TYPE_F32, &[n])?).param(0, k).of([s, x, dt, a, b, c, ids])
 }
 
-/// Checks what the linear recurrences share, with heads of size `k[0]`: `per_token` tensors shaped [size, heads, tokens] and a
-/// state of size² elements for each head and sequence. Returns the dimensions of the result: outputs, then states, in rows
-/// of all heads.
+/// Checks what the linear recurrences share, with heads of size `k[0]`: `per_token` tensors shaped [size, heads,
+/// tokens] and a state of size² elements for each head and sequence. Returns the dimensions of the result: outputs,
+/// then states, in rows of all heads.
 #[track_caller]
 fn linear_recurrence(op: &str, k: TensorRef, per_token: &[(&str, TensorRef)], state: TensorRef) -> Result<[i64; 2]> {
     require_contiguous(op, &[("k", k), ("state", state)]);
@@ -125,8 +126,8 @@ pub fn gated_linear_attn(
     Node::new(GGML_OP_GATED_LINEAR_ATTN, ctx.new_tensor(GGML_TYPE_F32, &ne)?).param(0, scale).of([k, v, q, g, state])
 }
 
-/// The recurrence of RWKV 7, with the shapes of [`rwkv_wkv6`]: receptance `r`, decay `w`, key `k`, value `v`, and the two
-/// factors `a` and `b` of the state's update.
+/// The recurrence of RWKV 7, with the shapes of [`rwkv_wkv6`]: receptance `r`, decay `w`, key `k`, value `v`, and the
+/// two factors `a` and `b` of the state's update.
 pub fn rwkv_wkv7(
     ctx: &mut Context,
     [r, w, k, v]: [TensorRef; 4],
@@ -157,8 +158,8 @@ pub struct DeltaNet {
     pub state: TensorRef,
 }
 
-/// The gated delta rule. The result is F32 [size heads, tokens sequences + `snapshots` size sequences]: the outputs, then the
-/// states, the last first.
+/// The gated delta rule. The result is F32 [size heads, tokens sequences + `snapshots` size sequences]: the outputs,
+/// then the states, the last first.
 ///
 /// # Parameters
 /// 0: `snapshots`.

@@ -77,8 +77,8 @@ impl Rope {
 /// multi-section modes. `factors`, F32, divides the frequencies of the pairs.
 ///
 /// # Parameters
-/// 1: `n_dims`, 2: `mode`, 4: `n_ctx_orig`, 5 to 10: the floats of [`Rope`] in their order, 11 to 14: sections, 15: first
-/// rotated element (see [`set_offset`]).
+/// 1: `n_dims`, 2: `mode`, 4: `n_ctx_orig`, 5 to 10: the floats of [`Rope`] in their order, 11 to 14: sections, 15:
+/// first rotated element (see [`set_offset`]).
 pub fn rope(
     ctx: &mut Context,
     a: TensorRef,

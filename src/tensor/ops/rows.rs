@@ -28,8 +28,8 @@ pub fn get_rows_back(ctx: &mut Context, a: TensorRef, b: TensorRef, c: TensorRef
     Node::new(GGML_OP_GET_ROWS_BACK, ctx.new_tensor(GGML_TYPE_F32, &c.ne()[..2])?).of([a, b])
 }
 
-/// `a` [n, m, p, q] with the rows of F32 or F16 `b` [n, k, p, q] written, in the format of `a`, to the places that I64 or
-/// I32 `c` [k, p', q'] names; p' and q' divide p and q. A view of `a`, which is the third source.
+/// `a` [n, m, p, q] with the rows of F32 or F16 `b` [n, k, p, q] written, in the format of `a`, to the places that I64
+/// or I32 `c` [k, p', q'] names; p' and q' divide p and q. A view of `a`, which is the third source.
 pub fn set_rows(ctx: &mut Context, a: TensorRef, b: TensorRef, c: TensorRef) -> Result<TensorRef> {
     let (na, nb, nc) = (a.ne(), b.ne(), c.ne());
     require(na[0] == nb[0] && na[2] == nb[2] && na[3] == nb[3], || {

@@ -7,8 +7,9 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::{Context, TensorRef};
 
-/// Softmax of `scale` * `a` + slope * `mask` along rows. The slope is 1, or, with `max_bias` > 0, the ALiBi slope of the head
-/// (dimension 2). `mask` is F16 or F32, contiguous, [n, rows or more, heads', batches'], the last two divide those of `a`.
+/// Softmax of `scale` * `a` + slope * `mask` along rows. The slope is 1, or, with `max_bias` > 0, the ALiBi slope of
+/// the head (dimension 2). `mask` is F16 or F32, contiguous, [n, rows or more, heads', batches'], the last two divide
+/// those of `a`.
 ///
 /// # Parameters
 /// 0: `scale`, 1: `max_bias`.
@@ -39,7 +40,8 @@ pub(super) fn require_mask_for_bias(op: &str, mask: Option<TensorRef>, max_bias:
     require(mask.is_some() || !biased, || format!("{op}: a position bias (max_bias {max_bias}) needs a mask"));
 }
 
-/// Gives a softmax or attention node its sinks: F32, one for each head (dimension 2 of the first source), in place `slot`.
+/// Gives a softmax or attention node its sinks: F32, one for each head (dimension 2 of the first source), in place
+/// `slot`.
 #[track_caller]
 pub(super) fn set_sinks(op: &str, node: TensorRef, slot: usize, sinks: TensorRef) {
     require(node.src(slot).is_none(), || format!("{op}: the node has sinks already"));

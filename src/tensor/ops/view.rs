@@ -15,8 +15,8 @@ pub fn reshape(ctx: &mut Context, a: TensorRef, dims: &[i64]) -> Result<TensorRe
     Node::new(GGML_OP_RESHAPE, ctx.new_view(a, dims, 0)?).named(a, " (reshaped)").of([a])
 }
 
-/// A part of `a`, `offset` bytes after its start, with `dims` elements and strides `nb` from dimension 1 on. Strides that
-/// are not given go on densely.
+/// A part of `a`, `offset` bytes after its start, with `dims` elements and strides `nb` from dimension 1 on. Strides
+/// that are not given go on densely.
 ///
 /// # Parameters
 /// 0 and 1: the offset in `a` (64 bits).

@@ -34,7 +34,8 @@ impl Open {
         };
         let barrier = [vk::MemoryBarrier::default().src_access_mask(writes).dst_access_mask(accesses)];
         let none = vk::DependencyFlags::empty();
-        // SAFETY: `Open`: commands may be recorded. The queue of the lane has these stages, and each access belongs to one of them.
+        // SAFETY: `Open`: commands may be recorded. The queue of the lane has these stages, and each access belongs to
+        // one of them.
         unsafe { core.vk.cmd_pipeline_barrier(self.commands, from, to, none, &barrier, &[], &[]) };
     }
 }

@@ -21,7 +21,8 @@ impl Recorder {
         self.abort = abort;
     }
 
-    /// Fails with [`Error::Aborted`] if the host cancels the computation. Call it before a graph, and between its pieces.
+    /// Fails with [`Error::Aborted`] if the host cancels the computation. Call it before a graph, and between its
+    /// pieces.
     pub fn ask_host(&mut self) -> Result<()> {
         if !self.abort.is_set() {
             return Ok(());

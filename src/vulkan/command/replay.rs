@@ -50,7 +50,8 @@ impl Recorder {
             return Ok(false);
         }
         let mut rest = &kept.pieces[..];
-        // Short pieces are for a device that waits for commands to be recorded. The number of nodes counts only if the environment limits it.
+        // Short pieces are for a device that waits for commands to be recorded. The number of nodes counts only if the
+        // environment limits it.
         let limits_nodes = self.most.nodes < Piece::MOST.nodes;
         while let Some((&(first, length), after)) = rest.split_first() {
             let mut piece = length;

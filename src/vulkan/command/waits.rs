@@ -8,7 +8,8 @@ use crate::vulkan::timeline::{Mark, Timeline};
 use std::sync::Arc;
 
 impl Recorder {
-    /// Makes the work that is recorded from now on wait for a mark of another stream of this device. Fails for a mark of another device.
+    /// Makes the work that is recorded from now on wait for a mark of another stream of this device. Fails for a mark
+    /// of another device.
     pub fn wait_for(&mut self, mark: &Mark) -> Result<()> {
         if Arc::ptr_eq(&mark.timeline, &self.timeline) {
             return Ok(());

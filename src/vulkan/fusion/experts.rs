@@ -1,5 +1,5 @@
-//! Products of few tokens with the matrices of their experts: the gated function of two of them, and the weighted sum of a token's experts. For many tokens,
-//! whose products are tiles, only the weights and the sum are joined.
+//! Products of few tokens with the matrices of their experts: the gated function of two of them, and the weighted sum
+//! of a token's experts. For many tokens, whose products are tiles, only the weights and the sum are joined.
 
 #![forbid(unsafe_code)]
 
@@ -53,7 +53,8 @@ pub enum Joined {
     },
 }
 
-/// How the device computes a product with experts of few tokens. `None` for other nodes, and for methods that do not join.
+/// How the device computes a product with experts of few tokens. `None` for other nodes, and for methods that do not
+/// join.
 fn method(node: TensorRef, info: &Info) -> Option<Product> {
     if node.op() != GGML_OP_MUL_MAT_ID || !computed(node) {
         return None;

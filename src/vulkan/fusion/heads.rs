@@ -1,4 +1,5 @@
-//! Norms of the heads of queries and keys, their weights, rotations (RoPE) and SET_ROWS: one dispatch for queries and keys together.
+//! Norms of the heads of queries and keys, their weights, rotations (RoPE) and SET_ROWS: one dispatch for queries and
+//! keys together.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,11 @@
-//! Chains of nodes that one dispatch computes: norm x weight, add + norm x weight, activation x factor, RoPE + SET_ROWS, SSM_CONV + SiLU, sums of several
-//! tensors; norms of heads with their rotation (`heads`); products of one column (`products`), and of few tokens with experts (`experts`), with what follows
-//! them; the choice of experts (`routing`).
+//! Chains of nodes that one dispatch computes: norm x weight, add + norm x weight, activation x factor, RoPE +
+//! SET_ROWS, SSM_CONV + SiLU, sums of several tensors; norms of heads with their rotation (`heads`); products of one
+//! column (`products`), and of few tokens with experts (`experts`), with what follows them; the choice of experts
+//! (`routing`).
 //!
-//! A chain is fused if no other node reads its intermediate results, and if its result does not overlap its sources. An allocator that does
-//! not know about fusion may let them overlap (V1). The result may have exactly the memory of a source if each element is written by the
-//! invocation that reads it.
+//! A chain is fused if no other node reads its intermediate results, and if its result does not overlap its sources. An
+//! allocator that does not know about fusion may let them overlap (V1). The result may have exactly the memory of a
+//! source if each element is written by the invocation that reads it.
 
 #![forbid(unsafe_code)]
 
@@ -68,7 +69,8 @@ pub enum Chain {
         /// SiLU.
         silu: TensorRef,
     },
-    /// Additions of tensors at evenly spaced addresses: the results of a token's experts, each times its weight if there are any.
+    /// Additions of tensors at evenly spaced addresses: the results of a token's experts, each times its weight if
+    /// there are any.
     SpacedSum {
         /// The first tensor.
         first: TensorRef,
@@ -163,7 +165,8 @@ fn computed(node: TensorRef) -> bool {
     node.has_flag(GGML_TENSOR_FLAG_COMPUTE)
 }
 
-/// Whether a dispatch may write `d` element by element while it reads `s`: they do not overlap, or have the same elements.
+/// Whether a dispatch may write `d` element by element while it reads `s`: they do not overlap, or have the same
+/// elements.
 fn apart_or_same(d: TensorRef, s: TensorRef) -> bool {
     let (Ok(a), Ok(b)) = (buffer::range(d), buffer::range(s)) else { return false };
     !a.overlaps(&b) || (a == b && d.same_stride(s) && d.same_shape(s))
@@ -297,7 +300,8 @@ fn conv_chain(graph: GraphRef, conv: TensorRef, add: Option<TensorRef>, silu: Te
     fits.then_some(Chain::Convolved { conv, bias, silu })
 }
 
-/// Whether SET_ROWS writes all heads of a token of a rotation to a row by index, and nobody else reads them. `view`: what is between.
+/// Whether SET_ROWS writes all heads of a token of a rotation to a row by index, and nobody else reads them. `view`:
+/// what is between.
 fn goes_to_rows(graph: GraphRef, rope: TensorRef, view: TensorRef, set: TensorRef) -> bool {
     let Some(ids) = set.src(1) else { return false };
     let ne = rope.ne();

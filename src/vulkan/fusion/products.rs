@@ -1,6 +1,7 @@
-//! Products of one column, as in the generation of text: those of the same column with matrices of one format (Q, K and V), the additions after
-//! them, the rotation (RoPE) and SET_ROWS of some of them, the gated function of two of them. Their nodes need not be neighbours: what is computed
-//! earlier than the graph says must not touch the memory of the nodes that it overtakes.
+//! Products of one column, as in the generation of text: those of the same column with matrices of one format (Q, K and
+//! V), the additions after them, the rotation (RoPE) and SET_ROWS of some of them, the gated function of two of them.
+//! Their nodes need not be neighbours: what is computed earlier than the graph says must not touch the memory of the
+//! nodes that it overtakes.
 
 #![forbid(unsafe_code)]
 
@@ -47,7 +48,8 @@ impl Part {
         self.product.srcs().map(|(_, s)| s).chain(rotation).chain(index)
     }
 
-    /// Whether the shader, which has one set of parameters for all rotations and one for all rows by index, can compute this part beside another.
+    /// Whether the shader, which has one set of parameters for all rotations and one for all rows by index, can compute
+    /// this part beside another.
     fn goes_with(&self, other: &Part) -> bool {
         let same_rotation = |a: TensorRef, b: TensorRef| {
             a.op_params() == b.op_params() && a.src(1) == b.src(1) && a.src(2) == b.src(2) && a.ne()[0] == b.ne()[0]
@@ -79,7 +81,8 @@ pub struct Joined {
     pub gate: Option<TensorRef>,
 }
 
-/// How the device computes a product of one column with one matrix. `None` for other nodes, and for methods that do not join.
+/// How the device computes a product of one column with one matrix. `None` for other nodes, and for methods that do not
+/// join.
 fn method(node: TensorRef, info: &Info) -> Option<Product> {
     if node.op() != GGML_OP_MUL_MAT || !computed(node) {
         return None;
@@ -108,7 +111,8 @@ fn joins(node: TensorRef, first: TensorRef, info: &Info) -> bool {
         && method(node, info) == method(first, info)
 }
 
-/// Whether the addresses of these parts have room in the push block: two rows by index, or the factors of a rotation, are where summands would be.
+/// Whether the addresses of these parts have room in the push block: two rows by index, or the factors of a rotation,
+/// are where summands would be.
 fn has_room(parts: &[&Part]) -> bool {
     let rows = parts.iter().filter(|p| p.rows).count();
     let factors = parts.iter().filter_map(|p| p.rope).any(|r| r.src(2).is_some());
@@ -163,8 +167,8 @@ impl Search<'_> {
         (part, nodes)
     }
 
-    /// The part with the rotation and SET_ROWS after it, and these nodes, which only views separate from the part: with both, with the first of
-    /// them, as far as they are there.
+    /// The part with the rotation and SET_ROWS after it, and these nodes, which only views separate from the part: with
+    /// both, with the first of them, as far as they are there.
     fn with_more(&self, part: &Part, nodes: &[usize]) -> Vec<(Part, Vec<usize>)> {
         let mut all = Vec::new();
         let (mut part, mut nodes) = (*part, nodes.to_vec());
@@ -215,13 +219,15 @@ impl Search<'_> {
         }
     }
 
-    /// Whether a dispatch may write `result` while it reads the operands of the product, and the summands element by element.
+    /// Whether a dispatch may write `result` while it reads the operands of the product, and the summands element by
+    /// element.
     fn may_write(&self, product: TensorRef, result: TensorRef, summands: &[TensorRef]) -> bool {
         product.srcs().all(|(_, s)| apart(result, s)) && summands.iter().all(|s| apart_or_same(result, *s))
     }
 
-    /// Whether the nodes `nodes`, which read `reads` and write `result`, may be computed at the place of the first node. What one of them reads may be
-    /// overwritten after its place in the graph: an allocator gives its memory to others then.
+    /// Whether the nodes `nodes`, which read `reads` and write `result`, may be computed at the place of the first
+    /// node. What one of them reads may be overwritten after its place in the graph: an allocator gives its memory to
+    /// others then.
     pub fn may_overtake(&self, nodes: &[usize], all: &[usize], reads: &[TensorRef], result: TensorRef) -> bool {
         let Ok(written) = buffer::range(result) else { return false };
         let end = nodes.iter().copied().max().unwrap_or(self.from);
@@ -266,8 +272,8 @@ impl Search<'_> {
         Some(Found { chain: Chain::Products(joined), nodes })
     }
 
-    /// Products of the same column, each with an addition or each without, or one product with up to two additions. Some may be rotated, and some may
-    /// go to a row by index.
+    /// Products of the same column, each with an addition or each without, or one product with up to two additions.
+    /// Some may be rotated, and some may go to a row by index.
     fn rows(&self) -> Option<Found> {
         let first = self.graph.node(self.from);
         let others: Vec<_> =

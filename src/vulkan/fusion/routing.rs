@@ -1,5 +1,6 @@
-//! The choice of the experts of tokens: a gating function of the router's results, the largest of them, and weights, as one dispatch. Between the
-//! sorting and the weights, hosts gather (GET_ROWS), and may take the softmax, divide by the sum, and scale.
+//! The choice of the experts of tokens: a gating function of the router's results, the largest of them, and weights, as
+//! one dispatch. Between the sorting and the weights, hosts gather (GET_ROWS), and may take the softmax, divide by the
+//! sum, and scale.
 
 #![forbid(unsafe_code)]
 

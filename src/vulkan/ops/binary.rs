@@ -107,8 +107,8 @@ pub fn add_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The sum of `n` tensors in F32 with contiguous rows: `first`, and those after it at a distance of `spacing` elements each. `weights` has a value for
-/// each tensor (dimension 1) and each row (dimension 2).
+/// The sum of `n` tensors in F32 with contiguous rows: `first`, and those after it at a distance of `spacing` elements
+/// each. `weights` has a value for each tensor (dimension 1) and each row (dimension 2).
 pub fn spaced_sum(
     first: TensorRef,
     weights: Option<TensorRef>,

@@ -46,8 +46,8 @@ fn rows_of(a: View, d: View) -> Result<(View, View)> {
     Ok((one(a)?, one(d)?))
 }
 
-/// Copies of one type, between floats and 32-bit integers, and between floats and blocks, into the same shape, or of less than 2^32
-/// elements.
+/// Copies of one type, between floats and 32-bit integers, and between floats and blocks, into the same shape, or of
+/// less than 2^32 elements.
 pub fn check(node: TensorRef, _: &Info) -> Result<()> {
     let (a, d) = ends(node)?;
     let (from, to) = (a.dtype(), d.dtype());
@@ -265,8 +265,8 @@ pub fn repeat_back(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The part of the node that SET and ACC write, and its offset in bytes. Fails if its elements are not inside of the node, overlap, or are
-/// not aligned.
+/// The part of the node that SET and ACC write, and its offset in bytes. Fails if its elements are not inside of the
+/// node, overlap, or are not aligned.
 fn window(node: TensorRef, b: &View, mut d: View) -> Result<(View, u64)> {
     let region = Region::of_node(node);
     let size = node.dtype().type_size();

@@ -21,8 +21,8 @@ pub fn check_arange(node: TensorRef, _: &Info) -> Result<()> {
 /// ARANGE. Parameter 0: start. 2: step.
 pub fn arange(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let d = View::of(node)?;
-    // All invocations of a group are for columns: there is no other row. If a group had one column, they would have one address, with which instrumented
-    // shaders end in Mesa's software driver (docs/SHADERS.md).
+    // All invocations of a group are for columns: there is no other row. If a group had one column, they would have one
+    // address, with which instrumented shaders end in Mesa's software driver (docs/SHADERS.md).
     let (threads, per) = tune::elementwise(plan.info);
     let g = Grid::lines(d.ne[0].div_ceil(per), 1, threads, plan.info)?;
     let kernel = KernelFor::new("", g.size, &constants::Arange {})?;

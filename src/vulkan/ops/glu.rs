@@ -68,7 +68,8 @@ pub const SIGMOID: u32 = 74;
 /// The same, for softplus.
 pub const SOFTPLUS: u32 = 75;
 
-/// Activation of `gate`, times `up`, into `result`. All are F32 and have the same shape. `op`: a number of `ggml_glu_op`, or one of those above.
+/// Activation of `gate`, times `up`, into `result`. All are F32 and have the same shape. `op`: a number of
+/// `ggml_glu_op`, or one of those above.
 pub fn fused_gate(
     op: u32,
     gate: TensorRef,

@@ -75,8 +75,8 @@ pub fn pre(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     Ok(())
 }
 
-/// F32: the result of a layer `[n, tokens]`, streams `[n, streams, tokens]`, weights `[streams, tokens]`, and matrices `[streams, streams,
-/// tokens]` or none.
+/// F32: the result of a layer `[n, tokens]`, streams `[n, streams, tokens]`, weights `[streams, tokens]`, and matrices
+/// `[streams, streams, tokens]` or none.
 pub fn check_post(node: TensorRef, _: &Info) -> Result<()> {
     let [x, s, w] = check_all_f32(node)?.map(TensorRef::ne);
     let n = node.ne();

@@ -47,8 +47,8 @@ enum Mode {
     Reflections = 2,
 }
 
-/// PAD (parameters 0 to 7: elements before and after the source in each dimension. 8: circular), PAD_REFLECT_1D (parameter 0: elements
-/// before rows) and ROLL (parameters 0 to 3: shifts).
+/// PAD (parameters 0 to 7: elements before and after the source in each dimension. 8: circular), PAD_REFLECT_1D
+/// (parameter 0: elements before rows) and ROLL (parameters 0 to 3: shifts).
 pub fn pad(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let p = |i| node.op_param_i32(i);

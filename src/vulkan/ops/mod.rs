@@ -1,5 +1,5 @@
-//! The operations, one file per family (`tensor::family`). Each has a check, which says why the device cannot compute a node, and a plan,
-//! which turns the node into dispatches. A plan may rely on its check.
+//! The operations, one file per family (`tensor::family`). Each has a check, which says why the device cannot compute a
+//! node, and a plan, which turns the node into dispatches. A plan may rely on its check.
 
 pub mod attention;
 pub mod binary;
@@ -33,8 +33,9 @@ use crate::tensor::TensorRef;
 
 /// Fails, with the reason, if a device cannot compute a node.
 pub type Check = fn(TensorRef, &Info) -> Result<()>;
-/// Fails, with the reason, if the tensors of a node are not those of its operation. It comes from above: the CPU backend's check. The checks here say
-/// what a device can compute, and take for granted that a result has the shape that its constructor gives it.
+/// Fails, with the reason, if the tensors of a node are not those of its operation. It comes from above: the CPU
+/// backend's check. The checks here say what a device can compute, and take for granted that a result has the shape
+/// that its constructor gives it.
 pub type Shapes = fn(TensorRef) -> Result<()>;
 /// Adds the dispatches of a node.
 pub type Make = fn(TensorRef, &mut DispatchList<'_>) -> Result<()>;

@@ -31,8 +31,9 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     fused(node, None, None, node, false, plan)
 }
 
-/// A norm, and what is fused with it: `add` is an addition whose sum is also written, and `w` a factor that repeats over rows. The result
-/// goes to `result`, and also to blocks of integers, if these are asked for and the device can make them.
+/// A norm, and what is fused with it: `add` is an addition whose sum is also written, and `w` a factor that repeats
+/// over rows. The result goes to `result`, and also to blocks of integers, if these are asked for and the device can
+/// make them.
 pub fn fused(
     node: TensorRef,
     add: Option<TensorRef>,

@@ -1,5 +1,5 @@
-//! Recurrences over the tokens of a sequence: state-space models, RWKV, gated linear attention, the gated delta rule. The result of a node has
-//! the outputs, then states.
+//! Recurrences over the tokens of a sequence: state-space models, RWKV, gated linear attention, the gated delta rule.
+//! The result of a node has the outputs, then states.
 
 #![forbid(unsafe_code)]
 
@@ -23,8 +23,8 @@ struct Lanes {
 }
 
 impl Lanes {
-    /// For rows of `n` columns. A GPU needs many invocations, and has few registers for each. A software driver computes a row in each lane
-    /// of its vectors, without sums over lanes.
+    /// For rows of `n` columns. A GPU needs many invocations, and has few registers for each. A software driver
+    /// computes a row in each lane of its vectors, without sums over lanes.
     fn of(n: u32, info: &Info) -> Self {
         let threads = if info.software { info.limits.subgroup_size } else { 128.min(info.limits.group_invocations) };
         let wanted = if info.software { n.div_ceil(MOST_PER_LANE) } else { n.div_ceil(16) };
@@ -75,7 +75,8 @@ pub fn ssm_conv(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     conv_into(node, None, false, node, plan)
 }
 
-/// SSM_CONV, a bias for each channel, and SiLU, into `result`. A workgroup computes several tokens, which share most of what they read.
+/// SSM_CONV, a bias for each channel, and SiLU, into `result`. A workgroup computes several tokens, which share most of
+/// what they read.
 pub fn conv_into(
     node: TensorRef,
     bias: Option<TensorRef>,
@@ -139,8 +140,9 @@ pub fn check_linear(node: TensorRef, info: &Info) -> Result<()> {
     Ok(())
 }
 
-/// RWKV_WKV6 (sources: k, v, r, bonus, decay, states), RWKV_WKV7 (r, decay, k, v, a, b, states), and GATED_LINEAR_ATTN (k, v, q, gate, states;
-/// parameter 0: scale). Source 1 is `[size, heads, tokens]`, and the states are `[size * size * heads, sequences]`.
+/// RWKV_WKV6 (sources: k, v, r, bonus, decay, states), RWKV_WKV7 (r, decay, k, v, a, b, states), and GATED_LINEAR_ATTN
+/// (k, v, q, gate, states; parameter 0: scale). Source 1 is `[size, heads, tokens]`, and the states are
+/// `[size * size * heads, sequences]`.
 pub fn linear(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let last = states_of(node);
     let all = (0..=last).map(|i| View::of(src(node, i)?)).collect::<Result<Vec<_>>>()?;
@@ -177,8 +179,8 @@ pub fn linear(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     Ok(())
 }
 
-/// F32 and 32-bit indices, with the shapes that [`ssm_scan`] names. The states, steps and rates are contiguous; the inputs are from token to
-/// token.
+/// F32 and 32-bit indices, with the shapes that [`ssm_scan`] names. The states, steps and rates are contiguous; the
+/// inputs are from token to token.
 pub fn check_ssm_scan(node: TensorRef, info: &Info) -> Result<()> {
     let [s0, x, dt, a, b, c] = check_all_f32(node)?;
     let ids = src(node, 6)?;
@@ -200,8 +202,9 @@ pub fn check_ssm_scan(node: TensorRef, info: &Info) -> Result<()> {
     Ok(())
 }
 
-/// SSM_SCAN. Sources: states `[columns, dim, heads, states]`, x `[dim, heads, tokens, sequences]`, steps `[heads, tokens, sequences]`, rates
-/// `[1 or columns, heads]`, b and c `[columns, groups, tokens, sequences]`, indices of the states. Parameter 0: number of states to keep.
+/// SSM_SCAN. Sources: states `[columns, dim, heads, states]`, x `[dim, heads, tokens, sequences]`, steps
+/// `[heads, tokens, sequences]`, rates `[1 or columns, heads]`, b and c `[columns, groups, tokens, sequences]`, indices
+/// of the states. Parameter 0: number of states to keep.
 pub fn ssm_scan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let all = (0..7).map(|i| View::of(src(node, i)?)).collect::<Result<Vec<_>>>()?;
     let [s0, x, dt, a, b, c, ids] = all[..] else { unreachable!("seven sources were collected") };
@@ -259,8 +262,8 @@ pub fn check_delta_net(node: TensorRef, info: &Info) -> Result<()> {
     Ok(())
 }
 
-/// GATED_DELTA_NET. Sources: q and k `[size, key heads, tokens, sequences]`, v `[size, heads, tokens, sequences]`, gate `[1 or size, ...]`,
-/// beta, states `[size, size, heads, sequences]`. Parameter 0: number of states to keep.
+/// GATED_DELTA_NET. Sources: q and k `[size, key heads, tokens, sequences]`, v `[size, heads, tokens, sequences]`, gate
+/// `[1 or size, ...]`, beta, states `[size, size, heads, sequences]`. Parameter 0: number of states to keep.
 pub fn delta_net(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let all = (0..6).map(|i| View::of(src(node, i)?)).collect::<Result<Vec<_>>>()?;
     let [q, k, v, gate, beta, s0] = all[..] else { unreachable!("six sources were collected") };

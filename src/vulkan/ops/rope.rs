@@ -108,12 +108,14 @@ impl Turn {
     }
 }
 
-/// Whether a rotation can be joined with the product that it rotates: one token, rotated from the first element on, in pairs of neighbours or halves.
+/// Whether a rotation can be joined with the product that it rotates: one token, rotated from the first element on, in
+/// pairs of neighbours or halves.
 pub(in crate::vulkan) fn joins_product(node: TensorRef, info: &Info) -> bool {
     node.ne()[2..] == [1, 1] && joins_norm(node, info)
 }
 
-/// Whether a rotation can be joined with the norm of the heads that it rotates: from the first element on, in pairs of neighbours or halves.
+/// Whether a rotation can be joined with the norm of the heads that it rotates: from the first element on, in pairs of
+/// neighbours or halves.
 pub(in crate::vulkan) fn joins_norm(node: TensorRef, info: &Info) -> bool {
     node.op() == GGML_OP_ROPE
         && node.dtype() == GGML_TYPE_F32

@@ -22,7 +22,8 @@ pub fn check_get(node: TensorRef, _: &Info) -> Result<()> {
     [a, ids, node].into_iter().try_for_each(|t| View::shape(t).map(drop))
 }
 
-/// The format whose variant of `get_rows` reads rows of `dtype`. Rows of 32-bit integers use that of F32, which copies their bits.
+/// The format whose variant of `get_rows` reads rows of `dtype`. Rows of 32-bit integers use that of F32, which copies
+/// their bits.
 fn read_as(dtype: ggml_type) -> ggml_type {
     if dtype == GGML_TYPE_I32 { GGML_TYPE_F32 } else { dtype }
 }

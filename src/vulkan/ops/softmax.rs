@@ -10,7 +10,8 @@ use crate::vulkan::interface::{constants, push};
 use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::{Info, tune};
 
-/// Parameters of the slopes of ALiBi (arXiv:2108.12409) for shaders: both bases, and the largest power of two that is at most `heads`.
+/// Parameters of the slopes of ALiBi (arXiv:2108.12409) for shaders: both bases, and the largest power of two that is
+/// at most `heads`.
 pub fn slopes(max_bias: f32, heads: u32) -> ([f32; 2], u32) {
     let whole = heads.checked_ilog2().map_or(1, |l| 1 << l);
     ([-max_bias / whole as f32, -max_bias / 2.0 / whole as f32].map(f32::exp2), whole)

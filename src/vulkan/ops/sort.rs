@@ -30,8 +30,8 @@ pub fn check_sort(node: TensorRef, _: &Info) -> Result<()> {
     Ok(())
 }
 
-/// ARGSORT and TOP_K. Sorts runs by counting, then merges pairs of runs, from one half of the scratch memory to the other. The last step
-/// writes the node.
+/// ARGSORT and TOP_K. Sorts runs by counting, then merges pairs of runs, from one half of the scratch memory to the
+/// other. The last step writes the node.
 pub fn sort(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
     let descending = node.op() == GGML_OP_TOP_K || node.op_param_i32(0) != 0;

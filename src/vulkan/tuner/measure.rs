@@ -26,9 +26,11 @@ use std::sync::Arc;
 const MOST_BYTES: u64 = 256 << 20;
 /// Alignment of each.
 const ALIGN: u64 = 256;
-/// How often each candidate is computed. The first time does not count: the device may be asleep, or have the memory of another one in its caches.
+/// How often each candidate is computed. The first time does not count: the device may be asleep, or have the memory of
+/// another one in its caches.
 const ROUNDS: usize = 4;
-/// What operands are filled with: small numbers in all formats of floats. The time of blocks does not depend on their values.
+/// What operands are filled with: small numbers in all formats of floats. The time of blocks does not depend on their
+/// values.
 const FILL: u8 = 0x3c;
 
 /// Measures the products of a graph that have no choice yet, while nothing else is in flight on `recorder`.

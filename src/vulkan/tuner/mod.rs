@@ -1,8 +1,8 @@
 //! Measured choices of how products are computed, instead of those of `ladder` and `tune` (GGML_RS_VK_TUNE).
 //!
-//! The first product of a format and a class of shapes is computed with each method and tile that the device has for it (`measure`), in memory of its own.
-//! The fastest is used from then on, and by later processes (`file`). Whatever is chosen gives right results: a choice that the device or a product
-//! does not allow is not used.
+//! The first product of a format and a class of shapes is computed with each method and tile that the device has for it
+//! (`measure`), in memory of its own. The fastest is used from then on, and by later processes (`file`). Whatever is
+//! chosen gives right results: a choice that the device or a product does not allow is not used.
 
 #![forbid(unsafe_code)]
 
@@ -33,8 +33,8 @@ pub struct Key {
     /// Logarithms to base 2, rounded down.
     rows: u32,
     k: u32,
-    /// 1 for all products of few columns, whose results must not depend on their number; otherwise the next power of two, at most
-    /// [`Self::MOST_COLUMNS`].
+    /// 1 for all products of few columns, whose results must not depend on their number; otherwise the next power of
+    /// two, at most [`Self::MOST_COLUMNS`].
     columns: u32,
 }
 
@@ -172,7 +172,8 @@ fn candidates(info: &Info, request: &Request, shape: [u32; 3]) -> Vec<Choice> {
     all
 }
 
-/// The fastest of some candidates by a measure. Another one than the first, which is the default, must be faster by some percent, as times vary.
+/// The fastest of some candidates by a measure. Another one than the first, which is the default, must be faster by
+/// some percent, as times vary.
 fn fastest(candidates: &[Choice], mut measure: impl FnMut(&Choice) -> Option<u64>) -> Option<Choice> {
     const PERCENT: u64 = 3;
     let mut best: Option<(u64, Choice)> = None;

@@ -1,6 +1,6 @@
-//! `make shaders`: compiles every variant that `vulkan_shaders/manifest.toml` lists to SPIR-V and writes one pack for each source
-//! into `src/vulkan/spirv/`. Packs whose head says that nothing changed stay as they are. `interface.rs` beside them is what the modules
-//! take from their caller, for Rust.
+//! `make shaders`: compiles every variant that `vulkan_shaders/manifest.toml` lists to SPIR-V and writes one pack for
+//! each source into `src/vulkan/spirv/`. Packs whose head says that nothing changed stay as they are. `interface.rs`
+//! beside them is what the modules take from their caller, for Rust.
 //!
 //! usage: shaders [--check] [--all] [--dump FOLDER] ROOT [NAME...]
 //!   --check   write nothing; compile all again and fail where a committed pack differs
@@ -89,8 +89,8 @@ fn pack(
     Ok(out)
 }
 
-/// An LZMA stream with its header. The dictionary holds the whole body, because modules of a source are much alike. Literals depend on the position in a
-/// word, as SPIR-V consists of words.
+/// An LZMA stream with its header. The dictionary holds the whole body, because modules of a source are much alike.
+/// Literals depend on the position in a word, as SPIR-V consists of words.
 fn compress(body: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut options = LzmaOptions::with_preset(9);
     (options.lc, options.lp, options.pb) = (0, 2, 2);

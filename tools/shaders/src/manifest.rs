@@ -27,7 +27,8 @@ pub struct Section {
 
 /// One module.
 pub struct Variant {
-    /// `source`, or `source.value.value` with the set's name and the axes' values in the order of their names, in lower case.
+    /// `source`, or `source.value.value` with the set's name and the axes' values in the order of their names, in lower
+    /// case.
     pub name: String,
     /// Macros.
     pub defines: BTreeMap<String, String>,

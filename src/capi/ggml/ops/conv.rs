@@ -1,5 +1,5 @@
-//! Convolutions. Kernels are [KW, KH, IC, OC], data [W, H, C, N]; parameters are strides (s), paddings (p) and dilations (d),
-//! innermost dimension first.
+//! Convolutions. Kernels are [KW, KH, IC, OC], data [W, H, C, N]; parameters are strides (s), paddings (p) and
+//! dilations (d), innermost dimension first.
 #![allow(non_snake_case)] // The parameters are named as in C.
 
 use crate::abi::ggml::*;

@@ -22,9 +22,10 @@ fn layout([q, k, v]: [usize; 3]) -> Option<[usize; 3]> {
     Some([k_at, v_at, v_at.checked_add(v)?])
 }
 
-/// Sources: queries `[d, n, heads, batch]`, keys `[d, m, groups, batch]`, values `[m, d, groups, batch]`, gradient of the result
-/// `[d, n, heads, batch]`. Head h uses group h modulo groups. The n queries are the last of the m positions. If parameter 0 is set,
-/// the mask is causal. The node is a row with the three gradients, each dense with the shape of its source.
+/// Sources: queries `[d, n, heads, batch]`, keys `[d, m, groups, batch]`, values `[m, d, groups, batch]`, gradient of
+/// the result `[d, n, heads, batch]`. Head h uses group h modulo groups. The n queries are the last of the m positions.
+/// If parameter 0 is set, the mask is causal. The node is a row with the three gradients, each dense with the shape of
+/// its source.
 pub fn flash_attn_back(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let [mut q, mut k, mut v, mut grad] = [0, 1, 2, 3].map(|i| Reader::new(node.source(i), &d));
     let masked = node.op_param_i32(0) != 0;

@@ -1,13 +1,14 @@
 //! Attention in one pass over keys and values, with a running maximum and sum of the softmax (arXiv:2112.05682,
 //! arXiv:2205.14135).
 //!
-//! The work is divided into tiles of queries that share their keys: neighbouring positions, and the heads of a group. If there are few tiles, as for
-//! the text of a model with few heads of keys, threads divide the keys for the scores, and the values for their sums ([`spans`]). A thread that computes
-//! several small tiles goes over the keys once: in a cache the heads of a key are next to each other, and memory is read in longer pieces.
+//! The work is divided into tiles of queries that share their keys: neighbouring positions, and the heads of a group.
+//! If there are few tiles, as for the text of a model with few heads of keys, threads divide the keys for the scores,
+//! and the values for their sums ([`spans`]). A thread that computes several small tiles goes over the keys once: in a
+//! cache the heads of a key are next to each other, and memory is read in longer pieces.
 //!
-//! The bits of a result depend only on the keys that a query sees and on their order, not on where they are among others or who computes it. Weights are
-//! relative to a power of two, so that a new maximum changes no digits of the sums. Each sum is one chain of additions in the order of the keys, to
-//! which masked keys add zero.
+//! The bits of a result depend only on the keys that a query sees and on their order, not on where they are among
+//! others or who computes it. Weights are relative to a power of two, so that a new maximum changes no digits of the
+//! sums. Each sum is one chain of additions in the order of the keys, to which masked keys add zero.
 #![forbid(unsafe_code)]
 
 mod back;
@@ -38,7 +39,8 @@ use std::ops::Range;
 /// Keys that a tile processes at a time; a multiple of four.
 const KEYS: usize = batch::MAX_ROWS;
 const _: () = assert!(SPAN.is_multiple_of(KEYS));
-/// Minimum number of queries for converting keys and values to floats once for all of them, and for turning their weights.
+/// Minimum number of queries for converting keys and values to floats once for all of them, and for turning their
+/// weights.
 const CONVERT_FROM: usize = 20;
 
 /// One query of a tile.
@@ -227,7 +229,8 @@ impl Buffers {
         });
     }
 
-    /// Converts the scores of the live queries to weights, whose sums it adds up, and rescales the sums for a new maximum.
+    /// Converts the scores of the live queries to weights, whose sums it adds up, and rescales the sums for a new
+    /// maximum.
     fn weigh(&mut self, width: usize, n: usize) {
         for &i in &self.live {
             let query = &mut self.queries[i];
@@ -250,7 +253,8 @@ impl Buffers {
         self.live.iter().for_each(|&i| self.queries[i].softmax.sum = sums[i]);
     }
 
-    /// Adds the weights of `n` keys to the sums of the live queries, `N` of them at a time: their sums do not wait for each other.
+    /// Adds the weights of `n` keys to the sums of the live queries, `N` of them at a time: their sums do not wait for
+    /// each other.
     fn add_weights<const N: usize>(&mut self, n: usize) {
         for some in self.live.chunks(N) {
             let which: [usize; N] = std::array::from_fn(|r| some[r.min(some.len() - 1)]);
@@ -263,7 +267,8 @@ impl Buffers {
         }
     }
 
-    /// Loads the queries of a tile. Returns the indices of their keys and of their values in dimensions 2 and 3, and their batch.
+    /// Loads the queries of a tile. Returns the indices of their keys and of their values in dimensions 2 and 3, and
+    /// their batch.
     fn start(&mut self, a: &Attention<'_>, tile: usize) -> Tile {
         let (positions, heads, batches) = (a.q.ne[1], a.q.ne[2], a.q.ne[3]);
         let (group, per_tile, dk) = (a.work.group, a.work.per_tile, a.k.ne[0]);
@@ -309,7 +314,8 @@ impl Buffers {
         }
     }
 
-    /// Computes a part of the sums of the queries of some tiles, each in its buffers. `weights` are those of all keys, if they are known.
+    /// Computes a part of the sums of the queries of some tiles, each in its buffers. `weights` are those of all keys,
+    /// if they are known.
     fn attend(some: &mut [Self], a: &Attention<'_>, tiles: &[Tile], part: &Part, weights: Option<&Apart<'_>>) {
         Self::visit_keys(some, a, tiles, part, weights);
         for (one, tile) in some.iter_mut().zip(tiles) {
@@ -388,8 +394,8 @@ struct Tile {
     batch: usize,
 }
 
-/// `softmax(q k^T * scale + mask) v`, with heads before positions in the result. Parameters: scale, maximum bias, logit soft cap.
-/// Sources: q, k, v, mask, sinks.
+/// `softmax(q k^T * scale + mask) v`, with heads before positions in the result. Parameters: scale, maximum bias, logit
+/// soft cap. Sources: q, k, v, mask, sinks.
 pub fn flash_attn_ext(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let a = Attention::of(node, &d);
     let mut out = Writer::new(d);
@@ -413,7 +419,8 @@ pub fn flash_attn_ext(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     }
 }
 
-/// The same with threads that divide the keys of each tile for the scores, then the queries for the weights, and the values of a row for the sums.
+/// The same with threads that divide the keys of each tile for the scores, then the queries for the weights, and the
+/// values of a row for the sums.
 fn share_keys(w: &Worker<'_>, a: &Attention<'_>, b: &mut Buffers, out: &mut Writer<'_>) {
     let work = &a.work;
     let [mut scores, mut weights, mut totals] = work.shared(w.workspace());
@@ -498,8 +505,8 @@ fn weigh_all(work: &Work, some: Range<usize>, scores: &Apart<'_>, weights: &mut 
     }
 }
 
-/// Requires queries in single precision, keys and values in any readable format, heads in whole groups, and a mask in half precision
-/// that covers all positions and keys.
+/// Requires queries in single precision, keys and values in any readable format, heads in whole groups, and a mask in
+/// half precision that covers all positions and keys.
 pub fn check_flash_attn_ext(node: TensorRef) -> Result<()> {
     let (q, k, v) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
     check_type(q, GGML_TYPE_F32)?;

@@ -11,8 +11,8 @@ use std::ops::Range;
 pub const SPAN: usize = 512;
 /// Maximum number of tiles that are computed together: 64 of their keys and values should stay in the L2 cache.
 const MAX_TOGETHER: usize = 8;
-/// Bytes that tiles must read next to each other to be computed together. With shorter pieces it takes longer than one tile after the other
-/// (docs/PERFORMANCE.md).
+/// Bytes that tiles must read next to each other to be computed together. With shorter pieces it takes longer than one
+/// tile after the other (docs/PERFORMANCE.md).
 const LONG: usize = 512;
 /// Queries in a tile.
 const QUERIES: usize = 128;
@@ -94,7 +94,8 @@ impl Work {
         self.positions.div_ceil(self.per_tile) * (self.heads / self.group) * self.batches
     }
 
-    /// Number of tiles, one after the other, that a thread computes together: their queries are few, so that reading keys and values takes the time.
+    /// Number of tiles, one after the other, that a thread computes together: their queries are few, so that reading
+    /// keys and values takes the time.
     pub fn together(&self, threads: usize) -> usize {
         let tiles = (self.tiles() / threads.max(1)).clamp(1, MAX_TOGETHER);
         let small = self.positions * self.group < CONVERT_FROM;
@@ -153,7 +154,8 @@ impl Work {
         threads > 1 && self.spans > 1 && self.tiles() < 4 * threads && self.floats() <= MAX_SHARED
     }
 
-    /// Shared memory: rows for scores and for weights, of each span of each query, and a row for each query's [`Softmax`].
+    /// Shared memory: rows for scores and for weights, of each span of each query, and a row for each query's
+    /// [`Softmax`].
     pub fn shared<'a>(&self, memory: Workspace<'a>) -> [Dest<'a>; 3] {
         let (scores, rest) = memory.split_at(self.floats() * size_of::<f32>());
         let (weights, totals) = rest.split_at(self.floats() * size_of::<f32>());

@@ -104,8 +104,8 @@ pub fn check_top_k_mask(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Scores for selecting keys: for each key the sum over heads of weight * relu(q k), plus a mask. Sources: q `[d, heads,
-/// tokens, streams]`, k `[d, 1, keys, streams]`, weights `[heads, tokens, 1, streams]`, mask.
+/// Scores for selecting keys: for each key the sum over heads of weight * relu(q k), plus a mask. Sources: q
+/// `[d, heads, tokens, streams]`, k `[d, 1, keys, streams]`, weights `[heads, tokens, 1, streams]`, mask.
 pub fn lightning_indexer(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let mut q = Reader::new(node.source(0), &d);
     let mut k = Reader::new(node.source(1), &d);

@@ -37,7 +37,8 @@ impl Case {
         }
     }
 
-    /// Results for the `n` positions from `first`, with `more` masked keys after the others, whose elements are `masked`, as are those of their values.
+    /// Results for the `n` positions from `first`, with `more` masked keys after the others, whose elements are
+    /// `masked`, as are those of their values.
     fn results(&self, first: usize, n: usize, more: usize, masked: f32) -> Vec<u32> {
         let places: Vec<usize> = (0..KEYS).collect();
         self.results_with(first, n, &places, KEYS + more, masked)

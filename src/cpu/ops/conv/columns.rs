@@ -56,8 +56,8 @@ impl Number for u16 {
     }
 }
 
-/// Copies `k` elements, at most `N`, from each row of `x` (`stride` apart) to `y`. It copies `N` each time, which takes an instruction or two:
-/// those that are too many are overwritten by the next ones.
+/// Copies `k` elements, at most `N`, from each row of `x` (`stride` apart) to `y`. It copies `N` each time, which takes
+/// an instruction or two: those that are too many are overwritten by the next ones.
 fn join_short<T: Copy, const N: usize>(y: &mut [T], k: usize, x: &[T], stride: usize) {
     let mut rest = y;
     for x in x.chunks(stride) {
@@ -110,8 +110,8 @@ struct Held {
 }
 
 impl Patches {
-    /// Computes the node. `under(line, row)` is the row of the image under row `line` of the kernel for the other two indices of a row of the
-    /// result, or `None` if it is outside.
+    /// Computes the node. `under(line, row)` is the row of the image under row `line` of the kernel for the other two
+    /// indices of a row of the result, or `None` if it is outside.
     fn compute<T: Number>(
         &self,
         w: &Worker<'_>,
@@ -215,8 +215,8 @@ impl Patches {
     }
 }
 
-/// The part of the image under the kernel, as a row for each position of the kernel. Parameters: strides, padding, dilations
-/// (each for both dimensions), whether there are two dimensions.
+/// The part of the image under the kernel, as a row for each position of the kernel. Parameters: strides, padding,
+/// dilations (each for both dimensions), whether there are two dimensions.
 pub fn im2col(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let Ok(c) = columns(*node) else { return };
     let [ax, ay] = axes(*node);
@@ -244,8 +244,8 @@ pub fn check_im2col(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Sums of the columns of a transposed convolution. Source: `[width * channels, n]`. Parameters: stride, channels, elements to omit at
-/// the start.
+/// Sums of the columns of a transposed convolution. Source: `[width * channels, n]`. Parameters: stride, channels,
+/// elements to omit at the start.
 pub fn col2im_1d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let mut columns = Reader::new(node.source(0), &d);
     let (stride, cut) = (node.op_param_i32(0) as usize, node.op_param_i32(2) as usize);

@@ -1,5 +1,6 @@
-//! Direct convolutions, as products of matrices. The elements of the image that are under one element of the kernel, for many places of the kernel,
-//! are a row of a matrix of patches. Each channel of the result is a sum of such rows with weights.
+//! Direct convolutions, as products of matrices. The elements of the image that are under one element of the kernel,
+//! for many places of the kernel, are a row of a matrix of patches. Each channel of the result is a sum of such rows
+//! with weights.
 //!
 //! A result is added up in the order of the kernel's elements, in chains that begin at the same elements
 //! ([`batch::add_product`]), so its bits do not depend on the partition of the work.
@@ -57,8 +58,8 @@ fn load_weights(k: &Source<'_>, lines_of_all: usize, channels: Range<usize>, lin
 }
 
 impl Convolution {
-    /// Computes the node. `under(line, row, batch)` is the row of the image under row `line` of the kernel for a row of the result, or `None` if it
-    /// is outside.
+    /// Computes the node. `under(line, row, batch)` is the row of the image under row `line` of the kernel for a row of
+    /// the result, or `None` if it is outside.
     fn compute(
         &self,
         w: &Worker<'_>,
@@ -145,8 +146,8 @@ pub fn check_conv_2d(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// 3D convolution. Sources: kernel `[w, h, d, channels * results]`, image `[w, h, d, channels * batch]`. Parameters 9 to 11: channels,
-/// batch, results.
+/// 3D convolution. Sources: kernel `[w, h, d, channels * results]`, image `[w, h, d, channels * batch]`. Parameters 9
+/// to 11: channels, batch, results.
 pub fn conv_3d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let k = node.source(0);
     let mut x = Reader::new(node.source(1), &d);

@@ -1,6 +1,6 @@
-//! Convolutions. Files: `direct` (convolutions of planes and volumes), `transposed` (transposed ones), `columns` (im2col and the reverse). Here:
-//! depthwise convolutions, in which a row of the result is a sum of rows of the image, each shifted by its position in the kernel and
-//! multiplied by the weight there.
+//! Convolutions. Files: `direct` (convolutions of planes and volumes), `transposed` (transposed ones), `columns`
+//! (im2col and the reverse). Here: depthwise convolutions, in which a row of the result is a sum of rows of the image,
+//! each shifted by its position in the kernel and multiplied by the weight there.
 #![forbid(unsafe_code)]
 
 mod columns;
@@ -46,8 +46,8 @@ impl Axis {
         (at >= 0 && at % self.stride == 0).then(|| (at / self.stride) as usize).filter(|&out| out < n)
     }
 
-    /// Those of `n` results from number `first` on whose element of the image, a row of `len` elements, under element `k` of the kernel is not
-    /// outside, and the index of the first of these elements.
+    /// Those of `n` results from number `first` on whose element of the image, a row of `len` elements, under element
+    /// `k` of the kernel is not outside, and the index of the first of these elements.
     pub(in crate::cpu::ops) fn inside(&self, first: usize, n: usize, k: usize, len: usize) -> (Range<usize>, usize) {
         let shift = first as i64 * self.stride + k as i64 * self.dilation - self.pad;
         // The results before the one that is over element `at` or after it.
@@ -59,7 +59,8 @@ impl Axis {
         (start as usize..end as usize, (start * self.stride + shift).max(0) as usize)
     }
 
-    /// The elements of a row of the image under element `k` of the kernel, for results from number `first` on; zeros for those outside.
+    /// The elements of a row of the image under element `k` of the kernel, for results from number `first` on; zeros
+    /// for those outside.
     fn image_row(&self, first: usize, k: usize, x: &[f32], y: &mut [f32]) {
         let (range, from) = self.inside(first, y.len(), k, x.len());
         y[..range.start].fill(0.0);
@@ -122,8 +123,8 @@ fn check_kernel(node: TensorRef) -> Result<()> {
     check_type(node, GGML_TYPE_F32)
 }
 
-/// Depthwise convolution: each channel has its own kernel. Sources: kernel `[w, h, 1, channels]`, image `[w, h, channels, batch]`. For
-/// an image with the channels innermost, the strides of the kernel have the same order.
+/// Depthwise convolution: each channel has its own kernel. Sources: kernel `[w, h, 1, channels]`, image
+/// `[w, h, channels, batch]`. For an image with the channels innermost, the strides of the kernel have the same order.
 pub fn conv_2d_dw(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let k = node.source(0);
     let mut x = Reader::new(node.source(1), &d);

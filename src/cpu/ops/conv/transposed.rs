@@ -1,5 +1,5 @@
-//! Transposed convolutions, as products of matrices. What an element of the image adds to the result is a product with the kernel, for all
-//! elements of the kernel at once; it is added to the result at the kernel's position.
+//! Transposed convolutions, as products of matrices. What an element of the image adds to the result is a product with
+//! the kernel, for all elements of the kernel at once; it is added to the result at the kernel's position.
 //!
 //! Each product is added up over the channels in chains, and they are added in the order of the image, so the bits of a
 //! result do not depend on the partition of the work.
@@ -43,8 +43,8 @@ struct Transposed {
     flat: bool,
 }
 
-/// The kernel for some channels of the result: a row for each channel of the image. Rows of the kernel have the order width, height, results,
-/// channels.
+/// The kernel for some channels of the result: a row for each channel of the image. Rows of the kernel have the order
+/// width, height, results, channels.
 fn load_kernel(k: &Source<'_>, t: &Transposed, results: Range<usize>, out: &mut [f32]) {
     let [kw, kh] = t.kernel;
     let taps = results.len() * kw * kh;
@@ -170,7 +170,8 @@ pub fn check_conv_transpose_1d(node: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// 2D transposed convolution. Sources: kernel `[w, h, results, channels]`, image `[w, h, channels, batch]`. Parameter 0: stride.
+/// 2D transposed convolution. Sources: kernel `[w, h, results, channels]`, image `[w, h, channels, batch]`. Parameter
+/// 0: stride.
 pub fn conv_transpose_2d(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let k = node.source(0);
     let mut x = Reader::new(node.source(1), &d);

@@ -16,7 +16,8 @@ const CHANNELS: usize = 64;
 /// Tokens from which on channels are transposed. For fewer, each result is a dot product.
 const MANY: usize = 12;
 
-/// Columns of `n` rows of a plane, as a slice, and the distance of the rows in it. Copies them to `copy` if there are gaps between rows.
+/// Columns of `n` rows of a plane, as a slice, and the distance of the rows in it. Copies them to `copy` if there are
+/// gaps between rows.
 fn columns<'a>(
     t: &Apart<'a>,
     plane: usize,
@@ -36,8 +37,8 @@ fn columns<'a>(
     (copy, len)
 }
 
-/// Convolution of each channel over the last tokens. Sources: channels `[width - 1 + tokens, channels, sequences]`, weights `[width,
-/// channels]`.
+/// Convolution of each channel over the last tokens. Sources: channels `[width - 1 + tokens, channels, sequences]`,
+/// weights `[width, channels]`.
 pub fn ssm_conv(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let (x, c) = (node.source(0).apart(&d), node.source(1).apart(&d));
     let kernels = &kernels().recurrent;

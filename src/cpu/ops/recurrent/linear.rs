@@ -34,7 +34,8 @@ impl<'a> Matrices<'a> {
         2 * self.heads * self.size
     }
 
-    /// For each token of this thread's heads, calls `f` with the state, the head, the offset of the token's inputs, and its output.
+    /// For each token of this thread's heads, calls `f` with the state, the head, the offset of the token's inputs, and
+    /// its output.
     fn run(&mut self, w: &Worker<'_>, f: impl Fn(State<'_>, usize, usize, &mut [f32])) {
         let (n, width) = (self.size, self.heads * self.size);
         let tokens = self.tokens / self.sequences;
@@ -84,8 +85,8 @@ fn numbers<'a, const N: usize>(node: CheckedNode<'a>, d: &Dest<'_>, sources: [us
     })
 }
 
-/// The `n` inputs at `at`. Those `ahead`, of a later token, are loaded into the cache: tokens are so far apart in memory that the processor
-/// does not foresee it.
+/// The `n` inputs at `at`. Those `ahead`, of a later token, are loaded into the cache: tokens are so far apart in
+/// memory that the processor does not foresee it.
 fn token_of(x: &[f32], at: usize, n: usize, ahead: usize) -> &[f32] {
     prefetch(x.as_ptr().wrapping_add(at + ahead).cast(), n * size_of::<f32>());
     &x[at..at + n]
@@ -157,7 +158,8 @@ mod tests {
     }
 
     impl Linear {
-        /// Computes outputs and states with a function for each token: (state[i][j], offset of the token's inputs, head) -> output.
+        /// Computes outputs and states with a function for each token: (state[i][j], offset of the token's inputs,
+        /// head) -> output.
         fn run(&self, state: &[f32], step: impl Fn(&mut [Vec<f64>], usize, usize) -> Vec<f64>) -> Vec<f64> {
             let n = self.size as usize;
             let width = n * self.heads as usize;

@@ -1,7 +1,7 @@
-//! Recurrences over the tokens of a sequence: state-space models, RWKV, gated linear attention, the gated delta rule. The result of a
-//! node has the outputs, then the states after the last token. Heads, and in some operations the rows of their states, are independent, so
-//! they are divided between threads. Files: `conv` (convolutions over tokens), `scan` (state-space models), `linear` (RWKV, linear attention),
-//! `delta` (the delta rule).
+//! Recurrences over the tokens of a sequence: state-space models, RWKV, gated linear attention, the gated delta rule.
+//! The result of a node has the outputs, then the states after the last token. Heads, and in some operations the rows
+//! of their states, are independent, so they are divided between threads. Files: `conv` (convolutions over tokens),
+//! `scan` (state-space models), `linear` (RWKV, linear attention), `delta` (the delta rule).
 #![forbid(unsafe_code)]
 
 mod conv;
@@ -77,7 +77,8 @@ impl Block {
         w.share(parts * heads * sequences).map(block).collect()
     }
 
-    /// The range of the block in data with `each` numbers for each of `rows` rows of `heads` heads, `before` such heads after the start.
+    /// The range of the block in data with `each` numbers for each of `rows` rows of `heads` heads, `before` such heads
+    /// after the start.
     fn range(&self, before: usize, rows: usize, each: usize) -> Range<usize> {
         let first = ((before + self.heads.start) * rows + self.rows.start) * each;
         first..first + self.heads.len() * self.rows.len() * each
@@ -104,8 +105,9 @@ impl Kept {
         (set < self.sets).then(|| first + part.start..first + part.end)
     }
 
-    /// States before and after a token, `part` of a set, and the token's outputs, numbers `outputs` of the result. `start` are the states before
-    /// the first token. `aside` has the states before the token if they are not kept, and gets those after it.
+    /// States before and after a token, `part` of a set, and the token's outputs, numbers `outputs` of the result.
+    /// `start` are the states before the first token. `aside` has the states before the token if they are not kept, and
+    /// gets those after it.
     fn step<'d>(
         &self,
         d: &'d mut Dest<'_>,
@@ -136,8 +138,8 @@ impl Kept {
     }
 }
 
-/// States of one block that are not kept. Unlike those of the result they are aligned to cache lines, of which vectors of 64 bytes would
-/// otherwise use two each: stores take twice the time.
+/// States of one block that are not kept. Unlike those of the result they are aligned to cache lines, of which vectors
+/// of 64 bytes would otherwise use two each: stores take twice the time.
 #[derive(Default)]
 struct Aside(Vec<f32>);
 

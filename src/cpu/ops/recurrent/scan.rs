@@ -31,7 +31,8 @@ struct Scan<'a> {
     kept: Kept,
 }
 
-/// Selective scan (Mamba and Mamba-2). Sources: states, x, dt, A, B, C, indices of the states. Parameter 0: number of states to keep.
+/// Selective scan (Mamba and Mamba-2). Sources: states, x, dt, A, B, C, indices of the states. Parameter 0: number of
+/// states to keep.
 pub fn ssm_scan(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let p = |i| node.source(i).apart(&d);
     let (s0, x, ids) = (p(0), p(1), p(6));

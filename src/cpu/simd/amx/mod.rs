@@ -1,7 +1,9 @@
-//! Kernels for x86-64 with AMX, eight registers of up to 16 rows of 64 bytes, and AVX-512. Files: `numbers` (products of bfloat16s and halves).
+//! Kernels for x86-64 with AMX, eight registers of up to 16 rows of 64 bytes, and AVX-512. Files: `numbers` (products
+//! of bfloat16s and halves).
 //!
-//! The instructions are written as assembly, because the compiler's functions for them are not stable. Nothing else uses these registers: the
-//! contract of a C function lets it change them, and a kernel leaves them in their initial state, in which the system need not save them.
+//! The instructions are written as assembly, because the compiler's functions for them are not stable. Nothing else
+//! uses these registers: the contract of a C function lets it change them, and a kernel leaves them in their initial
+//! state, in which the system need not save them.
 
 mod numbers;
 
@@ -16,7 +18,8 @@ use std::arch::asm;
 /// The processor has AVX-512 F, BW, DQ and VL, and AMX for bfloat16s, which the process may use.
 pub(super) unsafe fn fill(k: &mut Kernels) {
     k.products.matrix = Some([numbers::F16, numbers::BF16]);
-    // These processors multiply two vectors of bytes at a time, so that tiles are the faster way for fewer columns than elsewhere (docs/PERFORMANCE.md).
+    // These processors multiply two vectors of bytes at a time, so that tiles are the faster way for fewer columns than
+    // elsewhere (docs/PERFORMANCE.md).
     for format in ggml_type::ALL {
         if let Some(kernels) = &mut k.interleaved[format as usize] {
             kernels.few = kernels.few.min(few_columns(format));

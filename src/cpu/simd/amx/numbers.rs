@@ -42,8 +42,8 @@ fn first_lanes(n: usize) -> u32 {
 /// Floats of two vectors.
 type Pair = [__m512; 2];
 
-/// The upper halves of the words of two vectors, those of `b` in the upper halves of the result: in a pair are numbers `i` and `16 + i` of a chunk. The
-/// order in a chunk does not matter as long as rows and columns have the same.
+/// The upper halves of the words of two vectors, those of `b` in the upper halves of the result: in a pair are numbers
+/// `i` and `16 + i` of a chunk. The order in a chunk does not matter as long as rows and columns have the same.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn upper_halves([a, b]: Pair) -> __m512i {
@@ -205,7 +205,8 @@ unsafe fn pack_floats(k: usize, n: usize, cols: *const *const u8, alone: bool, t
     }
 }
 
-/// Shapes of the registers for columns whose rows in a register have so many bytes: sums in 0 to 3, rows in 4 and 5, columns in 6 and 7.
+/// Shapes of the registers for columns whose rows in a register have so many bytes: sums in 0 to 3, rows in 4 and 5,
+/// columns in 6 and 7.
 const fn shapes(line: usize) -> Shapes {
     let (columns, rows) = ((SIDE, line), (SIDE, CHUNK_BYTES));
     Shapes::new([columns, columns, columns, columns, rows, rows, columns, columns])
@@ -266,8 +267,8 @@ macro_rules! each_sum {
     };
 }
 
-/// Adds the products of register `$i` of rows, at `$row`, and `C` of columns, which are in 6 and 7. An instruction has its result after 52 cycles, and the
-/// next can begin after 16 if it adds to another register: they take turns.
+/// Adds the products of register `$i` of rows, at `$row`, and `C` of columns, which are in 6 and 7. An instruction has
+/// its result after 52 cycles, and the next can begin after 16 if it adds to another register: they take turns.
 macro_rules! add_register {
     (0, $row:expr, $stride:expr) => {
         load!("tmm4", $row, $stride);
@@ -340,8 +341,8 @@ unsafe fn block<const PLANES: usize, const R: usize, const C: usize>(
     add: bool,
 ) {
     let line = line(PLANES, cols.alone);
-    // SAFETY: the contract of `Multiply`: `R` registers of rows and `C` of columns with `chunks` chunks, and sums for each pair. The compiler uses none of these
-    // registers, so they keep what they have from one statement to the next.
+    // SAFETY: the contract of `Multiply`: `R` registers of rows and `C` of columns with `chunks` chunks, and sums for
+    // each pair. The compiler uses none of these registers, so they keep what they have from one statement to the next.
     unsafe {
         let in_use = InUse::with(&SHAPES[if cols.alone { PLANES } else { 0 }]);
         if add {
@@ -389,8 +390,9 @@ unsafe fn multiply_halves(chunks: usize, rows: Rows, cols: Packed, sums: *mut Su
 /// Chunks of a row of halves that are loaded ahead. At the end of a row they are those of the rows that follow.
 const AHEAD: usize = 6;
 
-/// [`Multiply`] for `R` registers of rows of halves and `C` of columns. Rows of a chunk are split while those of the last one are multiplied: a register
-/// of a plane is multiplied after each few rows, so that neither waits for the other.
+/// [`Multiply`] for `R` registers of rows of halves and `C` of columns. Rows of a chunk are split while those of the
+/// last one are multiplied: a register of a plane is multiplied after each few rows, so that neither waits for the
+/// other.
 ///
 /// # Safety
 /// As for that type.

@@ -22,8 +22,8 @@ unsafe fn mask(n: usize) -> __m256i {
     unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(8 - n).cast()) }
 }
 
-/// Eight halves of floats, in a register. As intrinsics, the conversion and the store that follows it become one instruction, which is
-/// slow on many processors.
+/// Eight halves of floats, in a register. As intrinsics, the conversion and the store that follows it become one
+/// instruction, which is slow on many processors.
 ///
 /// # Safety
 /// The processor has F16C.
@@ -31,14 +31,16 @@ unsafe fn mask(n: usize) -> __m256i {
 #[target_feature(enable = "avx,f16c")]
 unsafe fn halves(x: __m256) -> __m128i {
     let y;
-    // SAFETY: the instruction writes a register, and the caller promises that the processor has it. 0: to the nearest number, even if there are two.
+    // SAFETY: the instruction writes a register, and the caller promises that the processor has it. 0: to the nearest
+    // number, even if there are two.
     unsafe {
         asm!("vcvtps2ph {}, {}, 0", lateout(xmm_reg) y, in(ymm_reg) x, options(pure, nomem, nostack, preserves_flags))
     };
     y
 }
 
-/// Eight halves as floats. As intrinsics, the compiler would begin several conversions early, and move the sums of a tile to memory for that.
+/// Eight halves as floats. As intrinsics, the compiler would begin several conversions early, and move the sums of a
+/// tile to memory for that.
 ///
 /// # Safety
 /// `p` has eight readable halves, and the processor has F16C.
@@ -100,8 +102,8 @@ macro_rules! methods {
     ($($name:ident($($self:ident)? $(|$arg:ident: $ty:ty)*) $(-> $ret:ty)? = $body:expr;)*) => {$(
         #[inline(always)]
         unsafe fn $name($($self,)? $($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the contract of `Lanes`: the processor has the instruction set of the type, and the pointer has the elements that the method
-            // accesses.
+            // SAFETY: the contract of `Lanes`: the processor has the instruction set of the type, and the pointer has
+            // the elements that the method accesses.
             unsafe { $body }
         }
     )*};
@@ -130,8 +132,8 @@ impl Lanes for Avx2 {
             let packed = _mm256_packus_epi32(round_bf16(a.0), round_bf16(b.0));
             _mm256_storeu_si256(p.cast(), _mm256_permute4x64_epi64::<0xd8>(packed));
         };
-        // The same bits as a half have an exponent that is 8 too small, also for subnormal numbers. The conversion of halves handles
-        // those at full speed.
+        // The same bits as a half have an exponent that is 8 too small, also for subnormal numbers. The conversion of
+        // halves handles those at full speed.
         load_f8(|p: *const u8) -> Self = {
             let codes = _mm_cvtepu8_epi16(_mm_loadl_epi64(p.cast()));
             let magnitude = _mm_slli_epi16::<7>(_mm_and_si128(codes, _mm_set1_epi16(0x7f)));
@@ -349,8 +351,8 @@ impl Dots for Avx2Dots {
     methods! {
         splat(|x: i32) -> Self = Self(_mm256_set1_epi32(x));
         load(|p: *const u8) -> Self = Self(_mm256_loadu_si256(p.cast()));
-        // The instruction requires an unsigned first factor, so the sign of the weight moves to the activation. The sum of two
-        // products of at most 128 * 127 fits into 16 bits.
+        // The instruction requires an unsigned first factor, so the sign of the weight moves to the activation. The sum
+        // of two products of at most 128 * 127 fits into 16 bits.
         dot4(self |w: Self |a: Self) -> Self = {
             let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w.0), _mm256_sign_epi8(a.0, w.0));
             Self(_mm256_add_epi32(self.0, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))))

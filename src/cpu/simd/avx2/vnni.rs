@@ -1,4 +1,5 @@
-//! Tiles and interleaved weights with AVX-VNNI, which has the dot product of bytes of AVX-512 VNNI for 256-bit registers.
+//! Tiles and interleaved weights with AVX-VNNI, which has the dot product of bytes of AVX-512 VNNI for 256-bit
+//! registers.
 
 use super::lanes::{Avx2, Avx2Dots, methods};
 use crate::cpu::simd::lanes::Dots;

@@ -1,7 +1,9 @@
-//! Tiles of weights that are signed bytes, with AVX2: as numbers of 16 bits. Products of signed bytes take four instructions for each vector, two of
-//! them multiplications; those of 16 bits take two for half as many values, one of them a multiplication. Sums are the same exact integers.
+//! Tiles of weights that are signed bytes, with AVX2: as numbers of 16 bits. Products of signed bytes take four
+//! instructions for each vector, two of them multiplications; those of 16 bits take two for half as many values, one of
+//! them a multiplication. Sums are the same exact integers.
 //!
-//! Weights are widened when they are unpacked to a panel, and some columns at a time before they are multiplied with the panels.
+//! Weights are widened when they are unpacked to a panel, and some columns at a time before they are multiplied with
+//! the panels.
 
 use super::lanes::{Avx2, Avx2Dots, opaque};
 use crate::abi::ggml::ggml_type::*;
@@ -48,7 +50,8 @@ unsafe fn tile<const C: usize>(
     rows: usize,
     add: bool,
 ) {
-    // SAFETY: the contract of `ByteTile`: the panel has `k` values of its rows, and the columns have `k` numbers and `k / 32` scales behind them.
+    // SAFETY: the contract of `ByteTile`: the panel has `k` values of its rows, and the columns have `k` numbers and
+    // `k / 32` scales behind them.
     unsafe {
         let mut acc = [[Avx2::splat(0.0); VECTORS]; C];
         for (c, acc) in acc.iter_mut().enumerate() {

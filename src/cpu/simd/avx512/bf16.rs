@@ -1,4 +1,5 @@
-//! Products of rows of bfloat16s and columns of bfloat16s with AVX-512 BF16, whose instruction adds two products to each lane.
+//! Products of rows of bfloat16s and columns of bfloat16s with AVX-512 BF16, whose instruction adds two products to
+//! each lane.
 
 use super::lanes::Avx512;
 use crate::cpu::simd::products::{self, Factors, List, Product};
@@ -18,7 +19,8 @@ macro_rules! methods {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $body:expr;)*) => {$(
         #[inline(always)]
         unsafe fn $name($($arg: $ty),*) -> $ret {
-            // SAFETY: the contract of `Factors`: 32 readable numbers, or those of the mask, on a processor with AVX-512 BF16.
+            // SAFETY: the contract of `Factors`: 32 readable numbers, or those of the mask, on a processor with AVX-512
+            // BF16.
             unsafe { $body }
         }
     )*};

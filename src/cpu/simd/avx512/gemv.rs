@@ -1,8 +1,9 @@
-//! Matrix times column with VNNI. Sixteen rows are processed at once, and a lane of a vector of results is a row, as in a panel. So every result is one
-//! chain of additions in the order of `k`, and has the same bits as in a tile (`tile::byte_tile`).
+//! Matrix times column with VNNI. Sixteen rows are processed at once, and a lane of a vector of results is a row, as in
+//! a panel. So every result is one chain of additions in the order of `k`, and has the same bits as in a tile
+//! (`tile::byte_tile`).
 //!
-//! Weights are unpacked to unsigned bytes with a bias (`BIAS`). The bias adds the same to the sums of all rows, so the sums start with
-//! minus that number.
+//! Weights are unpacked to unsigned bytes with a bias (`BIAS`). The bias adds the same to the sums of all rows, so the
+//! sums start with minus that number.
 
 use super::super::gemv::{Gemv, Layout, WideAct, act_row};
 use super::lanes::VnniDots;
@@ -23,8 +24,9 @@ type Rows16 = [*const u8; ROWS];
 /// A block of 256 values, or several smaller blocks with 256 values together.
 ///
 /// # Safety
-/// `scales` and `quants` read at most `BYTES` bytes at their pointer, in which every `UNIT` values have an equal share. All-zero bytes
-/// are a block of zeros. Call them only if the bytes are readable and the processor has AVX-512 F, BW, DQ, VL and VNNI.
+/// `scales` and `quants` read at most `BYTES` bytes at their pointer, in which every `UNIT` values have an equal share.
+/// All-zero bytes are a block of zeros. Call them only if the bytes are readable and the processor has AVX-512 F, BW,
+/// DQ, VL and VNNI.
 pub(super) unsafe trait Super {
     const BYTES: usize;
     /// Values of a block of the format.
@@ -46,7 +48,8 @@ macro_rules! with_simd {
     ($($vis:vis unsafe fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)*) => {$(
         #[inline(always)]
         $vis unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the contract of `Super`: the processor has the instructions, and the bytes of the block are readable.
+            // SAFETY: the contract of `Super`: the processor has the instructions, and the bytes of the block are
+            // readable.
             unsafe { $body }
         }
     )*};
@@ -293,7 +296,8 @@ with_simd! {
     unsafe fn splat(p: *const f32) -> __m512 {
         _mm512_set1_ps(p.read_unaligned())
     }
-    // Adds the products of a group of sixteen rows, whose sums in integers are `sums`, in the order of a tile. `d` is the scale of the activations.
+    // Adds the products of a group of sixteen rows, whose sums in integers are `sums`, in the order of a tile. `d` is
+    // the scale of the activations.
     unsafe fn add_group(acc: __m512, sums: __m512i, scale: __m512, d: *const f32) -> __m512 {
         _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), scale), splat(d), acc)
     }
@@ -343,8 +347,9 @@ unsafe fn by_group<const N: usize>(rows: &ByRow) -> [__m512; N] {
 #[allow(clippy::needless_range_loop)] // the loops index several arrays
 unsafe fn super_rows<B: Super, const N: usize>(k: usize, x: Rows16, ahead: usize, act: *const u8) -> __m512 {
     const { assert!(N == if B::FINE { 16 } else { 8 }) };
-    // SAFETY: the contract of `Rows`: sixteen rows of `k` values, and a `WideAct` row for `k` values. Block indices are below the number of blocks,
-    // and the parts of the `WideAct` row are padded to whole blocks of 256 values. The caller promises the features.
+    // SAFETY: the contract of `Rows`: sixteen rows of `k` values, and a `WideAct` row for `k` values. Block indices are
+    // below the number of blocks, and the parts of the `WideAct` row are padded to whole blocks of 256 values. The
+    // caller promises the features.
     unsafe {
         let layout = WideAct::new(k);
         let d = act.add(layout.scales()).cast::<f32>();
@@ -432,8 +437,8 @@ macro_rules! kernel {
         ) {
             for first in (0..rows).step_by(ROWS) {
                 let n = ROWS.min(rows - first);
-                // SAFETY: the contract of `Rows`, for at most sixteen of its rows: where fewer are left, the last stands for the others. The features
-                // of this function are those that the callees require.
+                // SAFETY: the contract of `Rows`, for at most sixteen of its rows: where fewer are left, the last
+                // stands for the others. The features of this function are those that the callees require.
                 unsafe {
                     let x = std::array::from_fn(|i| x.add((first + i.min(n - 1)) * stride));
                     let acc = super_rows::<B, $groups>(k, x, ROWS * stride, act);
@@ -452,8 +457,8 @@ unsafe fn act(k: usize, x: *const f32, y: *mut u8) {
     unsafe { act_row::<VnniDots>(k, x, y) }
 }
 
-/// Sets the matrix times column kernels in the table. Those of AVX2 remain for formats with a scale in front of every 32 values: collecting the
-/// scales of sixteen rows took longer. So do those for rows in a file.
+/// Sets the matrix times column kernels in the table. Those of AVX2 remain for formats with a scale in front of every
+/// 32 values: collecting the scales of sixteen rows took longer. So do those for rows in a file.
 ///
 /// # Safety
 /// The processor has AVX-512 F, BW, DQ, VL and VNNI.

@@ -1,5 +1,5 @@
-//! [`Super`] blocks of formats with grid points or ternary digits, and of formats with fewer than 256 values in a block, of which several
-//! are processed at a time.
+//! [`Super`] blocks of formats with grid points or ternary digits, and of formats with fewer than 256 values in a
+//! block, of which several are processed at a time.
 
 use super::gemv::{Super, bytes, coarse, fine, half_at, load, table, with_simd};
 use crate::abi::ggml::ggml_type::{self, *};
@@ -199,7 +199,8 @@ with_simd! {
 }
 
 struct Iq2Xxs;
-// SAFETY: `IQ2_XXS` has 66 bytes: a half at 0, eight pairs of words at 2. Indices are bytes, and the grid has 256 points.
+// SAFETY: `IQ2_XXS` has 66 bytes: a half at 0, eight pairs of words at 2. Indices are bytes, and the grid has 256
+// points.
 unsafe impl Super for Iq2Xxs {
     const BYTES: usize = 66;
     const BIAS: i8 = 64;
@@ -226,7 +227,8 @@ unsafe impl Super for Iq2Xxs {
 }
 
 struct Iq2Xs;
-// SAFETY: `IQ2_XS` has 74 bytes: a half at 0, 32 words at 2, scales at 66. Indices have nine bits, and the grid has 512 points.
+// SAFETY: `IQ2_XS` has 74 bytes: a half at 0, 32 words at 2, scales at 66. Indices have nine bits, and the grid has 512
+// points.
 unsafe impl Super for Iq2Xs {
     const BYTES: usize = 74;
     const BIAS: i8 = 64;
@@ -244,8 +246,8 @@ unsafe impl Super for Iq2Xs {
 }
 
 struct Iq2S;
-// SAFETY: `IQ2_S` has 82 bytes: a half at 0, low bits of the indices at 2, signs at 34, high bits at 66, scales at 74. Indices have ten
-// bits, and the grid has 1024 points.
+// SAFETY: `IQ2_S` has 82 bytes: a half at 0, low bits of the indices at 2, signs at 34, high bits at 66, scales at 74.
+// Indices have ten bits, and the grid has 1024 points.
 unsafe impl Super for Iq2S {
     const BYTES: usize = 82;
     const BIAS: i8 = 64;
@@ -264,8 +266,8 @@ unsafe impl Super for Iq2S {
 }
 
 struct Iq3Xxs;
-// SAFETY: `IQ3_XXS` has 98 bytes: a half at 0, indices at 2, words of signs and scales at 66. Indices are bytes, and the grid has 256
-// points.
+// SAFETY: `IQ3_XXS` has 98 bytes: a half at 0, indices at 2, words of signs and scales at 66. Indices are bytes, and
+// the grid has 256 points.
 unsafe impl Super for Iq3Xxs {
     const BYTES: usize = 98;
     const BIAS: i8 = 64;
@@ -286,8 +288,8 @@ unsafe impl Super for Iq3Xxs {
 }
 
 struct Iq3S;
-// SAFETY: `IQ3_S` has 110 bytes: a half at 0, low bits of the indices at 2, ninth bits at 66, signs at 74, scales at 106. Indices have
-// nine bits, and the grid has 512 points.
+// SAFETY: `IQ3_S` has 110 bytes: a half at 0, low bits of the indices at 2, ninth bits at 66, signs at 74, scales at
+// 106. Indices have nine bits, and the grid has 512 points.
 unsafe impl Super for Iq3S {
     const BYTES: usize = 110;
     const BIAS: i8 = 64;
@@ -317,8 +319,8 @@ unsafe impl Super for Iq3S {
 }
 
 struct Iq1S;
-// SAFETY: `IQ1_S` has 50 bytes: a half at 0, low bits of the indices at 2, eight words at 34. Indices have eleven bits, and the grid has
-// 2048 points.
+// SAFETY: `IQ1_S` has 50 bytes: a half at 0, low bits of the indices at 2, eight words at 34. Indices have eleven bits,
+// and the grid has 2048 points.
 unsafe impl Super for Iq1S {
     const BYTES: usize = 50;
     const BIAS: i8 = 9;
@@ -341,8 +343,8 @@ unsafe impl Super for Iq1S {
 }
 
 struct Iq1M;
-// SAFETY: `IQ1_M` has 56 bytes: low bits of the indices at 0, high bits and shifts at 32, four words of scales at 48. Indices have
-// eleven bits, and the grid has 2048 points.
+// SAFETY: `IQ1_M` has 56 bytes: low bits of the indices at 0, high bits and shifts at 32, four words of scales at 48.
+// Indices have eleven bits, and the grid has 2048 points.
 unsafe impl Super for Iq1M {
     const BYTES: usize = 56;
     const BIAS: i8 = 9;
@@ -370,7 +372,8 @@ unsafe impl Super for Iq1M {
 }
 
 struct Tq1_0;
-// SAFETY: `TQ1_0` has 54 bytes: 32 bytes of five digits at 0 and 16 at 32, four bytes of four digits at 48, a half at 52.
+// SAFETY: `TQ1_0` has 54 bytes: 32 bytes of five digits at 0 and 16 at 32, four bytes of four digits at 48, a half at
+// 52.
 unsafe impl Super for Tq1_0 {
     const BYTES: usize = 54;
     const BIAS: i8 = 1;

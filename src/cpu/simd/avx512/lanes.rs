@@ -29,7 +29,8 @@ static UPPER_HALVES: [u16; 32] = {
     at
 };
 
-/// The floats, rounded to bfloat16s, in the upper halves of the words. The instruction for it would make subnormal numbers zero.
+/// The floats, rounded to bfloat16s, in the upper halves of the words. The instruction for it would make subnormal
+/// numbers zero.
 #[inline(always)]
 unsafe fn round_bf16(x: __m512) -> __m512i {
     // SAFETY: the caller promises AVX-512 F, BW, DQ and VL.
@@ -46,8 +47,8 @@ macro_rules! methods {
     ($($name:ident($($self:ident)? $(|$arg:ident: $ty:ty)*) $(-> $ret:ty)? = $body:expr;)*) => {$(
         #[inline(always)]
         unsafe fn $name($($self,)? $($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the contract of `Lanes`: the processor has AVX-512 F, BW, DQ and VL, and the pointer has the elements that the method
-            // accesses.
+            // SAFETY: the contract of `Lanes`: the processor has AVX-512 F, BW, DQ and VL, and the pointer has the
+            // elements that the method accesses.
             unsafe { $body }
         }
     )*};
@@ -98,8 +99,8 @@ impl Lanes for Avx512 {
             let upper = _mm512_loadu_si512(UPPER_HALVES.as_ptr().cast());
             _mm512_storeu_si512(p.cast(), _mm512_permutex2var_epi16(round_bf16(a.0), upper, round_bf16(b.0)));
         };
-        // The same bits as a half have an exponent that is 8 too small, also for subnormal numbers. The conversion of halves handles
-        // those at full speed.
+        // The same bits as a half have an exponent that is 8 too small, also for subnormal numbers. The conversion of
+        // halves handles those at full speed.
         load_f8(|p: *const u8) -> Self = {
             let codes = _mm256_cvtepu8_epi16(_mm_loadu_si128(p.cast()));
             let magnitude = _mm256_slli_epi16::<7>(_mm256_and_si256(codes, _mm256_set1_epi16(0x7f)));
@@ -165,7 +166,8 @@ impl Lanes for Avx512 {
         top(self) -> f32 = _mm512_reduce_max_ps(self.0);
         transpose(|src: *const f32 |src_stride: usize |dst: *mut f32 |dst_stride: usize) = {
             let row = |i: usize| _mm512_loadu_ps(src.add(i * src_stride));
-            // Transposes groups of four rows: the 128-bit part p of vector `4 j + q` of `fours` is column 4 p + q of rows 4 j..4 j + 4.
+            // Transposes groups of four rows: the 128-bit part p of vector `4 j + q` of `fours` is column 4 p + q of
+            // rows 4 j..4 j + 4.
             let mut fours = [_mm512_setzero_ps(); 16];
             for j in 0..4 {
                 let (a, b, c, d) = (row(4 * j), row(4 * j + 1), row(4 * j + 2), row(4 * j + 3));

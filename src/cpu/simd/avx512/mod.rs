@@ -1,5 +1,6 @@
-//! Kernels for x86-64 with AVX-512 F, BW, DQ and VL. Files: `lanes` (sixteen lanes), `gemv` (matrix times column, with VNNI),
-//! `gemv_codes` (the same for formats with grid points, ternary digits or small blocks), `bf16` (products of bfloat16s).
+//! Kernels for x86-64 with AVX-512 F, BW, DQ and VL. Files: `lanes` (sixteen lanes), `gemv` (matrix times column, with
+//! VNNI), `gemv_codes` (the same for formats with grid points, ternary digits or small blocks), `bf16` (products of
+//! bfloat16s).
 
 mod bf16;
 pub mod gemv;
@@ -17,8 +18,8 @@ products::instantiate!(lanes::Avx512, [6 4 3 2 1], "avx512f,avx512bw,avx512dq,av
 recurrent::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 interleave::instantiate!(lanes::VnniDots, few 16, [8 6 4 3 2 1], "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 
-/// Sets the kernels of this level in the table. Without VNNI, the byte kernels remain those of AVX2: the registers of AVX-512 are twice
-/// as wide, but it lacks the instruction that moves signs between bytes.
+/// Sets the kernels of this level in the table. Without VNNI, the byte kernels remain those of AVX2: the registers of
+/// AVX-512 are twice as wide, but it lacks the instruction that moves signs between bytes.
 ///
 /// # Safety
 /// The processor has AVX-512 F, BW, DQ and VL, and the features that `avx2` requires.
@@ -31,7 +32,8 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_order(k);
     k.products = row_products::PRODUCTS;
     k.products.convert_from = products::ConvertFrom::FAST;
-    // The columns come from further away than these rows, once for all of them: caches of the second level have 512 KiB and more here.
+    // The columns come from further away than these rows, once for all of them: caches of the second level have 512 KiB
+    // and more here.
     k.products.block_rows = 64;
     k.recurrent = recurrent_kernels::RECURRENT;
 }

@@ -71,8 +71,8 @@ macro_rules! with_simd {
     ($(unsafe fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty $body:block)*) => {$(
         #[inline(always)]
         unsafe fn $name<D: Words>($($arg: $ty),*) -> $ret {
-            // SAFETY: the contract of `Format`: the block is readable, with the words and the scale of its `SHAPE`, and the processor has the
-            // instruction set.
+            // SAFETY: the contract of `Format`: the block is readable, with the words and the scale of its `SHAPE`, and
+            // the processor has the instruction set.
             unsafe { $body }
         }
     )*};

@@ -73,8 +73,8 @@ impl<D> Copy for Block<D> {}
 /// A format whose blocks can be interleaved.
 ///
 /// # Safety
-/// The methods read words below `SHAPE.words`, and the separate scale only if there is one. Call them only with `t` below the number of
-/// groups of 32 of a block and `g` below that of groups of `GROUP`.
+/// The methods read words below `SHAPE.words`, and the separate scale only if there is one. Call them only with `t`
+/// below the number of groups of 32 of a block and `g` below that of groups of `GROUP`.
 #[allow(clippy::missing_safety_doc)] // the section above is for all methods
 pub unsafe trait Format {
     /// Where the data of a block is.
@@ -238,8 +238,8 @@ pub struct Unpacked {
 /// Unpacks a strip to a part of a panel that has `height` rows: bytes in the form of the format, scales and offsets.
 ///
 /// # Safety
-/// `strip` has `k` values of each row in interleaved blocks. The parts of `to` are writable for a panel of `k` values, from the first row of the
-/// strip on. The processor has the instruction set of `D`.
+/// `strip` has `k` values of each row in interleaved blocks. The parts of `to` are writable for a panel of `k` values,
+/// from the first row of the strip on. The processor has the instruction set of `D`.
 #[inline(always)]
 pub unsafe fn unpack<D: Words, F: Format>(k: usize, strip: *const u8, to: Unpacked, height: usize) {
     let more = form::<D, F>().bias::<D>() - bias::<D, F>();
@@ -296,8 +296,8 @@ pub unsafe fn unpack_with<D: Words, F: Format>(
 /// loaded into the cache; NULL: none.
 ///
 /// # Safety
-/// `rows` has an address for each lane, with `k` values in blocks of `F`. `strip` is writable for as many bytes, and does not overlap them. The
-/// processor has the instruction set of `D`.
+/// `rows` has an address for each lane, with `k` values in blocks of `F`. `strip` is writable for as many bytes, and
+/// does not overlap them. The processor has the instruction set of `D`.
 #[inline(always)]
 pub unsafe fn interleave<D: Words, F: Format>(k: usize, rows: *const *const u8, strip: *mut u8, ahead: *const u8) {
     let Shape { values, bytes, words_at, words, scale_at, scale } = F::SHAPE;
@@ -384,8 +384,9 @@ pub type Interleave = unsafe fn(k: usize, rows: *const *const u8, strip: *mut u8
 /// strip will be needed next: the kernel begins to load it into the cache.
 ///
 /// # Safety
-/// `strip` has `k` values of each row in interleaved blocks. `acts` and `dst` have as many pointers as the kernel has columns: each in `acts` is
-/// readable for `k / 32` blocks of [`Act`] in the form of the format, and each in `dst` is writable for `rows` floats (readable, too, if `add`).
+/// `strip` has `k` values of each row in interleaved blocks. `acts` and `dst` have as many pointers as the kernel has
+/// columns: each in `acts` is readable for `k / 32` blocks of [`Act`] in the form of the format, and each in `dst` is
+/// writable for `rows` floats (readable, too, if `add`).
 pub type Columns = unsafe fn(
     k: usize,
     strip: *const u8,

@@ -10,8 +10,8 @@ const ROWS: usize = 4;
 /// Vectors of columns that are computed together.
 const VECTORS: usize = 4;
 
-/// Runs `$block!` for all columns of a row of `$n`: several vectors, one vector, the rest. It gets the number of vectors, the first column, and
-/// the methods that load and store a vector, with the number of columns in the rest.
+/// Runs `$block!` for all columns of a row of `$n`: several vectors, one vector, the rest. It gets the number of
+/// vectors, the first column, and the methods that load and store a vector, with the number of columns in the rest.
 macro_rules! column_blocks {
     ($n:expr, $block:ident) => {
         let mut j = 0;
@@ -101,9 +101,11 @@ pub unsafe fn linear<V: Lanes>(s: Matrix, y: *mut f32, [k, v, q, gate]: [*const 
     }
 }
 
-// Arrays of vectors are accessed by index only: functions of slices and iterators that are not inlined would keep them in memory.
+// Arrays of vectors are accessed by index only: functions of slices and iterators that are not inlined would keep them
+// in memory.
 
-/// Sums of the lanes of one to [`ROWS`] vectors. The bits of a sum do not depend on the number of vectors, or on the place of its vector.
+/// Sums of the lanes of one to [`ROWS`] vectors. The bits of a sum do not depend on the number of vectors, or on the
+/// place of its vector.
 #[inline(always)]
 #[allow(clippy::manual_memcpy)] // see above
 unsafe fn sums<V: Lanes, const R: usize>(v: [V; R]) -> [f32; ROWS] {
@@ -143,8 +145,8 @@ unsafe fn first<V: Lanes>(x: V, n: usize) -> V {
     }
 }
 
-/// Runs `$step!` for all columns of a row of `$n`: whole vectors, then the rest. It gets the first column, and the methods that load and store
-/// a vector, with the number of columns in the rest.
+/// Runs `$step!` for all columns of a row of `$n`: whole vectors, then the rest. It gets the first column, and the
+/// methods that load and store a vector, with the number of columns in the rest.
 macro_rules! columns {
     ($n:expr, $step:ident) => {
         let mut i = 0;
@@ -189,8 +191,8 @@ unsafe fn from_row(s: Matrix, first: usize) -> Matrix {
     unsafe { Matrix { from: s.from.add(first * s.n), to: s.to.add(first * s.n), ..s } }
 }
 
-/// Runs `$rows!` for all rows of a state: groups of [`ROWS`], then one by one. It gets the first row, the number of rows, and
-/// `$more`.
+/// Runs `$rows!` for all rows of a state: groups of [`ROWS`], then one by one. It gets the first row, the number of
+/// rows, and `$more`.
 macro_rules! groups {
     ($s:expr, $rows:ident $(, $more:expr)?) => {
         let mut r = 0;
@@ -266,7 +268,8 @@ unsafe fn wkv7_rows<V: Lanes, const R: usize>(
     }
 }
 
-/// See [`super::Recurrent::scan`] and, if `KNOWN`, [`super::Recurrent::delta_rule`]. If `EACH`, columns have their own decays.
+/// See [`super::Recurrent::scan`] and, if `KNOWN`, [`super::Recurrent::delta_rule`]. If `EACH`, columns have their own
+/// decays.
 ///
 /// # Safety
 /// As for [`super::Recurrent`].
@@ -292,7 +295,8 @@ pub unsafe fn update<V: Lanes, const KNOWN: bool, const EACH: bool>(s: Matrix, y
     }
 }
 
-/// [`update`] for the first `R` rows of a state: together, or, if `IN_TURN`, one after the other. The bits are the same.
+/// [`update`] for the first `R` rows of a state: together, or, if `IN_TURN`, one after the other. The bits are the
+/// same.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // the loops index several arrays
 unsafe fn update_rows<V: Lanes, const KNOWN: bool, const EACH: bool, const IN_TURN: bool, const R: usize>(
@@ -471,7 +475,8 @@ pub unsafe fn sum_products<V: Lanes>(n: usize, dst: *mut f32, x: *const f32, w: 
 /// See [`super::Recurrent::dot_rows`].
 ///
 /// # Safety
-/// `dst` is writable for `n` floats, the others are readable for `n` rows of `width` floats. `dst` does not overlap them.
+/// `dst` is writable for `n` floats, the others are readable for `n` rows of `width` floats. `dst` does not overlap
+/// them.
 #[inline(always)]
 pub unsafe fn dot_rows(n: usize, dst: *mut f32, x: *const f32, stride: usize, w: *const f32, width: usize) {
     macro_rules! rows {

@@ -1,8 +1,9 @@
-//! Kernels of recurrences: each takes the state of a head over one token, and computes the token's output in the same pass. Kernels of
-//! convolutions over tokens.
+//! Kernels of recurrences: each takes the state of a head over one token, and computes the token's output in the same
+//! pass. Kernels of convolutions over tokens.
 //!
-//! A state is a matrix. The lanes of a vector are columns. The order in which a result is summed up depends on the instruction set and the
-//! length of the rows, but not on which rows are computed together, so threads may divide the rows of a state. Files: `kernels` (generic code).
+//! A state is a matrix. The lanes of a vector are columns. The order in which a result is summed up depends on the
+//! instruction set and the length of the rows, but not on which rows are computed together, so threads may divide the
+//! rows of a state. Files: `kernels` (generic code).
 
 pub mod kernels;
 
@@ -42,8 +43,9 @@ pub struct Update {
 /// The kernels of an instruction set.
 ///
 /// # Safety
-/// As for [`Lanes`](super::lanes::Lanes). The [`Matrix`] has `rows * n` floats. `y` is writable for an output for each column (`wkv6`, `linear`) or row, and the
-/// inputs have as many floats as columns or rows; `wkv6` and `linear` have square matrices. Nothing overlaps what is written.
+/// As for [`Lanes`](super::lanes::Lanes). The [`Matrix`] has `rows * n` floats. `y` is writable for an output for each
+/// column (`wkv6`, `linear`) or row, and the inputs have as many floats as columns or rows; `wkv6` and `linear` have
+/// square matrices. Nothing overlaps what is written.
 #[derive(Clone, Copy)]
 pub struct Recurrent {
     /// See [`Recurrent::wkv6`].
@@ -123,17 +125,18 @@ pub struct Token<'a> {
 }
 
 impl Recurrent {
-    /// RWKV-6, for the rows `s_i` of the state: `y = sum of (s_i + v k_i bonus_i) r_i`, then `s_i = s_i decay_i + v k_i`. The inputs are `k`,
-    /// `v`, `r`, `bonus` and `decay`.
+    /// RWKV-6, for the rows `s_i` of the state: `y = sum of (s_i + v k_i bonus_i) r_i`, then
+    /// `s_i = s_i decay_i + v k_i`. The inputs are `k`, `v`, `r`, `bonus` and `decay`.
     pub fn wkv6(&self, state: State<'_>, y: &mut [f32], inputs: [&[f32]; 5]) {
         let n = y.len();
         let (s, inputs) = (state.matrix(n, n), addresses(n, inputs));
-        // SAFETY: the contract of `Recurrent`: the lengths were checked, and what is written is borrowed mutably, so nothing overlaps it.
+        // SAFETY: the contract of `Recurrent`: the lengths were checked, and what is written is borrowed mutably, so
+        // nothing overlaps it.
         unsafe { (self.wkv6)(s, y.as_mut_ptr(), inputs) }
     }
 
-    /// Gated linear attention, for the rows `s_i` of the state: `s_i = s_i gate_i + v k_i`, then `y = sum of s_i q_i scale`. The inputs are
-    /// `k`, `v`, `q` and `gate`.
+    /// Gated linear attention, for the rows `s_i` of the state: `s_i = s_i gate_i + v k_i`, then
+    /// `y = sum of s_i q_i scale`. The inputs are `k`, `v`, `q` and `gate`.
     pub fn linear(&self, state: State<'_>, y: &mut [f32], inputs: [&[f32]; 4], scale: f32) {
         let n = y.len();
         let (s, inputs) = (state.matrix(n, n), addresses(n, inputs));
@@ -141,8 +144,8 @@ impl Recurrent {
         unsafe { (self.linear)(s, y.as_mut_ptr(), inputs, scale) }
     }
 
-    /// RWKV-7, for each row `s` of the state, with its own `v`: `s = s decay + v k + (s · a) b`, then `y = s · r`. The inputs are `r`, `decay`,
-    /// `k`, `v`, `a` and `b`.
+    /// RWKV-7, for each row `s` of the state, with its own `v`: `s = s decay + v k + (s · a) b`, then `y = s · r`. The
+    /// inputs are `r`, `decay`, `k`, `v`, `a` and `b`.
     pub fn wkv7(&self, state: State<'_>, y: &mut [f32], inputs: [&[f32]; 6]) {
         let n = y.len();
         let (s, inputs) = (state.matrix(n, n), addresses(n, inputs));
@@ -157,8 +160,8 @@ impl Recurrent {
         unsafe { self.scan[usize::from(token.decay.len() > 1)](s, y.as_mut_ptr(), update) }
     }
 
-    /// The delta rule, for each row `s` of the state, with its own `v`: `s = s decay`, then `s = s + ((v - s · k) beta) k`, then
-    /// `y = (s · q) scale`.
+    /// The delta rule, for each row `s` of the state, with its own `v`: `s = s decay`, then
+    /// `s = s + ((v - s · k) beta) k`, then `y = (s · q) scale`.
     pub fn delta_rule(&self, state: State<'_>, y: &mut [f32], token: Token<'_>, scale: f32) {
         let (s, update) = Self::update(state, y, token, scale);
         // SAFETY: as in `wkv6`; `update` has checked the number of decays.
@@ -173,8 +176,8 @@ impl Recurrent {
         (s, Update { decay: decay.as_ptr(), v, beta, k, q, scale })
     }
 
-    /// A scan of heads with one row each, with their own decays: `s = s e^(a step) + (x step) b`, then `y = s · c`. `x` and `step` have a
-    /// number for each head, `a` has a row for each head.
+    /// A scan of heads with one row each, with their own decays: `s = s e^(a step) + (x step) b`, then `y = s · c`. `x`
+    /// and `step` have a number for each head, `a` has a row for each head.
     pub fn scan_heads(&self, state: State<'_>, y: &mut [f32], [x, step]: [&[f32]; 2], a: &[f32], [b, c]: [&[f32]; 2]) {
         let s = state.matrix(y.len(), b.len());
         let [x, step] = addresses(s.rows, [x, step]);
@@ -190,11 +193,13 @@ impl Recurrent {
             rows > 0 && columns <= stride && (rows - 1).saturating_mul(stride).saturating_add(columns) <= src.len()
         );
         assert!(rows.checked_mul(columns) == Some(dst.len()));
-        // SAFETY: the assertions keep all elements inside the slices, and `dst` is borrowed mutably, so it does not overlap `src`.
+        // SAFETY: the assertions keep all elements inside the slices, and `dst` is borrowed mutably, so it does not
+        // overlap `src`.
         unsafe { (self.transpose)(rows, columns, src.as_ptr(), stride, dst.as_mut_ptr()) }
     }
 
-    /// Sum of the products of `width` rows of `x` and of `w`, which have as many floats as `dst`: `dst = sum of x_i w_i`.
+    /// Sum of the products of `width` rows of `x` and of `w`, which have as many floats as `dst`:
+    /// `dst = sum of x_i w_i`.
     pub fn sum_products(&self, dst: &mut [f32], x: &[f32], w: &[f32], width: usize) {
         let all = dst.len().checked_mul(width);
         assert!(width > 0 && all == Some(x.len()) && all == Some(w.len()));
@@ -202,7 +207,8 @@ impl Recurrent {
         unsafe { (self.sum_products)(dst.len(), dst.as_mut_ptr(), x.as_ptr(), w.as_ptr(), width) }
     }
 
-    /// Dot products of rows of `width` floats: those of `x` are `stride` apart, those of `w` are dense. `dst` has a result for each row.
+    /// Dot products of rows of `width` floats: those of `x` are `stride` apart, those of `w` are dense. `dst` has a
+    /// result for each row.
     pub fn dot_rows(&self, dst: &mut [f32], x: &[f32], stride: usize, w: &[f32], width: usize) {
         let n = dst.len();
         assert!(n > 0 && width > 0 && (n - 1).saturating_mul(stride).saturating_add(width) <= x.len());

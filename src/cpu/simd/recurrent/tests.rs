@@ -22,8 +22,8 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
-/// Runs a kernel on states that are moved and updated in place, in whole and in parts of the rows, and returns the states and the outputs.
-/// `kernel` gets a state, its outputs, and its first row.
+/// Runs a kernel on states that are moved and updated in place, in whole and in parts of the rows, and returns the
+/// states and the outputs. `kernel` gets a state, its outputs, and its first row.
 fn run(start: &[f32], rows: usize, kernel: impl Fn(State<'_>, &mut [f32], usize)) -> (Vec<f32>, Vec<f32>) {
     let n = start.len() / rows;
     let (mut moved, mut y) = (vec![f32::NAN; start.len()], vec![f32::NAN; rows]);

@@ -24,8 +24,9 @@ fn room(q: &View, k: &View) -> u64 {
     (u64::from(q.n_rows()) * u64::from(k.ne[1]) * 4).next_multiple_of(256)
 }
 
-/// F32 with contiguous rows: queries `[d, n, heads, batch]`, keys `[d, m, groups, batch]`, values `[m, d, groups, batch]`, a contiguous gradient
-/// with the shape of the queries, and a contiguous row for the three gradients.
+/// F32 with contiguous rows: queries `[d, n, heads, batch]`, keys `[d, m, groups, batch]`, values
+/// `[m, d, groups, batch]`, a contiguous gradient with the shape of the queries, and a contiguous row for the three
+/// gradients.
 pub fn check_back(node: TensorRef, _: &Info) -> Result<()> {
     let all: [TensorRef; 4] = check_all_f32(node)?;
     let [q, k, v, grad] = all.map(TensorRef::ne);
@@ -42,7 +43,8 @@ pub fn check_back(node: TensorRef, _: &Info) -> Result<()> {
     Ok(())
 }
 
-/// FLASH_ATTN_BACK. Head h uses group h modulo groups. Parameter 0: whether the mask is causal; the queries are the last of the positions.
+/// FLASH_ATTN_BACK. Head h uses group h modulo groups. Parameter 0: whether the mask is causal; the queries are the
+/// last of the positions.
 pub fn back(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (q, k, v) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(src(node, 2)?)?);
     let (dy, d) = (View::of(src(node, 3)?)?, View::of(node)?);

@@ -1,4 +1,5 @@
-//! Attention in one pass (FLASH_ATTN_EXT). Files: `parts` (on GPUs), `tensors` (for many queries, where matrices are loaded from tensors), `sparse` (scores of keys, the mask for selected keys), `back` (gradients).
+//! Attention in one pass (FLASH_ATTN_EXT). Files: `parts` (on GPUs), `tensors` (for many queries, where matrices are
+//! loaded from tensors), `sparse` (scores of keys, the mask for selected keys), `back` (gradients).
 
 #![forbid(unsafe_code)]
 
@@ -37,8 +38,8 @@ fn reads_directly(t: TensorRef, format: ggml_type) -> bool {
     t.dtype() == format && (format.blck_size() > 1 || words())
 }
 
-/// Queries in F32. Keys and values with the same heads, in formats that can be read or converted. Mask in F16. The number of columns must be
-/// a multiple of eight, or of a block for quantized formats.
+/// Queries in F32. Keys and values with the same heads, in formats that can be read or converted. Mask in F16. The
+/// number of columns must be a multiple of eight, or of a block for quantized formats.
 pub fn check(node: TensorRef, info: &Info) -> Result<()> {
     let (q, k, v) = (src(node, 0)?, src(node, 1)?, src(node, 2)?);
     ensure!(q.dtype() == GGML_TYPE_F32 && node.dtype() == GGML_TYPE_F32, "queries of {:?}", q.dtype());
@@ -162,7 +163,8 @@ impl Operands {
     }
 }
 
-/// The push block of attention.glsl with results at `to`, and `part` keys in each part, or what else a shader has instead. Each shader has a type of its own.
+/// The push block of attention.glsl with results at `to`, and `part` keys in each part, or what else a shader has
+/// instead. Each shader has a type of its own.
 macro_rules! push {
     ($push:ident, $o:expr, $to:expr, $field:ident: $value:expr) => {
         crate::vulkan::interface::push::$push {

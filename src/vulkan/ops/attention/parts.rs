@@ -1,5 +1,5 @@
-//! Attention on GPUs: keys are divided into parts, so that a single token keeps all units of a card busy, and another dispatch joins the parts. Many queries
-//! are computed with cooperative matrices, where the device has them.
+//! Attention on GPUs: keys are divided into parts, so that a single token keeps all units of a card busy, and another
+//! dispatch joins the parts. Many queries are computed with cooperative matrices, where the device has them.
 
 #![forbid(unsafe_code)]
 
@@ -57,8 +57,8 @@ pub(super) fn check([dk, dv]: [i64; 2], info: &Info) -> Result<()> {
     Ok(())
 }
 
-/// Keys of a part. The number of parts depends on the number of queries only beyond those of a product of few columns: a token gets the same result
-/// alone and beside others.
+/// Keys of a part. The number of parts depends on the number of queries only beyond those of a product of few columns:
+/// a token gets the same result alone and beside others.
 fn part(keys: u32, heads: u32, groups: u64, bytes_of_one: u64, few: bool, info: &Info) -> u32 {
     let busy = tune::attention_groups(info);
     let wanted = if few { busy / u64::from(heads) } else { busy / groups };

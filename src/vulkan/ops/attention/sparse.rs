@@ -13,8 +13,8 @@ use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 /// Keys that a workgroup computes: `KEYS` of `lightning_indexer.comp`.
 const KEYS: u32 = 64;
 
-/// Queries `[d, heads, tokens, streams]` in F32, keys `[d, 1, keys, streams]` of floats or blocks with a shader, weights `[heads, tokens, 1,
-/// streams]` in F32, a mask in F16. Rows of queries and keys are contiguous.
+/// Queries `[d, heads, tokens, streams]` in F32, keys `[d, 1, keys, streams]` of floats or blocks with a shader,
+/// weights `[heads, tokens, 1, streams]` in F32, a mask in F16. Rows of queries and keys are contiguous.
 pub fn check_indexer(node: TensorRef, info: &Info) -> Result<()> {
     let (q, k, w, mask) = (src(node, 0)?, src(node, 1)?, src(node, 2)?, src(node, 3)?);
     for t in [q, w, node] {
@@ -68,8 +68,8 @@ pub fn indexer(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A mask in F16 or F32 that repeats to the node, 32-bit picks, and optionally F32 scores, blocks of cells, and extra cells. Rows are
-/// contiguous, and so are the blocks.
+/// A mask in F16 or F32 that repeats to the node, 32-bit picks, and optionally F32 scores, blocks of cells, and extra
+/// cells. Rows are contiguous, and so are the blocks.
 pub fn check_top_k_mask(node: TensorRef, _: &Info) -> Result<()> {
     let (mask, top_k) = (src(node, 0)?, src(node, 1)?);
     ensure!(matches!(mask.dtype(), GGML_TYPE_F16 | GGML_TYPE_F32), "a mask of {:?}", mask.dtype());

@@ -1,5 +1,6 @@
-//! Attention of many queries by matrices of a workgroup that are loaded from tensors (`flash_attn_tensor`), where the device has them. A first dispatch
-//! (`flash_attn_kinds`) looks at the mask: most tiles of a causal one exclude everything, or nothing.
+//! Attention of many queries by matrices of a workgroup that are loaded from tensors (`flash_attn_tensor`), where the
+//! device has them. A first dispatch (`flash_attn_kinds`) looks at the mask: most tiles of a causal one exclude
+//! everything, or nothing.
 
 #![forbid(unsafe_code)]
 
@@ -32,9 +33,9 @@ struct Tile {
     early: bool,
 }
 
-/// The tile. It depends neither on the number of queries nor on that of keys: a query has the same bits beside any others. With half as many invocations
-/// each has twice as many sums, and two workgroups share a unit. Then values are loaded late, when the registers of the keys are free
-/// (docs/PERFORMANCE.md).
+/// The tile. It depends neither on the number of queries nor on that of keys: a query has the same bits beside any
+/// others. With half as many invocations each has twice as many sums, and two workgroups share a unit. Then values are
+/// loaded late, when the registers of the keys are free (docs/PERFORMANCE.md).
 fn tile(format: ggml_type, info: &Info) -> Tile {
     let narrow = info.features.narrow_tensors && format == ggml_type::GGML_TYPE_F16;
     let threads = if narrow { NARROW_THREADS } else { TENSOR_THREADS };
@@ -46,7 +47,8 @@ fn steps(v: &View) -> [u64; 3] {
     v.nb123().map(|n| u64::from(n) * v.dtype.type_size() as u64)
 }
 
-/// Whether matrices begin at multiples of 16 bytes, and `rows` of them are not too long. `row`: what the steps of rows must be multiples of.
+/// Whether matrices begin at multiples of 16 bytes, and `rows` of them are not too long. `row`: what the steps of rows
+/// must be multiples of.
 fn aligned(v: &View, row: u64, rows: u32) -> bool {
     let [first, second, third] = steps(v);
     v.at.is_multiple_of(16)

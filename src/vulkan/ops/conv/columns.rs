@@ -100,7 +100,8 @@ fn image_window(node: TensorRef) -> Window<2> {
     w
 }
 
-/// F32: the gradient of the patches, of an image or a line with the shape of the node. Only the shape of the kernel matters.
+/// F32: the gradient of the patches, of an image or a line with the shape of the node. Only the shape of the kernel
+/// matters.
 pub fn check_im2col_back(node: TensorRef, _: &Info) -> Result<()> {
     let (grad, kernel) = (check_f32(node)?, src(node, 1)?);
     let (g, k, n) = (grad.ne(), kernel.ne(), node.ne());

@@ -1,4 +1,5 @@
-//! Convolutions. Files: `columns` (patches as rows of a matrix, and the reverse). Here: direct, depthwise and transposed convolutions.
+//! Convolutions. Files: `columns` (patches as rows of a matrix, and the reverse). Here: direct, depthwise and
+//! transposed convolutions.
 
 #![forbid(unsafe_code)]
 
@@ -47,7 +48,8 @@ struct Convolution {
     channels: u32,
     results: u32,
     images: u32,
-    /// Strides of channels and results of the kernel, channels and images of the image, results and images of the result.
+    /// Strides of channels and results of the kernel, channels and images of the image, results and images of the
+    /// result.
     a: [u32; 2],
     x: [u32; 2],
     d: [u32; 2],
@@ -114,7 +116,8 @@ pub fn check_conv_2d(node: TensorRef, info: &Info) -> Result<()> {
     check_convolution(node, info)
 }
 
-/// Kernel `[w, h, d, channels * results]`, image `[w, h, d, channels * images]`. Parameters 9 to 11: channels, images, results.
+/// Kernel `[w, h, d, channels * results]`, image `[w, h, d, channels * images]`. Parameters 9 to 11: channels, images,
+/// results.
 pub fn check_conv_3d(node: TensorRef, info: &Info) -> Result<()> {
     let p = |i| i64::from(node.op_param_i32(i));
     let (k, x, n) = (src(node, 0)?.ne(), src(node, 1)?.ne(), node.ne());

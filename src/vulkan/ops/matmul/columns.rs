@@ -27,8 +27,8 @@ impl Layout {
         self.n.div_ceil(VECTOR_COLUMNS) * self.repeat[0] * self.repeat[1]
     }
 
-    /// The same columns where matrices of src1 that share one of src0 (the heads of a group) count as columns of one matrix, if that reads src0
-    /// less often. Changes the views of src1 and of the result.
+    /// The same columns where matrices of src1 that share one of src0 (the heads of a group) count as columns of one
+    /// matrix, if that reads src0 less often. Changes the views of src1 and of the result.
     pub fn shared(a: &View, b: &mut View, d: &mut View, info: &Info) -> Self {
         let now = Self::of(a, b);
         let better = [merged(a, b, d), swapped(a, b, d, info)];
@@ -77,7 +77,8 @@ fn swapped(a: &View, b: &View, d: &View, info: &Info) -> Option<(View, View)> {
     Some((one(b)?, one(d)?))
 }
 
-/// What a dispatch for `rows` rows from `first` on writes: a range for each column, or all of the result if there are too many.
+/// What a dispatch for `rows` rows from `first` on writes: a range for each column, or all of the result if there are
+/// too many.
 pub(super) fn written(d: &View, first: u32, rows: u32) -> Vec<Range> {
     const MOST: u32 = 32;
     if rows == d.ne[0] || d.n_rows() > MOST {

@@ -1,4 +1,5 @@
-//! Matrix products: `dst[m, n] = sum over k of src0[k, m] * src1[k, n]`, and products with an expert for each slot of a token.
+//! Matrix products: `dst[m, n] = sum over k of src0[k, m] * src1[k, n]`, and products with an expert for each slot of a
+//! token.
 //!
 //! `ladder.rs` has the methods, and says which device uses which.
 
@@ -98,8 +99,8 @@ fn words(a: &View) -> bool {
     a.ne[0].is_multiple_of(64) && whole(a.at) && a.nb[1..].iter().all(|&n| whole(u64::from(n) * block))
 }
 
-/// The kernel of a method. `b`: src1, with its type. `shape`: rows, columns and matrices of the result. `groups`: workgroups, if each computes one
-/// row; 0 if each has to. `choice`: the measured one.
+/// The kernel of a method. `b`: src1, with its type. `shape`: rows, columns and matrices of the result. `groups`:
+/// workgroups, if each computes one row; 0 if each has to. `choice`: the measured one.
 fn form(
     (method, choice): (Product, Option<Choice>),
     a: &View,
@@ -187,8 +188,8 @@ fn without_ints(method: Product) -> Product {
     }
 }
 
-/// Bytes of rows as blocks of integers. `None` if there are none, which products of integers would read ahead, or too many for their indices or for
-/// scratch memory.
+/// Bytes of rows as blocks of integers. `None` if there are none, which products of integers would read ahead, or too
+/// many for their indices or for scratch memory.
 pub(super) fn block_bytes(b: &View) -> Option<u64> {
     let blocks = u64::from(b.n_rows()) * u64::from(b.ne[0] / 32);
     (blocks > 0 && blocks < 1 << 31 && blocks * BLOCK_BYTES <= 1 << 30).then_some(blocks * BLOCK_BYTES)
@@ -223,8 +224,8 @@ fn in_blocks(b: &View, plan: &mut DispatchList<'_>) -> Result<Option<View>> {
     to_blocks(b, room, plan).map(Some)
 }
 
-/// Whether a product with few columns should rather read them as they are, because nobody else needs the blocks. The answer is the same for one
-/// column and for several, so that their results are, too.
+/// Whether a product with few columns should rather read them as they are, because nobody else needs the blocks. The
+/// answer is the same for one column and for several, so that their results are, too.
 fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32, plan: &DispatchList<'_>) -> bool {
     let bytes = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64 * u64::from(o.a.ne[1]) * u64::from(matrices);
     method == Product::VectorInts
@@ -339,7 +340,8 @@ pub fn product(mut o: Operands, exact: bool, plan: &mut DispatchList<'_>) -> Res
     };
     let groups = u64::from(m) * u64::from(matrices);
     let form = form((method, choice), &o.a, (&o.b, b_type), Columns::All, [m, n, matrices], groups, plan.info)?;
-    // Some methods need a workgroup for each row, and the output of a model may have more rows than the device allows groups.
+    // Some methods need a workgroup for each row, and the output of a model may have more rows than the device allows
+    // groups.
     let most = plan.info.limits.groups[0].saturating_mul(form.rows).max(1);
     let a_row = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64;
     let mut first = 0;
@@ -528,9 +530,10 @@ fn sort(ids: &View, o: &Operands, width: u32, [tiles, pairs]: [Range; 2], plan: 
     Ok(())
 }
 
-/// MUL_MAT_ID: for each token (dimension 1) and slot (dimension 0), src2 has the id of a matrix of src0, or of none, for which the result is
-/// 0. Few tokens are computed with a workgroup for each pair of token and slot. Many are first sorted by expert, so that a matrix is read
-/// once for a tile of pairs.
+/// MUL_MAT_ID: for each token (dimension 1) and slot (dimension 0), src2 has the id of a matrix of src0, or of none,
+/// for which the result is
+/// 0. Few tokens are computed with a workgroup for each pair of token and slot. Many are first sorted by expert, so
+/// that a matrix is read once for a tile of pairs.
 pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let mut o = Operands::of(node)?;
     let ids = View::of(src(node, 2)?)?;

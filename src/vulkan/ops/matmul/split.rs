@@ -1,5 +1,5 @@
-//! Products in tiles of few rows and long k: k is split, so that all units of a card have work. The parts are products of as many matrices, and a second
-//! dispatch adds them, always in the same order.
+//! Products in tiles of few rows and long k: k is split, so that all units of a card have work. The parts are products
+//! of as many matrices, and a second dispatch adds them, always in the same order.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,8 @@ use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::tuner::Choice;
 use crate::vulkan::{Info, Range, tune};
 
-/// The parts of a product take at most so many bytes, of few matrices in tests; more columns are computed in several pieces.
+/// The parts of a product take at most so many bytes, of few matrices in tests; more columns are computed in several
+/// pieces.
 const ROOM: u64 = if cfg!(test) { 256 << 10 } else { 64 << 20 };
 /// Columns of all but the last piece are a multiple of the widest tile.
 const WIDEST: u32 = 128;

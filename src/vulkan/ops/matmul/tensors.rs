@@ -1,8 +1,8 @@
-//! MUL_MAT by matrices of a workgroup that are loaded from tensors (`mul_mat_tensor`). The columns are first converted to F16 (BF16 for a matrix of that
-//! type), and so is a matrix in a format that the shader does not decode.
+//! MUL_MAT by matrices of a workgroup that are loaded from tensors (`mul_mat_tensor`). The columns are first converted
+//! to F16 (BF16 for a matrix of that type), and so is a matrix in a format that the shader does not decode.
 //!
-//! Products with experts: the pairs of token and slot are sorted by expert (`product_lists`), their columns are put in this order (`product_gather`), and
-//! a workgroup has some of those with the same expert.
+//! Products with experts: the pairs of token and slot are sorted by expert (`product_lists`), their columns are put in
+//! this order (`product_gather`), and a workgroup has some of those with the same expert.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,8 @@ const MOST_SCRATCH: u64 = 1 << 30;
 const SPARE: u32 = 255;
 /// Fewest rows and columns of a tile.
 const LEAST: u32 = 32;
-/// Columns from which a matrix is converted: a step reads it once, writes four times as many bytes, and the product reads them.
+/// Columns from which a matrix is converted: a step reads it once, writes four times as many bytes, and the product
+/// reads them.
 const CONVERTS_FROM: u32 = 128;
 /// The driver computes offsets inside of a tile, of at most 256 rows, with 32 bits.
 const MOST_ROW: u64 = 1 << 24;
@@ -34,7 +35,8 @@ fn size(v: &View) -> u64 {
     v.dtype.type_size() as u64
 }
 
-/// Whether matrices begin at multiples of 16 bytes, and rows are neither too long nor overlap: what every load and store needs.
+/// Whether matrices begin at multiples of 16 bytes, and rows are neither too long nor overlap: what every load and
+/// store needs.
 fn matrices_aligned(v: &View) -> bool {
     let blocks = v.ne[0] / v.dtype.blck_size() as u32;
     let row = u64::from(v.nb[1].max(blocks)) * size(v);
@@ -90,7 +92,8 @@ pub(super) fn fit(o: &Operands) -> bool {
     d.n() > 0 && a.ne[0] > 0 && matrix_fits(a, b.ne[1]) && columns && matrices_aligned(d)
 }
 
-/// The same for products with experts. Their columns are always converted, and values of results are stored one by one, so that neither need be aligned.
+/// The same for products with experts. Their columns are always converted, and values of results are stored one by one,
+/// so that neither need be aligned.
 pub(super) fn fit_experts(o: &Operands, ids: &View, info: &Info) -> bool {
     let Operands { a, b, d } = o;
     let (pairs, experts, m) = (ids.ne[0] * ids.ne[1], a.ne[2], a.ne[1]);
@@ -361,8 +364,8 @@ mod tests {
         assert!(!fit_experts(&o, &ids, &information([40, 3, 1])), "100 rows");
     }
 
-    /// All steps but the product itself, which no driver in software can compute: tiles have the pairs of their expert, and the columns of these stand in
-    /// their order.
+    /// All steps but the product itself, which no driver in software can compute: tiles have the pairs of their expert,
+    /// and the columns of these stand in their order.
     #[test]
     fn columns_stand_in_the_order_of_the_experts() {
         let Some([device, _]) = devices() else { return };
