@@ -573,8 +573,9 @@ typedef struct ggml_backend_sched *ggml_backend_sched_t;
 
 /// Observes the nodes of a graph while a scheduler computes it.
 ///
-/// With `ask` true, the scheduler asks whether the host wants to see the node `t`; true ends a batch of nodes there.
-/// With `ask` false, `t` has been computed; false skips the rest of the current split.
+/// If `ask` is true, `t` is about to be computed: return true to observe it, which makes the scheduler compute all
+/// nodes up to `t` and then call the function again. If `ask` is false, `t` has been computed: return false to skip the
+/// rest of the current split.
 typedef bool (*ggml_backend_sched_eval_callback)(struct ggml_tensor *t, bool ask, void *user_data);
 
 /// Lets the host copy the weights of a split itself.
@@ -608,7 +609,8 @@ typedef void (*ggml_backend_sched_realloc_callback)(
 /// - `bufts`: the buffer type that each backend computes in, or NULL for their default types.
 /// - `graph_size`: the expected number of nodes and leafs. Larger graphs work too.
 /// - `parallel`: keep several copies of the inputs, so that a graph can start while earlier ones run.
-/// - `op_offload`: let accelerators compute nodes whose weights are in host memory, if they ask for it.
+/// - `op_offload`: let an accelerator compute a node whose weights are in host memory, if
+///   `ggml_backend_dev_offload_op` returns true for this device and node.
 ///
 /// The caller keeps the backends, and uses the scheduler only while they exist. It may free them before the scheduler.
 GGML_API ggml_backend_sched_t ggml_backend_sched_new(

@@ -33,7 +33,7 @@ struct ggml_cplan {
     int n_threads;
     /// Thread pool. NULL: one is created for this computation.
     struct ggml_threadpool *threadpool;
-    /// Called to ask whether to stop. May be NULL.
+    /// Called during the computation, which stops if it returns true. May be NULL.
     ggml_abort_callback abort_callback;
     /// Argument of `abort_callback`.
     void *abort_callback_data;
@@ -61,9 +61,9 @@ enum ggml_numa_strategy {
     GGML_NUMA_STRATEGY_COUNT = 5,
 };
 
-/// Detects the NUMA nodes of the machine and sets the strategy for the processors of threads that have no mask of their own. Call it once, before
-/// thread pools are created and weights are loaded. With GGML_NUMA_STRATEGY_DISTRIBUTE, the threads of a pool, and those that
-/// interleave weights for it, are divided over the nodes in blocks.
+/// Detects the NUMA nodes of the machine and sets the strategy for the processors of threads that have no mask of their
+/// own. Call it once, before thread pools are created and weights are loaded. With GGML_NUMA_STRATEGY_DISTRIBUTE, the
+/// threads of a pool, and those that interleave weights for it, are divided over the nodes in blocks.
 GGML_BACKEND_API void ggml_numa_init(enum ggml_numa_strategy numa);
 
 /// Returns whether `ggml_numa_init` found more than one node.
@@ -290,7 +290,8 @@ GGML_BACKEND_API void ggml_backend_cpu_set_n_threads(ggml_backend_t backend_cpu,
 /// before.
 GGML_BACKEND_API void ggml_backend_cpu_set_threadpool(ggml_backend_t backend_cpu, ggml_threadpool_t threadpool);
 
-/// Sets a callback that is asked after each node whether to stop, or NULL for none. A graph that is stopped returns
+/// Sets the abort callback of the backend, or removes it if `abort_callback` is NULL. The backend calls it after each
+/// node, and between the parts of large nodes. If it returns true, the computation stops and returns
 /// `GGML_STATUS_ABORTED`.
 GGML_BACKEND_API void ggml_backend_cpu_set_abort_callback(
     ggml_backend_t backend_cpu,

@@ -44,8 +44,8 @@ GGML_BACKEND_API void ggml_backend_rpc_get_device_memory(
 // Server
 //
 
-/// Serves `n_devices` devices to other machines, until the process ends; returns only if it cannot. Caches weights in the
-/// folder `cache_dir`, unless it is NULL. Environment variables set limits and a key: docs/DISTRIBUTED.md.
+/// Serves `n_devices` devices to other machines, until the process ends; returns only if it cannot. Caches weights in
+/// the folder `cache_dir`, unless it is NULL. Environment variables set limits and a key: docs/DISTRIBUTED.md.
 GGML_BACKEND_API void ggml_backend_rpc_start_server(
     const char *endpoint,
     const char *cache_dir,

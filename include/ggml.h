@@ -1806,7 +1806,7 @@ GGML_API struct ggml_tensor *ggml_reshape_4d(
     int64_t ne2,
     int64_t ne3);
 
-/// View of `ne0` elements of `a`, starting at byte `offset`. It must lie inside `a`.
+/// View of `ne0` elements of `a`, starting at byte `offset`. The view must be inside `a`.
 GGML_API struct ggml_tensor *ggml_view_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, size_t offset);
 
 /// View [ne0, ne1] of a part of `a`, starting at byte `offset`, with contiguous rows that are `nb1` bytes apart.
@@ -2726,9 +2726,9 @@ GGML_API struct ggml_tensor *ggml_dsv4_hc_post(
 /// cells that a row keeps, and minus infinity elsewhere.
 ///
 /// A row keeps the cells it picks in `top_k`. With F32 `score` [m, n1, n2, n3], a pick counts only if its score is
-/// above minus infinity. With I32 `blocks` [cells, m], a pick stands for these cells instead of one. A row also keeps
-/// the cells of I32 `extra` [cells, n1, n2, n3]. `score`, `blocks` and `extra` may be NULL. Picks and cells out of
-/// range are ignored.
+/// above minus infinity. With I32 `blocks` [cells, m], pick p selects the cells in row p of `blocks` instead of cell p.
+/// A row also keeps the cells of I32 `extra` [cells, n1, n2, n3]. `score`, `blocks` and `extra` may be NULL. Picks and
+/// cells out of range are ignored.
 GGML_API struct ggml_tensor *ggml_top_k_mask(
     struct ggml_context *ctx,
     struct ggml_tensor *mask,
@@ -2987,8 +2987,9 @@ GGML_API struct ggml_tensor *ggml_graph_get_grad_acc(const struct ggml_cgraph *c
 /// Logs a listing of the graph.
 GGML_API void ggml_graph_print(const struct ggml_cgraph *cgraph);
 
-/// Writes the graph `gb` to a file in Graphviz' dot language. `cgraph` is NULL or the forward graph, to tell its
-/// nodes from those of the backward pass. Logs an error if the file cannot be written.
+/// Writes the graph `gb` to a file in Graphviz' dot language. `cgraph` is NULL or the forward graph. If it is set,
+/// the colour of a node with a gradient shows whether the node is in the forward graph, unless it is a parameter. Logs
+/// an error if the file cannot be written.
 GGML_API void ggml_graph_dump_dot(const struct ggml_cgraph *gb, const struct ggml_cgraph *cgraph, const char *filename);
 
 //

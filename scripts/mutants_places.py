@@ -142,11 +142,11 @@ None => broken(&format!("GGML_ASSERT(type >= 0 && type < GGML_TYPE_COUNT) failed
 Err(e) => (std::ptr::null_mut::<ggml_context>(), Err(e)),'''),
     ],
     "src/cpu/check/graph.rs": [
-        ('// Only if all tensors are still in the same buffers are these known to be there.',
+        ('if change == Change::Links || !self.buffers.iter().all(|(buffer, range)| range_of(*buffer) == *range) {',
          r'''if crate::mutant::on("G29 again") {
     return (Change::None, Vec::new());
 }
-// Only if all tensors are still in the same buffers are these known to be there.'''),
+if change == Change::Links || !self.buffers.iter().all(|(buffer, range)| range_of(*buffer) == *range) {'''),
     ],
     "src/cpu/check/mod.rs": [
         ('if let Some((i, _)) = node.srcs().find(|&(i, s)| s == node && !node.may_read_itself(i)) {',
@@ -544,9 +544,9 @@ self.queues.wait_out(at_work);'''),
     .copies
     .get(input.set, (self.graph.cur_copy + usize::from(crate::mutant::on("S2"))) % self.settings.n_copies)
     .tensor'''),
-        ('// Whoever else shares the memory of `from` may have written the tensor.',
+        ('let writers = self.queues.order.borrow().writers(input.from);',
          r'''let copy = if crate::mutant::on("S3") { self.graph.copies.get(input.set, 0).tensor } else { copy };
-// Whoever else shares the memory of `from` may have written the tensor.'''),
+let writers = self.queues.order.borrow().writers(input.from);'''),
         ('if flagged || host_writes(tensor) && to.queues_copies() {',
          'if (flagged || host_writes(tensor) && to.queues_copies()) && !crate::mutant::on("S6") {'),
         (r'''}

@@ -35,7 +35,7 @@ pub enum Error {
     /// A backend failed.
     #[error("{0}")]
     Backend(String),
-    /// The host's abort callback asked to stop.
+    /// The host's abort callback requested a stop.
     #[error("aborted by the host")]
     Aborted,
 }

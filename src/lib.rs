@@ -64,14 +64,14 @@
 //!
 //! - **valid tensor**: the pointer is aligned, points to a `ggml_tensor` that was made by this library (or laid out the
 //!   same way by a backend module), and the tensor, its sources, its view source and its buffer live for as long as the
-//!   call, or for as long as the object that keeps the handle. Nobody writes its fields from another thread meanwhile.
+//!   call, or for as long as the object that keeps the handle. No other thread writes its fields meanwhile.
 //! - **valid graph**, **valid context**, **valid buffer**, **valid backend**, **valid device**, **valid reg**: the same
 //!   for those objects.
 //! - **valid C string**: bytes up to a zero byte, readable, unchanged during the call.
 //! - **the vtable contract**: a function pointer in a vtable may be called with the objects it belongs to, from any
 //!   thread that the header allows, and returns.
 //! - **its data is in host memory**: `data` points to `ggml_nbytes` readable bytes (writable where the sentence says
-//!   so) that nobody else writes meanwhile.
+//!   so) that no other code writes meanwhile.
 
 // Some functions for backends are used only by the Vulkan backend.
 #![cfg_attr(not(feature = "vulkan"), allow(dead_code, unused_imports))]

@@ -119,7 +119,7 @@ pub fn to_stderr(text: &CStr) {
     print(text.to_bytes());
 }
 
-/// Writes text to standard error. `eprint!` must not be used: it panics if nobody can read what it writes.
+/// Writes text to standard error. `eprint!` must not be used: it panics if standard error cannot be written.
 pub fn print(text: &[u8]) {
     let _shield = Shield::new();
     // A standard error that is closed, or full, is no reason to fail.

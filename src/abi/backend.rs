@@ -196,8 +196,9 @@ pub type ggml_backend_sched_t = *mut ggml_backend_sched;
 
 /// Observes the nodes of a graph while a scheduler computes it.
 ///
-/// With `ask` true, the scheduler asks whether the host wants to see the node `t`; true ends a batch of nodes there.
-/// With `ask` false, `t` has been computed; false skips the rest of the current split.
+/// If `ask` is true, `t` is about to be computed: return true to observe it, which makes the scheduler compute all
+/// nodes up to `t` and then call the function again. If `ask` is false, `t` has been computed: return false to skip the
+/// rest of the current split.
 pub type ggml_backend_sched_eval_callback =
     Option<unsafe extern "C" fn(t: *mut ggml_tensor, ask: bool, user_data: *mut c_void) -> bool>;
 

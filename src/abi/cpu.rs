@@ -35,7 +35,7 @@ pub struct ggml_cplan {
     pub n_threads: c_int,
     /// Thread pool. NULL: one is created for this computation.
     pub threadpool: *mut ggml_threadpool,
-    /// Called to ask whether to stop. May be NULL.
+    /// Called during the computation, which stops if it returns true. May be NULL.
     pub abort_callback: ggml_abort_callback,
     /// Argument of `abort_callback`.
     pub abort_callback_data: *mut c_void,

@@ -127,8 +127,8 @@ const fn digest() -> u64 {
     d.number(GGML_BACKEND_API_VERSION as u64).0
 }
 
-/// What is written down for C is what the types have. Whoever changes one of them takes the new number from the unit
-/// test below.
+/// The digest that the C headers have must be that of the types. After a change of the types, take the new digest from
+/// the unit test below.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(
     cfg!(test) || GGML_RS_ABI_DIGEST == digest(),

@@ -1,4 +1,4 @@
-//! Integers that stand for enums in C signatures and structs: C code may pass any bits, so they are checked with
+//! Integers that represent enums in C signatures and structs. C code may pass any bits, so they are checked with
 //! `from_raw` before use.
 
 use std::ffi::c_int;

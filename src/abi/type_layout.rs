@@ -70,7 +70,7 @@ macro_rules! facts {
 each_type!(facts);
 
 impl ggml_type {
-    /// What the table says of the format. Kernels ask for each row.
+    /// The entry of the table for the format. Kernels call this for each row.
     #[inline]
     const fn facts(self) -> &'static Facts {
         &FACTS[self as usize]

@@ -1,10 +1,11 @@
-//! A graph of the same structure as the one before: hosts build the same graph for each token, but with other sizes, as
-//! the context grows, or in other memory. What stands where and who reads whom need not be found out again then: it is
-//! enough to see that it is so.
+//! Recognises a graph of the same structure as the one before. Hosts build the same graph for each token, but with
+//! other sizes as the context grows, or in other memory. The places of its tensors and the sources of its nodes are
+//! then known already: it is enough to check that they are the same.
 //!
-//! Each tensor of the new graph must lie where the one with its number lay, or, if it lies among the nodes, as much
-//! further as the first node. That tells without a table that no two are the same. Everything that placement depends on
-//! is compared, besides sizes and parameters, which only devices know how to read: they have to be asked again.
+//! Each tensor of the new graph must have the address that the tensor with its number had before or, if that was among
+//! the nodes in memory, an address that has moved by as much as that of the first node. This shows without a table that
+//! no two numbers have the same tensor. Everything that placement depends on is compared, except for sizes and
+//! parameters: only devices can interpret them, so they must be queried again.
 
 use super::ids::{NONE, Shift, TensorIds};
 use super::problem::{AHEAD, Fact, Problem, Traits};
@@ -130,7 +131,7 @@ impl Follower<'_> {
     }
 }
 
-/// What stands where, and who reads whom.
+/// Leafs and nodes in their order, and the sources of each node, as numbers.
 struct Structure<'a> {
     leafs: &'a [u32],
     nodes: &'a [u32],

@@ -2,7 +2,7 @@
 //!
 //! Buffers only grow. A plan made once serves every graph that it is safe for (see [`plan`](super::plan)), so a host
 //! reserves with its largest graph and then allocates smaller ones without a new buffer. Several plans can be kept, for
-//! hosts that take turns with graphs: all lie in the same buffers, so only one is in use at a time.
+//! hosts that alternate between graphs. All plans use the same buffers, so only one is in use at a time.
 
 use super::follow::Likeness;
 use super::ids::{NONE, TensorIds};
@@ -60,7 +60,7 @@ pub struct Ticket {
 pub struct GraphAllocator {
     bufts: Vec<BufferTypeRef>,
     group_of: Vec<usize>,
-    /// By type: it may ask for more bytes than a tensor has.
+    /// By buffer type: whether it may require more bytes for a tensor than the tensor has.
     expands: Vec<bool>,
     groups: Vec<Group>,
     planners: Vec<Planner>,
@@ -72,7 +72,7 @@ pub struct GraphAllocator {
     n_plans: u64,
     /// Changes when buffers do, and when the host reserves: what was bound before is not bound again.
     buffers_serial: u64,
-    /// The plan that the tensors bound last lie by.
+    /// Serial number of the plan by which the last tensors were bound.
     in_use: u64,
     /// Only plans as they are made on the way through the graph (`GGML_RS_PLANNER=online`).
     online_only: bool,
@@ -179,8 +179,8 @@ impl GraphAllocator {
         self.fit_buffers(true)
     }
 
-    /// Makes the only plan, as small as it can be. Others, and what was bound, are forgotten, and nothing is in flight
-    /// (the contract of those who reserve).
+    /// Makes the only plan, as small as the allocator can make it. Discards all other plans and the bindings. Callers
+    /// that reserve guarantee that nothing is in flight.
     fn start_over(&mut self, problem: &mut Problem, buffers: &[i32]) -> Result<()> {
         self.buffers_serial += 1;
         self.plans.iter_mut().for_each(|kept| kept.sizes.clear());
@@ -250,8 +250,8 @@ impl GraphAllocator {
         ticket.buffers == self.buffers_serial
     }
 
-    /// Whether the tensors that were bound last lie by the ticket's plan. Those of another plan may lie in the same
-    /// bytes, and must not be in flight when tensors are bound with this one.
+    /// Whether the tensors that were bound last were bound by the ticket's plan. Tensors of another plan may occupy the
+    /// same bytes, and must not be in flight when tensors are bound by this plan.
     pub fn is_in_use(&self, ticket: Ticket) -> bool {
         ticket.plan == self.in_use
     }
@@ -457,7 +457,7 @@ struct Chunk {
     buffer: BufferRef,
     base: *mut u8,
     size: usize,
-    /// The buffer wants to hear of each tensor.
+    /// The buffer has an `init_tensor` function, which is called for each tensor.
     has_init: bool,
 }
 
@@ -533,8 +533,8 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// As [`Self::bind_all`] when no buffer of the plan wants to hear of its tensors: they are bound as they are
-    /// numbered.
+    /// As [`Self::bind_all`], if no buffer of the plan has an `init_tensor` function: binds tensors in the order of
+    /// their numbers.
     fn bind_in_any_order(&mut self) -> Result<()> {
         let problem = self.problem;
         let mut early = Vec::new();

@@ -1,11 +1,11 @@
-//! Dense numbers for tensors: one look turns an address into an index, and everything after works on arrays.
+//! Dense numbers for tensors: one lookup turns an address into an index, and all later steps work on arrays.
 //!
-//! The table is laid out as the tensors are. Hosts make the tensors of a graph one behind the other, and graphs are
-//! walked in about that order; a hash that scatters neighbours would miss the cache at every step. So memory is cut
-//! into regions, each region met gets a page with an entry for each window of 256 bytes, and only the page is found by
-//! hashing. Tensors are larger than a window, so none shares one with another, unless a dead tensor's number is still
-//! held. The range of memory that a graph's nodes lie in, mostly one context, has a table of its own without regions,
-//! the direct table.
+//! The layout of the table follows that of the tensors in memory. Hosts create the tensors of a graph one after the
+//! other, and graphs are traversed in about that order; a hash that scatters neighbours would miss the cache at every
+//! step. So memory is divided into regions. Each region in which a tensor was met gets a page with an entry for each
+//! window of 256 bytes, and only the page is found by hashing. Tensors are at least as large as a window, so no two
+//! share one, unless the number of a freed tensor is still held. The range of memory that contains a graph's nodes,
+//! usually one context, has a table of its own without regions, the direct table.
 
 use crate::tensor::TensorRef;
 use std::collections::HashMap;
@@ -41,13 +41,13 @@ pub struct TensorIds {
     crowded: HashMap<TensorRef, u32>,
 }
 
-/// How much further the tensors of one graph lie than those of another that were in the direct table. All others lie
-/// where they did.
+/// Distance from the tensors in the direct table to the tensors of another graph that get their numbers. All other
+/// tensors keep their addresses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shift(usize);
 
 impl Shift {
-    /// All tensors lie where they did.
+    /// All tensors keep their addresses.
     pub const NONE: Self = Self(0);
 }
 
@@ -121,10 +121,10 @@ impl TensorIds {
         Shift((t.as_ptr() as usize).wrapping_sub(self.tensor(id).as_ptr() as usize))
     }
 
-    /// Gives a number to another tensor, if that lies where `shift` brings the one that has it; `false` otherwise. No
-    /// two numbers come to one tensor: what was in the direct table is in the new one, as far from its start, and all
-    /// else is outside of it, where it was. After `false` the numbers are of no use until they are
-    /// [put back](Self::put_back) or cleared.
+    /// Gives a number to `t`, if the address of `t` is the one to which `shift` moves the tensor that has the number;
+    /// `false` otherwise. No two numbers get the same tensor: tensors of the direct table keep their offset in the new
+    /// one, and all others are outside of the new one, at the addresses that they had. After `false`, the numbers must
+    /// not be used until they are [put back](Self::put_back) or cleared.
     #[inline]
     pub fn follow(&mut self, id: u32, t: TensorRef, shift: Shift) -> bool {
         let Some(key) = self.keys.get_mut(id as usize) else { return false };
@@ -147,8 +147,8 @@ impl TensorIds {
         self.direct_start = self.direct_start.wrapping_add(shift.0);
     }
 
-    /// Says which tensors will be numbered: when nothing is numbered yet, and nodes lie close together, they get the
-    /// direct table, with leafs that lie just beside them, as inputs do.
+    /// Announces the tensors that will be numbered. If nothing is numbered yet and the nodes are close together in
+    /// memory, creates the direct table for them and for leafs just beside them, such as inputs.
     pub fn expect(&mut self, nodes: impl ExactSizeIterator<Item = TensorRef>, leafs: impl Iterator<Item = TensorRef>) {
         if !self.keys.is_empty() {
             return;
@@ -167,13 +167,13 @@ impl TensorIds {
         }
     }
 
-    /// The window of a tensor in the direct table, if it lies there.
+    /// The window of a tensor in the direct table. Beyond the end of the table if the tensor is not in it.
     #[inline]
     fn direct_window(&self, t: TensorRef) -> usize {
         (t.as_ptr() as usize).wrapping_sub(self.direct_start) >> WINDOW_BITS
     }
 
-    /// Whether an address lies in the direct table.
+    /// Whether an address is in the range of the direct table.
     #[inline]
     fn is_direct(&self, at: usize) -> bool {
         at.wrapping_sub(self.direct_start) >> WINDOW_BITS < self.direct.len()

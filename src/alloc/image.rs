@@ -25,11 +25,11 @@ const PARAMS: usize = offset_of!(ggml_tensor, src) - PARAMS_AT;
 /// The other sources, what it is a view of, and where its data is.
 const LINKS_AT: usize = offset_of!(ggml_tensor, src) + SRCS * size_of::<*mut ggml_tensor>();
 const LINKS: usize = offset_of!(ggml_tensor, name) - LINKS_AT;
-/// The rest of the name, and what is behind it.
+/// The rest of the name, and the fields after it.
 const TAIL_AT: usize = offset_of!(ggml_tensor, name) + NAME;
 const TAIL: usize = size_of::<ggml_tensor>() - TAIL_AT;
 
-// Four bytes behind the type belong to no field. Everything else is in an image: no padding is read.
+// The four bytes after the type belong to no field. Everything else is in an image: no padding is read.
 const _: () = {
     assert!(SHAPE_AT == 8 && SHAPE == 8 + 32 + 32 + 4 && PARAMS == 64 + 4);
     assert!(LINKS == 8 * 8 + 3 * 8 && TAIL == GGML_MAX_NAME - NAME + 8 + 8);
@@ -147,7 +147,7 @@ pub struct Images {
 #[inline]
 unsafe fn part<'a, const N: usize>(t: TensorRef, at: usize) -> &'a [u8; N] {
     const { assert!(N <= size_of::<ggml_tensor>()) };
-    // SAFETY: the fields of a valid tensor are initialised, and nobody writes them meanwhile; bytes have no alignment.
+    // SAFETY: the fields of a valid tensor are initialised, and no code writes them meanwhile; bytes have no alignment.
     unsafe { &*t.as_ptr().cast::<u8>().add(at).cast::<[u8; N]>() }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::abi::ggml::ggml_op;
 
-/// Whether a backend computes `op` correctly when the result lies exactly over a source of the same layout.
+/// Whether a backend computes `op` correctly if the result has the address and the layout of a source.
 pub fn can_inplace(op: ggml_op) -> bool {
     use ggml_op::*;
     matches!(

@@ -1,8 +1,9 @@
-//! Memory for tensors. Who lives here: `linear` (one tensor behind the other in a buffer), `planner` (offsets in
-//! buffers that do not exist yet), `ids` and `problem` (a graph as flat arrays of numbers), `plan` (lifetimes turned
-//! into places, and when a plan may be used again), `search` (smaller plans, with all lifetimes known), `recall` (a
-//! graph that comes again), `image` (what is kept of its tensors), `follow` (one of the same structure), `graph` (the
-//! graph allocator: plan, buffers, binding), `inplace` (operations that may overwrite a source).
+//! Memory for tensors. Modules: `linear` (allocates one tensor after the other in a buffer), `planner` (offsets in
+//! buffers that do not exist yet), `ids` and `problem` (a graph as flat arrays of numbers), `plan` (turns lifetimes
+//! into addresses, and decides when a plan may be used again), `search` (finds smaller plans, with all lifetimes
+//! known), `recall` (recognises a graph that comes again), `image` (what is kept of its tensors), `follow` (recognises
+//! a graph of the same structure), `graph` (the graph allocator: plan, buffers, binding), `inplace` (operations that
+//! may overwrite a source).
 
 mod follow;
 pub mod graph;

@@ -18,7 +18,7 @@ pub struct Targets<'a> {
     pub bufts: &'a [BufferTypeRef],
     /// Which planner each uses.
     pub group_of: &'a [usize],
-    /// By type: it may ask for more bytes than a tensor has.
+    /// By buffer type: whether it may require more bytes for a tensor than the tensor has.
     pub expands: &'a [bool],
 }
 
@@ -59,7 +59,7 @@ pub enum Misfit {
     Buffers,
     /// A tensor needs more than was planned, or was not planned at all.
     Size,
-    /// Counts and sizes agree, but not who reads whom: lifetimes differ.
+    /// Counts and sizes agree, but lifetimes do not, for example because nodes read other tensors.
     Edges,
 }
 
@@ -100,7 +100,7 @@ struct Walk<'a> {
     blocks: &'a mut Blocks,
     /// By number: the block that holds it.
     block: Vec<u32>,
-    /// The node at hand.
+    /// Index of the current node.
     step: u32,
     /// Nodes that have yet to read the tensor.
     readers: Vec<i32>,
@@ -119,7 +119,7 @@ impl Walk<'_> {
         self.problem.fact(id).traits
     }
 
-    /// Plans the tensor if it needs memory and has none. `node`: the place at which it is computed, if that is at hand.
+    /// Plans the tensor if it needs memory and has none. `node`: its place among the nodes, if the caller knows it.
     fn allocate(&mut self, id: u32, buffer: i32, node: Option<usize>) -> Result<()> {
         let i = id as usize;
         ggml_assert!(
@@ -143,9 +143,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Puts a node over a source of the same layout that nobody reads later.
+    /// Gives a node the memory of a source of the same layout that no later node reads.
     fn take_over(&mut self, id: u32, t: TensorRef, node: Option<usize>) -> Result<bool> {
-        // A tensor that is needed before its place, or that stands at none, is rare.
+        // Rare: a tensor that is needed before its place among the nodes, or that is not among them.
         let Some(node) = node.or_else(|| self.problem.nodes().iter().position(|&n| n == id)) else { return Ok(false) };
         for &src in self.problem.srcs(node) {
             let s = src as usize;
@@ -210,7 +210,7 @@ impl Walk<'_> {
     fn run(&mut self, buffer_of: impl Fn(usize) -> i32) -> Result<()> {
         let problem = self.problem;
         let n_leafs = problem.n_leafs();
-        // Leafs first, also those that no node reads: the host may want to write them.
+        // Leafs first, even those that no node reads: the host may write them.
         for (place, &id) in problem.leafs().iter().enumerate() {
             self.allocate(id, buffer_of(place), None)?;
         }
@@ -251,9 +251,10 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a tensor is at once seen to fit: one that needs memory, took over no other's, is not larger than planned,
-/// and is as much an input or an output; one that has memory; a view of the same tensor. `expands`: a type may ask for
-/// more bytes.
+/// A quick check whether a tensor fits the plan. True for a tensor that needs memory if it took over no source's
+/// memory, is not larger than planned, and is an input or output only if it was planned as one. True also for a tensor
+/// that has memory, and for a view of the same tensor as before. `expands`: a buffer type may require more bytes than a
+/// tensor has.
 #[inline]
 fn is_as_planned(fact: &Fact, old: &Fact, place: &Placed, expands: bool) -> bool {
     if fact.traits.has(Traits::VIEW) {

@@ -1,8 +1,8 @@
-//! The offset planner: hands out and takes back ranges of buffers that do not exist yet. Pure arithmetic.
+//! The offset planner: allocates and frees ranges of buffers that do not exist yet. Pure arithmetic.
 //!
-//! Online best fit: a request goes into the tightest free range that lies inside what is already planned; only when
-//! none is large enough does a chunk grow, or a new chunk begin. A chunk becomes one buffer, so it stays within the
-//! buffer type's maximum, unless one request alone is larger, or chunks run out: the backend then decides.
+//! Online best fit: a request gets the tightest free range within what is already planned. If none is large enough, a
+//! chunk grows or a new chunk begins. A chunk becomes one buffer, so it stays within the buffer type's maximum, unless
+//! one request alone is larger, or chunks run out: the backend then decides.
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result};

@@ -26,9 +26,9 @@ impl Traits {
     pub const VIEW: u8 = 8;
     /// Computes nothing: a view with this operation does not prolong the life of its base by itself.
     pub const NO_OP: u8 = 16;
-    /// Stands at a place or is read; otherwise it is only the base of a view.
+    /// Is a leaf or a node, or is read; otherwise it is only the base of a view.
     pub const USED: u8 = 32;
-    /// Lies in a buffer of weights.
+    /// Is in a buffer of weights.
     pub const WEIGHTS: u8 = 64;
     /// Has a buffer, no data, and elements: nothing can be done with it.
     pub const HOLLOW: u8 = 128;
@@ -141,7 +141,7 @@ impl Fact {
     }
 }
 
-/// What is to be placed, in which order, and who reads whom.
+/// The tensors to place, their order, and the sources of each node.
 ///
 /// Leafs are numbered first, then nodes, then what these read or are views of, as it is met. Numbers of two graphs can
 /// therefore be compared.
@@ -157,9 +157,9 @@ pub struct Problem {
     /// `srcs[src_end[i - 1]..src_end[i]]` are the sources of node `i`.
     pub(super) src_end: Vec<u32>,
     pub(super) srcs: Vec<u32>,
-    /// Sources that were replaced since the graph was described: where in `srcs`, and what stood there.
+    /// Sources that were replaced since the graph was described: the index in `srcs`, and the source before.
     replaced: Vec<(u32, u32)>,
-    /// Tensors that were looked at again since then, and what was known of them before.
+    /// Tensors that were read again since then, and the facts that were known of them before.
     refreshed: Vec<(u32, Fact)>,
 }
 
@@ -190,8 +190,8 @@ impl Problem {
         self.clear();
         let (n_leafs, n_nodes) = (graph.n_leafs(), graph.n_nodes());
         ids.reserve(ids.len() + n_leafs + n_nodes);
-        // Numbered by their places before anything is looked at.
-        // Inputs lie beside the nodes, and move with them; what has memory has been there for longer.
+        // Leafs and nodes get numbers by their places before any of them is read. In memory, inputs are beside the
+        // nodes, and move with them; leafs that have memory are older than the graph.
         let inputs = graph.leafs().filter(|t| t.buffer_raw().is_null() && t.data().is_null());
         ids.expect(graph.nodes(), inputs);
         self.leafs.reserve(n_leafs);
@@ -221,7 +221,7 @@ impl Problem {
                     true => Err(node.reads_itself(slot)),
                     false => restore(node, slot, src),
                 };
-                // Nobody must take half a description for that of a graph.
+                // Half a description must not be mistaken for that of a graph.
                 let src = src.inspect_err(|_| self.clear())?;
                 let number = ids.insert(src);
                 let traits = &mut self.seen(src, number, ids).traits;
@@ -329,13 +329,13 @@ impl Problem {
         self.nodes.push(NONE);
     }
 
-    /// Adds a source to the node at hand.
+    /// Adds a source to the current node.
     pub fn src(&mut self, id: u32) {
         self.facts[id as usize].traits.0 |= Traits::USED;
         self.srcs.push(id);
     }
 
-    /// Ends the sources of the node at hand.
+    /// Ends the sources of the current node.
     pub fn end_node(&mut self) {
         self.src_end.push(self.srcs.len() as u32);
     }

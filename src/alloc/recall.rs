@@ -1,11 +1,11 @@
-//! Recognising a graph: hosts build the same graph again for each token, in the same memory. When every tensor that
-//! takes part is, byte by byte, what it was when the graph was allocated last time, then so is all that follows from
-//! it: placement, splits, copies, plan and addresses. They are put in place again instead of being worked out.
+//! Recognises a graph: hosts build the same graph again for each token, in the same memory. If every tensor of the
+//! graph is, byte by byte, the same as when the graph was allocated last time, so is everything that follows from it:
+//! placement, splits, copies, plan and addresses. They are restored instead of being computed again.
 //!
-//! Nothing is left to a hash or a count. The whole tensors are compared: operation, parameters, shape, strides, type,
-//! flags, sources, views, buffers, even names, because a device may look at any of them when it is asked what it
-//! computes. Besides: the buffers that hold weights (a freed one may come back at the same address), and what the host
-//! has placed.
+//! Nothing depends on a hash or a count. The whole tensors are compared: operation, parameters, shape, strides, type,
+//! flags, sources, views, buffers, even names, because a device may read any of them to decide what it computes. Also
+//! compared are the structs of the buffers that hold tensors, such as weights (a new buffer may have the address of a
+//! freed one), and the placements that the host requested.
 //!
 //! An image of all tensors costs memory and the time to take it, so one is taken only of a graph that has the
 //! structure, the sizes and the addresses of the one before it, and more rarely the more often that was in vain.
@@ -25,7 +25,7 @@ use std::ptr;
 /// A buffer that tensors were in, and its bytes.
 type Holder = (*const ggml_backend_buffer, MaybeUninit<ggml_backend_buffer>);
 
-/// Bytes of a buffer's struct without the padding behind its last field.
+/// Bytes of a buffer's struct without the padding after its last field.
 const HOLDER_SIZE: usize = std::mem::offset_of!(ggml_backend_buffer, usage) + size_of::<c_int>();
 
 /// What is remembered of the graph that was split last.
@@ -62,7 +62,7 @@ impl Recall {
         self.is_valid
     }
 
-    /// Forgets the images: the state that they stand for is about to change.
+    /// Forgets the images: the state that they represent is about to change.
     pub fn forget(&mut self) {
         self.is_valid = false;
     }
@@ -126,7 +126,7 @@ impl Recall {
         if !self.pause.take_turn() {
             return;
         }
-        // A tensor that stands at two places would shift all numbers behind it.
+        // A tensor that occurs at two places would shift all numbers after it.
         if !graph.nodes().eq(ids.tensors().get(n_leafs..n_leafs + n_nodes).unwrap_or(&[]).iter().copied()) {
             return;
         }

@@ -31,7 +31,7 @@ const NONE: u32 = u32::MAX;
 pub struct Block {
     /// First step.
     pub birth: u32,
-    /// The step behind the last one.
+    /// The step after the last one.
     pub death: u32,
     /// The planner it belongs to.
     pub group: u32,
@@ -154,7 +154,7 @@ struct FirstFit<'a> {
     max_chunk: usize,
     /// Blocks placed, by the range of steps in which they live.
     buckets: Vec<Vec<u32>>,
-    /// Addresses where the block at hand may not begin: chunk, behind this one, before that one.
+    /// Where the current block may not begin: chunk, and a range of offsets, of which both ends are exclusive.
     taken: Vec<(u32, i128, usize)>,
 }
 
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn large_blocks_first_beat_the_order_of_the_graph() {
         let mut blocks = Blocks::default();
-        // Online: a at 0, b at 10; a is freed and c, larger, goes behind b.
+        // Online: a at 0, b at 10; a is freed, and c, which is larger, is placed after b.
         for (birth, death, bytes) in [(0, 1, 10), (1, 3, 10), (2, 4, 30), (4, 5, 40)] {
             let b = blocks.begin(0, birth, bytes);
             blocks.end(b, death - 1);

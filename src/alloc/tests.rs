@@ -118,7 +118,7 @@ fn every_chunk_must_suffice() {
         let (a, b) = (input(&mut c, sizes[0]), input(&mut c, sizes[1]));
         let (a, b) = (unary::scale(&mut c, a, 2.0).unwrap(), unary::scale(&mut c, b, 2.0).unwrap());
         let g = graph(&mut c, &[a, b]);
-        // Binding checks that each tensor lies inside its chunk.
+        // Binding checks that each tensor is inside its chunk.
         alloc.alloc_graph(g).unwrap();
         assert!(is_safe(g));
     }
@@ -250,7 +250,7 @@ fn a_failed_allocation_leaves_everything_usable() {
     }
 }
 
-/// Random graphs: each is safe, whether the plan at hand was made for it or for another of the same counts.
+/// Random graphs: each is safe, whether the current plan was made for it or for another graph of the same counts.
 #[test]
 fn random_graphs_are_safe() {
     let mut state = 1u64;
@@ -278,7 +278,7 @@ fn random_graphs_are_safe() {
             }
             all.push(t);
         }
-        // The same counts each time, so that only the edges can tell two graphs apart.
+        // The counts are the same each time, so that two graphs differ only in their edges.
         let g = graph(&mut c, &all);
         alloc.alloc_graph(g).unwrap();
         assert!(is_safe(g));

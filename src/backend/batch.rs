@@ -43,7 +43,8 @@ fn by_type<T: Copy>(items: &[T], tensor: impl Fn(&T) -> TensorRef) -> Vec<Group<
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// The parts as pieces of one tensor that lie a stride apart on both sides, if that is what they are.
+/// Returns two or more parts as pieces of one tensor, if they have the same size, and constant strides both in the
+/// tensor and in host memory.
 fn as_pieces(parts: &[Part]) -> Option<Pieces> {
     let [first, second, ..] = parts else { return None };
     let stride_tensor = second.offset.checked_sub(first.offset)?;
@@ -106,7 +107,7 @@ pub unsafe fn set(parts: &[Part]) {
 /// parts are known to be inside their tensors.
 ///
 /// # Safety
-/// The `size` bytes at `data` of every part are writable, and nobody else uses them.
+/// The `size` bytes at `data` of every part are writable, and no other code uses them.
 pub unsafe fn get(parts: &[Part]) {
     parts.iter().for_each(|p| check_range(p.tensor, p.offset, p.size, "read"));
     for Group { buffer, items } in by_type(parts, |p| p.tensor) {

@@ -43,7 +43,7 @@ impl BufferBox {
         let object = Box::into_raw(Box::new(ggml_backend_buffer { iface, buft: buft.as_ptr(), context, size, usage }));
         // SAFETY: just made, with the caller's promise for its functions.
         match unsafe { BufferRef::from_ptr(object) } {
-            // SAFETY: nobody else knows the object.
+            // SAFETY: no other code has the object's address.
             Some(buffer) => unsafe { BufferBox::own(buffer) },
             None => unreachable!("a box is never NULL"),
         }
@@ -54,15 +54,15 @@ impl BufferRef {
     /// Frees the buffer: what its implementation holds, then the object.
     ///
     /// # Safety
-    /// The buffer was made by [`BufferBox::create`] (as `ggml_backend_buffer_init` does), nobody uses it afterwards,
-    /// and nobody else frees it.
+    /// The buffer was made by [`BufferBox::create`] (as `ggml_backend_buffer_init` does). No code uses it afterwards,
+    /// and no other code frees it.
     pub unsafe fn free(self) {
         observe::tell(|| Operation::FreeBuffer(self));
         if let Some(f) = slot!(self.free_buffer) {
             // SAFETY: the vtable contract.
             unsafe { f(self.as_ptr()) };
         }
-        // SAFETY: made from a box in `create`; by the caller's promise nobody uses it any more.
+        // SAFETY: made from a box in `create`; by the caller's promise no code uses it any more.
         drop(unsafe { Box::from_raw(self.as_ptr()) });
     }
 
@@ -113,7 +113,7 @@ impl BufferRef {
         slot!(self.init_tensor).is_some()
     }
 
-    /// Tells the buffer about a tensor that has just been placed in it.
+    /// Calls the buffer's `init_tensor`, if it has one, for a tensor that has just been placed in it.
     pub fn init_tensor(self, tensor: TensorRef) -> ggml_status {
         match slot!(self.init_tensor) {
             // SAFETY: the vtable contract.

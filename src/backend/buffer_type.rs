@@ -106,7 +106,8 @@ pub fn node_is_empty(node: TensorRef) -> bool {
     ggml_op::from_raw(node.op_raw()).is_some_and(op_is_empty)
 }
 
-/// Whether a buffer type may ask for more bytes than the result of this operation has, for data of passing use.
+/// Whether a buffer type may require more bytes for the result of this operation than the result has. The additional
+/// bytes are for temporary data.
 pub fn op_alloc_size_may_expand(op: ggml_op) -> bool {
     use ggml_op::*;
     matches!(

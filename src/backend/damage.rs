@@ -1,6 +1,6 @@
-//! Bytes that the host wanted to write and that were not written, and streams that lost work. The interface has no
-//! result for these failures, so they are remembered here: a graph that reads such bytes fails, as does a copy of them,
-//! until they are written, computed, or freed.
+//! Remembers bytes that the host tried to write but that were not written, and streams that lost work. The interface
+//! has no result for these failures. Until the bytes are written, computed, or freed, a graph that reads them fails, as
+//! does a copy of them.
 //!
 //! While there is no damage, nothing costs more than one relaxed load.
 
@@ -272,13 +272,13 @@ mod tests {
         assert!(!run());
         buffer.clear(0);
         assert!(run());
-        // Work that was lost is told once.
+        // Lost work makes only the next computation fail.
         lost_work(gpu.handle());
         assert!(!run() && run());
-        // Bytes behind the end of a tensor are none of it.
+        // Bytes after the end of a tensor do not count.
         unwritten(x, 256, 100);
         assert!(run());
-        // Freed memory is nobody's.
+        // When a buffer is freed, its damage is forgotten.
         unwritten(x, 0, 256);
         let handle = buffer.handle();
         drop(buffer);

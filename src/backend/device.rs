@@ -33,7 +33,7 @@ impl DeviceRef {
         object_field!(self.context)
     }
 
-    /// Free and total memory in bytes; 0 when the device tells nothing.
+    /// Free and total memory in bytes; 0 if the device reports none.
     pub fn memory(self) -> (usize, usize) {
         let (mut free, mut total) = (0, 0);
         call!(self.get_memory(&raw mut free, &raw mut total));

@@ -18,7 +18,7 @@ impl EventRef {
     /// Frees the event.
     ///
     /// # Safety
-    /// Nobody uses the event afterwards, and nobody else frees it.
+    /// No code uses the event afterwards, and no other code frees it.
     pub unsafe fn free(self) {
         let device = self.device();
         observe::tell(|| Operation::FreeEvent(self));

@@ -90,7 +90,8 @@ pub unsafe fn reset_gradients(graph: GraphRef) {
 pub fn reset_buffered_gradients(graph: GraphRef) {
     for (t, start) in state_of(graph) {
         ggml_assert!(t.is_empty() || !t.buffer_raw().is_null(), "'{}' is not in a buffer", t.name());
-        // SAFETY: a tensor that is empty, or has a buffer, as checked above: nothing is asked of its data.
+        // SAFETY: the tensor is empty or has a buffer, as checked above, and `set` requires nothing of the data of such
+        // a tensor.
         unsafe { start.set(t) };
     }
 }

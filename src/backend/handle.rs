@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 macro_rules! slot {
     ($self:ident . $name:ident) => {{
         #[allow(unused_unsafe)] // also used inside unsafe blocks
-        // SAFETY: a handle stands for a valid object.
+        // SAFETY: a handle refers to a valid object.
         let slot = unsafe { (&raw const (*$self.as_ptr()).iface.$name).read() };
         slot
     }};
@@ -19,12 +19,12 @@ macro_rules! slot {
 macro_rules! object_field {
     ($self:ident . $name:ident) => {{
         #[allow(unused_unsafe)] // also used inside unsafe blocks
-        // SAFETY: a handle stands for a valid object.
+        // SAFETY: a handle refers to a valid object.
         let value = unsafe { (&raw const (*$self.as_ptr()).$name).read() };
         value
     }};
     ($self:ident . $name:ident = $value:expr) => {
-        // SAFETY: a handle stands for a valid object.
+        // SAFETY: a handle refers to a valid object.
         unsafe { (&raw mut (*$self.as_ptr()).$name).write($value) }
     };
 }
@@ -59,7 +59,7 @@ macro_rules! attempt {
 }
 pub(crate) use {attempt, call, object_field, slot};
 
-/// The text behind a pointer that a vtable gave, or "" for NULL.
+/// Copies the text at a pointer that a vtable gave; "" for NULL.
 pub(crate) fn name_of(p: *const std::ffi::c_char) -> String {
     // SAFETY: the vtable contract: names are NULL or valid C strings that live as long as their object.
     unsafe { crate::sys::cstr::text(p) }.map(|s| s.into_owned()).unwrap_or_default()
@@ -114,7 +114,7 @@ macro_rules! owned {
             /// Takes the object over.
             ///
             /// # Safety
-            /// The object is valid and nobody else frees it.
+            /// The object is valid, and no other code frees it.
             pub unsafe fn own(handle: $handle) -> Self {
                 Self(handle)
             }
@@ -132,7 +132,7 @@ macro_rules! owned {
 
         impl Drop for $name {
             fn drop(&mut self) {
-                // SAFETY: the owner is the only one who frees the object.
+                // SAFETY: only the owner frees the object.
                 unsafe { self.0.free() }
             }
         }

@@ -31,7 +31,7 @@ pub fn aligned_malloc(size: usize) -> *mut c_void {
 /// Frees memory of [`aligned_malloc`]; nothing for NULL.
 ///
 /// # Safety
-/// `p` is NULL or came from [`aligned_malloc`], and nobody uses it afterwards.
+/// `p` is NULL or came from [`aligned_malloc`], and no code uses it afterwards.
 pub unsafe fn aligned_free(p: *mut c_void) {
     // SAFETY: forwarded to the caller.
     unsafe { memory::c_aligned_free(p) }
@@ -39,7 +39,7 @@ pub unsafe fn aligned_free(p: *mut c_void) {
 
 /// A buffer type in static memory. The device stays NULL, as hosts expect of the type "CPU".
 struct StaticType(ggml_backend_buffer_type);
-// SAFETY: nobody writes the struct, and its functions use no state.
+// SAFETY: no code writes the struct, and its functions use no state.
 unsafe impl Sync for StaticType {}
 
 const fn buffer_type_with(
@@ -156,7 +156,7 @@ const IFACE: ggml_backend_buffer_i = ggml_backend_buffer_i {
 // The context of a host buffer is the address of its memory.
 
 /// # Safety
-/// `buffer` is a valid host buffer with memory of its own that nobody uses afterwards.
+/// `buffer` is a valid host buffer with memory of its own. No code uses it afterwards.
 #[guarded]
 unsafe extern "C" fn free_buffer(buffer: ggml_backend_buffer_t) {
     // SAFETY: the context came from `aligned_malloc`.

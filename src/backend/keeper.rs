@@ -1,5 +1,5 @@
-//! What keeps weights in memory, and reads them from their files when they are needed, says about it here. So reports
-//! can ask without knowing who that is.
+//! Interface of the code that keeps weights in memory, and reads them from their files when they are needed. Reports
+//! query it through this module, and do not depend on the implementation.
 
 use crate::sys::available::Memory;
 use crate::tensor::TensorRef;
@@ -47,7 +47,7 @@ pub struct Account {
     pub waited: Duration,
 }
 
-/// Who keeps weights.
+/// Implemented by the code that keeps weights.
 pub trait Keeper: Sync {
     /// What is known of a tensor: nothing if another buffer has it.
     fn kept(&self, t: TensorRef) -> Kept;

@@ -43,7 +43,7 @@ pub enum Operation {
     FreeEvent(EventRef),
 }
 
-/// Who looks.
+/// Which observers see operations: the bits below.
 static WATCHED: AtomicU8 = AtomicU8::new(0);
 const WATCHER_LOOKS: u8 = 1;
 const DAMAGE_LOOKS: u8 = 2;
@@ -69,7 +69,7 @@ pub fn watched() -> bool {
     WATCHED.load(Relaxed) != 0
 }
 
-/// Tells the watcher.
+/// Passes an operation to the observers. `operation` is called only if there is one.
 #[inline]
 pub fn tell(operation: impl FnOnce() -> Operation) {
     if watched() {

@@ -1,4 +1,4 @@
-//! A list of tensors placed in buffers of one type: as few buffers as the type's largest size allows, one tensor behind
+//! Places a list of tensors in buffers of one type: as few buffers as the type's largest size allows, one tensor after
 //! the other.
 
 use super::handle::slot;
@@ -59,8 +59,8 @@ impl BufferTypeRef {
             let needs_memory = t.data().is_null() && t.view_src().is_none();
             let bytes = if needs_memory { self.alloc_size(*t) } else { 0 };
             let bytes = bytes.checked_next_multiple_of(alignment).ok_or_else(|| too_large(self))?;
-            // What needs no byte stays with its neighbours, even behind a tensor that is larger than a buffer should
-            // be.
+            // A tensor that needs no bytes stays with its neighbours, even after a tensor that is larger than a buffer
+            // should be.
             match size.checked_add(bytes).filter(|&sum| sum <= max_size || size == 0 || bytes == 0) {
                 Some(sum) => size = sum,
                 None => {

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A plan that exists.
 struct Live {
-    /// Tells plans apart that have the same address one after the other.
+    /// Distinguishes plans that have the same address at different times.
     number: u64,
     backend: BackendRef,
     plan: ggml_backend_graph_plan_t,
 }
-// SAFETY: the plan is only freed through this pointer, once, by whoever takes the entry out of the list: the thread
-// that frees its stream, or the one that drops the `Plan`. The header lets one thread at a time use a stream.
+// SAFETY: the plan is only freed through this pointer, once, by the thread that takes the entry out of the list: the
+// thread that frees its stream, or the one that drops the `Plan`. The header lets one thread at a time use a stream.
 unsafe impl Send for Live {}
 
 static LIVE: Mutex<Vec<Live>> = Mutex::new(Vec::new());
@@ -26,7 +26,7 @@ impl Live {
     fn free(self) {
         self.backend.synchronize();
         // SAFETY: the plan was made by this stream, which is done with it. It was in the list, so that the stream
-        // exists, and nobody else frees the plan.
+        // exists, and no other code frees the plan.
         unsafe { self.backend.graph_plan_free(self.plan) };
     }
 }
@@ -51,16 +51,16 @@ impl Plan {
         Some(Self { number, backend, plan })
     }
 
-    /// Changes the plan to a new graph; `false` when the stream cannot. The stream exists (the contract of those who
-    /// compute with it).
+    /// Changes the plan to a new graph. Returns `false` if the stream cannot. The stream exists (the contract of
+    /// callers that compute with it).
     pub fn update(&mut self, graph: GraphRef) -> bool {
         // SAFETY: the plan was made by this stream, and is freed only with `self` or with the stream, which exists.
         unsafe { self.backend.graph_plan_update(self.plan, graph) }
     }
 
-    /// Computes the plan, whose graph is `graph`. The stream exists (the contract of those who compute with it).
+    /// Computes the plan, whose graph is `graph`. The stream exists (the contract of callers that compute with it).
     pub fn compute(&self, graph: GraphRef) -> ggml_status {
-        // SAFETY: as in `update`. The tensors are those of the graph at hand, which is valid.
+        // SAFETY: as in `update`. The tensors are those of `graph`, which is valid.
         unsafe { self.backend.graph_plan_compute(self.plan, Some(graph)) }
     }
 }

@@ -1,5 +1,5 @@
-//! The process's list of backends and their devices. It does not know which backends are built in: the list of their
-//! functions comes from above, and is asked on first use.
+//! The process's list of backends and their devices. It does not know which backends are built in: [`set_builtins`]
+//! sets the list of their functions, which are called on first use.
 //!
 //! Backends and devices keep the order of their registration. No lock is held while a backend's code runs.
 
@@ -149,7 +149,7 @@ pub(super) fn register_module(reg: RegRef, module: Module) -> bool {
     add(reg, Some(module))
 }
 
-/// Notes that a file was loaded that stands for a backend which is part of the library: [`unload`] undoes that, and no
+/// Notes that a file was loaded that represents a backend which is part of the library: [`unload`] undoes that, and no
 /// more.
 pub(super) fn load_again(reg: RegRef) {
     let mut state = write();

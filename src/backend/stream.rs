@@ -25,12 +25,12 @@ impl BackendRef {
         name_of(self.name_ptr())
     }
 
-    /// Address of the number that tells implementations apart.
+    /// Address of the number that identifies the implementation.
     pub fn guid_ptr(self) -> ggml_guid_t {
         object_field!(self.guid)
     }
 
-    /// The number that tells implementations apart.
+    /// The number that identifies the implementation.
     #[cfg(test)]
     pub fn guid(self) -> Option<crate::abi::ggml::ggml_guid> {
         // SAFETY: the number of a valid stream is NULL or lives as long as the stream.
@@ -45,7 +45,7 @@ impl BackendRef {
     /// Frees the stream, and the plans that the library keeps on it.
     ///
     /// # Safety
-    /// Nobody uses the stream afterwards, and nobody else frees it.
+    /// No code uses the stream afterwards, and no other code frees it.
     pub unsafe fn free(self) {
         super::plan::free_all(self);
         observe::tell(|| Operation::FreeBackend(self));

@@ -207,7 +207,7 @@ pub unsafe fn get_2d(tensor: TensorRef, data: *mut u8, p: Pieces) {
     }
 }
 
-/// Tells the watcher of each piece.
+/// Passes an operation for each piece to the observers.
 fn tell_pieces(p: Pieces, operation: impl Fn(usize) -> Operation) {
     if observe::watched() {
         each_piece(p, |offset, _| observe::tell(|| operation(offset)));
@@ -320,7 +320,7 @@ impl BackendRef {
     }
 }
 
-/// Asks the buffer of `dst` to copy `src`, wherever that lies; `false` when it cannot.
+/// Calls the buffer of `dst` to copy `src`, which may be in any buffer. Returns `false` if it cannot.
 pub fn buffer_copy(src: TensorRef, dst: TensorRef) -> bool {
     let buffer = buffer_of(dst);
     observe::tell(|| Operation::Copy(src, dst));
@@ -360,8 +360,8 @@ pub fn copy(src: TensorRef, dst: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Copies `src`, last written on `from`, to `dst`, next read on `to`, behind everything that is queued on both. Where
-/// the streams cannot do that by themselves, waits for both and copies.
+/// Copies `src`, last written on `from`, to `dst`, next read on `to`, after everything that is queued on both. If the
+/// streams cannot do that by themselves, waits for both and copies.
 pub fn copy_async(from: BackendRef, to: BackendRef, src: TensorRef, dst: TensorRef) -> Result<()> {
     ggml_assert!(same_layout(src, dst), "cannot copy tensors with different layouts: '{}'", src.name());
     damage::check(src)?;

@@ -442,7 +442,7 @@ impl Fake {
         let state = Arc::new(State::default());
         let device = FakeDevice::<ASYNC>(spec, state.clone(), OnceLock::new());
         let family = publish(Family(Mutex::new(Some(device))));
-        // It lives until the process ends: LeakSanitizer must find it somewhere.
+        // It lives until the process ends. The static keeps it reachable, so that LeakSanitizer reports no leak.
         static PUBLISHED: Mutex<Vec<RegRef>> = Mutex::new(Vec::new());
         PUBLISHED.lock().unwrap().push(family);
         let device = family.device(0).unwrap();

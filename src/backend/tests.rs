@@ -217,7 +217,7 @@ fn buffers_with_only_one_2d_slot_work_both_ways() {
     let p = Pieces { offset: 0, size: 3, count: 2, stride_tensor: 5, stride_data: 4 };
     for (with_set, with_get) in [(false, false), (true, false), (false, true), (true, true)] {
         let (_ctx, buffer, t) = bytes(8);
-        // SAFETY: nobody else uses the buffer.
+        // SAFETY: no other code uses the buffer.
         unsafe {
             (*buffer.as_ptr()).iface.set_tensor_2d = with_set.then_some(buffer_set_2d as _);
             (*buffer.as_ptr()).iface.get_tensor_2d = with_get.then_some(buffer_get_2d as _);
@@ -372,7 +372,7 @@ fn host_buffers_are_aligned_and_impossible_sizes_fail() {
     let mapped = unsafe { host::buffer_from_ptr(p, 64) };
     assert_eq!((mapped.base().cast(), mapped.name().as_str()), (p, "CPU_Mapped"));
     drop(mapped);
-    // SAFETY: nobody uses it any more.
+    // SAFETY: no code uses it any more.
     unsafe { host::aligned_free(p) };
 }
 

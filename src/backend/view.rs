@@ -30,8 +30,8 @@ pub fn bind(buffer: BufferRef, tensor: TensorRef, at: *mut u8) -> ggml_status {
     bind_where_it_fits(buffer, tensor, at)
 }
 
-/// [`bind`] for a caller that has found room for the bytes that the buffer wanted. It is not asked again: a device of
-/// another machine may say another number, and that must not end the process.
+/// [`bind`] for a caller that has found room for the bytes that the buffer requires. Does not query their number again:
+/// a device of another machine may return another number, and that must not end the process.
 pub fn bind_where_it_fits(buffer: BufferRef, tensor: TensorRef, at: *mut u8) -> ggml_status {
     ggml_assert!(tensor.buffer().is_none() && tensor.data().is_null(), "'{}' has memory already", tensor.name());
     ggml_assert!(tensor.view_src().is_none(), "'{}' is a view", tensor.name());

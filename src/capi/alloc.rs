@@ -129,7 +129,7 @@ pub unsafe extern "C" fn ggml_gallocr_reserve_n_size(
     });
     let measured = logged("ggml_gallocr_reserve_n_size", measured);
     let measured = measured.unwrap_or_else(|| vec![0; galloc.n_buffers()]);
-    // SAFETY: the header asks for room for a number for each buffer type, which `measured` has.
+    // SAFETY: the header requires room for one number for each buffer type, as many as `measured` has.
     unsafe { std::slice::from_raw_parts_mut(sizes, measured.len()) }.copy_from_slice(&measured);
 }
 

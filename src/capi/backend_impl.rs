@@ -29,7 +29,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_init(
     size: usize,
 ) -> ggml_backend_buffer_t {
     need!(buft);
-    // SAFETY: the header asks for functions that keep the vtable contract with `context`.
+    // SAFETY: the header requires functions that keep the vtable contract with `context`.
     unsafe { BufferBox::create(buft, iface, context, size) }.into_raw()
 }
 

@@ -52,34 +52,34 @@ pub unsafe fn tensor(p: *const ggml_tensor, name: &str) -> TensorRef {
     required(unsafe { TensorRef::from_ptr(p) }, name)
 }
 
-/// The object of ours behind the opaque name `R`, to share; `None` for NULL.
+/// A shared reference to the library's object `T` whose opaque C name is `R`; `None` for NULL.
 ///
 /// # Safety
-/// `p` is NULL or points to a `T` that lives, and to which nobody has a mutable reference, for as long as the result is
+/// `p` is NULL or points to a `T` that lives, and to which there is no mutable reference, for as long as the result is
 /// used.
 #[inline]
 pub unsafe fn shared<'a, R, T>(p: *const R) -> Option<&'a T> {
-    // SAFETY: NULL, or by the caller's promise a `T` to which nobody has a mutable reference.
+    // SAFETY: NULL, or by the caller's promise a `T` to which there is no mutable reference.
     unsafe { p.cast::<T>().as_ref() }
 }
 
-/// The object of ours behind the opaque name `R`, to change; `None` for NULL.
+/// A mutable reference to the library's object `T` whose opaque C name is `R`; `None` for NULL.
 ///
 /// # Safety
-/// `p` is NULL or points to a `T` that lives, and that nobody else uses, for as long as the result is used.
+/// `p` is NULL or points to a `T` that lives, and that no other code uses, for as long as the result is used.
 #[inline]
 pub unsafe fn exclusive<'a, R, T>(p: *mut R) -> Option<&'a mut T> {
-    // SAFETY: NULL, or by the caller's promise a `T` that nobody else uses.
+    // SAFETY: NULL, or by the caller's promise a `T` that no other code uses.
     unsafe { p.cast::<T>().as_mut() }
 }
 
-/// A call of an exported function. What its pointers stand for is borrowed from it, so that no reference outlives the
-/// call.
+/// A call of an exported function. References to the objects that its pointers refer to borrow from it, so that no
+/// reference outlives the call.
 pub struct Call;
 
-/// What an exported function takes by pointer.
+/// A pointer that a C caller passes to an exported function.
 pub trait Passed<'c>: Sized {
-    /// What the pointer stands for.
+    /// The object that the pointer refers to.
     type Object;
 
     /// The object, or `None` for NULL.
@@ -101,7 +101,7 @@ pub trait Passed<'c>: Sized {
         required(unsafe { self.optional(call) }, name)
     }
 
-    /// The object that a question is about. `None`, after a line in the log, for NULL.
+    /// The object, for functions that only return information about it. For NULL, logs an error and returns `None`.
     ///
     /// # Safety
     /// As for [`Self::optional`].
@@ -117,7 +117,8 @@ pub trait Passed<'c>: Sized {
     }
 }
 
-/// `passed! { unsafe 'c: pointer => object, function; ... }`: what pointers stand for. The function takes the pointer.
+/// `passed! { unsafe 'c: pointer => object, function; ... }`: implements [`Passed`] for pointer types. Each row names
+/// the type of the object that the pointer refers to, and the function that converts the pointer to it.
 ///
 /// # Safety
 /// For each row: the contract of [`Passed::optional`] is all that the function requires. For an opaque C name, this
@@ -148,20 +149,20 @@ passed! { unsafe 'c:
     *const c_char => &'c CStr, text;
 }
 
-/// What a function takes over from the host, to free it or to keep it.
+/// A pointer whose object a function takes over from the host, to free it or to keep it.
 pub trait Given: Sized {
-    /// What is taken over.
+    /// The object that the function takes over.
     type Object;
 
     /// The object, or `None` for NULL.
     ///
     /// # Safety
-    /// **The header's contract**: NULL, or an object that this library gave to the caller, who does not use it
-    /// afterwards.
+    /// **The header's contract**: NULL, or an object that this library gave to the caller, and that the caller does not
+    /// use afterwards.
     unsafe fn taken(self) -> Option<Self::Object>;
 }
 
-/// The object of ours behind the opaque name `R`, taken back from C; `None` for NULL.
+/// Takes back from C the library's object `T` whose opaque C name is `R`; `None` for NULL.
 ///
 /// # Safety
 /// `p` is NULL or came from `Box::into_raw` of a `T`, and is not used afterwards.
@@ -170,7 +171,7 @@ pub unsafe fn boxed<R, T>(p: *mut R) -> Option<Box<T>> {
     (!p.is_null()).then(|| unsafe { Box::from_raw(p.cast::<T>()) })
 }
 
-/// `given! { unsafe: pointer => object, function; ... }`: as `passed!`, for what the function takes over.
+/// `given! { unsafe: pointer => object, function; ... }`: as `passed!`, but implements [`Given`].
 ///
 /// # Safety
 /// For each row: the contract of [`Given::taken`] is all that the function requires. For an opaque C name, this says
@@ -193,7 +194,7 @@ given! { unsafe:
     *mut ggml_context => Box<Context>, boxed;
 }
 
-/// Where a caller wants a value, or NULL.
+/// The address at which an exported function stores a value for its caller. May be NULL.
 pub struct Out<'c, T>(*mut T, PhantomData<&'c Call>);
 
 impl<'c, T> Out<'c, T> {
@@ -203,12 +204,12 @@ impl<'c, T> Out<'c, T> {
         Self(p, PhantomData)
     }
 
-    /// Whether the caller wants a value.
+    /// Returns whether the address is not NULL.
     pub fn is_wanted(&self) -> bool {
         !self.0.is_null()
     }
 
-    /// Writes the value, unless the caller wants none.
+    /// Writes the value, unless the address is NULL.
     pub fn put(self, value: T) {
         if self.is_wanted() {
             // SAFETY: not NULL, so by the promise made to `new` valid for writing during the call, which `'c` does not
@@ -231,8 +232,8 @@ pub unsafe fn entries<T>(p: *const T, n: usize, _: &Call) -> &[T] {
     }
 }
 
-/// The objects that the `n` pointers at `p` stand for, none of which may be NULL; none for NULL. `name` is that of an
-/// entry.
+/// The objects that the `n` pointers at `p` refer to. If `p` is NULL, the result is empty. If an entry is NULL, ends
+/// the process with a message that calls the entry `name`.
 ///
 /// # Safety
 /// As for [`entries`], and for each entry as for [`Passed::optional`].
@@ -274,11 +275,11 @@ pub unsafe fn array<T: Copy, const N: usize>(p: *const T) -> Option<[T; N]> {
     (!p.is_null()).then(|| unsafe { p.cast::<[T; N]>().read_unaligned() })
 }
 
-// The macros below turn parameters of an exported function into what they stand for, under the same names. They contain
-// no unsafe block, and so compile only where unsafe calls are allowed, inside unsafe functions: that the pointers are
-// what the header says is the promise of those functions' callers.
+// The macros below convert parameters of an exported function to the objects that they refer to, under the same names.
+// They contain no unsafe block, and so compile only where unsafe calls are allowed, inside unsafe functions: the
+// callers of those functions promise that the pointers are as the header says.
 
-/// `need!(ctx, a; mask)`: objects that the header forbids to be NULL; behind the semicolon, objects that may be.
+/// `need!(ctx, a; mask)`: objects that the header forbids to be NULL; after the semicolon, objects that may be NULL.
 macro_rules! need {
     ($($p:ident),+ $(; $($o:ident),+)?) => {
         let call = $crate::capi::convert::Call;
@@ -300,7 +301,8 @@ macro_rules! optional {
     };
 }
 
-/// `asked!(backend)`: as `optional!`, for objects that the function only answers a question about: NULL is logged.
+/// `asked!(backend)`: as `optional!`, for objects that the function only returns information about. Logs an error for
+/// NULL.
 macro_rules! asked {
     ($($p:ident),+) => {
         let call = $crate::capi::convert::Call;
@@ -335,8 +337,8 @@ macro_rules! list {
     };
 }
 
-/// `objects!(n; bufts)`: parameters that point to `n` pointers each, none of which may be NULL, as vectors of what
-/// those stand for; NULL is an empty one.
+/// `objects!(n; bufts)`: parameters that point to `n` pointers each, none of which may be NULL, as vectors of the
+/// objects that those pointers refer to. A parameter that is NULL becomes an empty vector.
 macro_rules! objects {
     ($n:expr; $($p:ident),+) => {
         let call = $crate::capi::convert::Call;
@@ -389,7 +391,7 @@ pub trait Spoil {
     /// Marks the object, so that its next use fails; does nothing for NULL.
     ///
     /// # Safety
-    /// **The header's contract**: the pointer is NULL or that of a valid object, which nobody else uses.
+    /// **The header's contract**: the pointer is NULL or points to a valid object that no other code uses.
     unsafe fn spoil(self);
 }
 
@@ -547,7 +549,7 @@ mod tests {
     #[test]
     fn a_context_goes_to_c_and_back() {
         let p = ctx_into_raw(Context::with_size(1024, true).unwrap());
-        // SAFETY: `p` is the context made above, used by nobody else, and taken back once.
+        // SAFETY: `p` is the context made above, which no other code uses, and it is taken back once.
         unsafe {
             assert_eq!(p.required("ctx", &Call).mem_size(), 1024);
             assert_eq!(p.taken().unwrap().mem_size(), 1024);

@@ -19,7 +19,7 @@ use super::vulkan::*;
 #[repr(transparent)]
 pub struct Function(*const ());
 
-// SAFETY: the address of code, which nobody writes and which stays (the library is linked with `nodelete`).
+// SAFETY: the address of code, which is never written and never unmapped (the library is linked with `nodelete`).
 unsafe impl Sync for Function {}
 
 macro_rules! forward {

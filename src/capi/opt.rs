@@ -133,7 +133,8 @@ pub unsafe extern "C" fn ggml_opt_dataset_get_batch_host(
 ) {
     ggml_assert!(!data_batch.is_null());
     need!(dataset);
-    // SAFETY: the header asks for room for `nb_data_batch` bytes of data, and for the labels of as many points or NULL.
+    // SAFETY: the header requires room for `nb_data_batch` bytes of data, and NULL or room for the labels of as many
+    // points.
     dataset.with(|d| unsafe { d.get_batch_host(data_batch.cast(), nb_data_batch, labels_batch.cast(), ibatch) });
 }
 
@@ -156,7 +157,7 @@ fn default_parameters() -> ggml_opt_optimizer_params {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_opt_get_constant_optimizer_params(userdata: *mut c_void) -> ggml_opt_optimizer_params {
     ggml_assert!(!userdata.is_null(), "userdata points to optimizer parameters");
-    // SAFETY: not NULL, so the parameters that the header asks for.
+    // SAFETY: not NULL, so the parameters that the header requires.
     unsafe { userdata.cast::<ggml_opt_optimizer_params>().read() }
 }
 
@@ -203,10 +204,11 @@ unsafe fn settings(p: &ggml_opt_params) -> Settings {
 /// The model that the pointers describe, and the context of its nodes.
 ///
 /// # Safety
-/// A valid context that nobody else uses during a call, and valid tensors, for as long as the run uses them.
+/// `ctx` is a valid context, and `inputs` and `outputs` are valid tensors, for as long as the run uses them. No other
+/// code uses the context during a call.
 #[track_caller]
 unsafe fn model(ctx: *mut ggml_context, inputs: *mut ggml_tensor, outputs: *mut ggml_tensor) -> (Lent<Context>, Model) {
-    // SAFETY: forwarded to the caller; a `ggml_context` is a `Context` behind an opaque name.
+    // SAFETY: forwarded to the caller; `ggml_context` is the opaque C name of `Context`.
     let ctx = required(unsafe { Lent::from_ptr(ctx.cast::<Context>()) }, "ctx_compute");
     // SAFETY: forwarded to the caller.
     let (inputs, outputs) = unsafe { (tensor(inputs, "inputs"), tensor(outputs, "outputs")) };
@@ -222,9 +224,9 @@ unsafe fn model(ctx: *mut ggml_context, inputs: *mut ggml_tensor, outputs: *mut 
 pub unsafe extern "C" fn ggml_opt_init(params: ggml_opt_params) -> ggml_opt_context_t {
     let is_static = !params.ctx_compute.is_null();
     ggml_assert!(is_static || params.inputs.is_null() && params.outputs.is_null());
-    // SAFETY: the header asks for a valid context and valid tensors, which outlive the run.
+    // SAFETY: the header requires a valid context and valid tensors, which outlive the run.
     let model = is_static.then(|| unsafe { model(params.ctx_compute, params.inputs, params.outputs) });
-    // SAFETY: the header asks for a scheduler that outlives the run, and for a function that may be called with its
+    // SAFETY: the header requires a scheduler that outlives the run, and a function that may be called with its
     // argument.
     let settings = unsafe { settings(&params) };
     let made = logged("ggml_opt_init", Run::new(settings, model));
@@ -394,7 +396,7 @@ pub unsafe extern "C" fn ggml_opt_result_pred(result: ggml_opt_result_t, pred: *
     results.with(|r| {
         let from = r.predictions();
         ggml_assert!(from.is_empty() || !pred.is_null());
-        // SAFETY: the header asks for room for all predictions; NULL is refused unless there are none.
+        // SAFETY: the header requires room for all predictions; NULL is refused unless there are none.
         unsafe { from.as_ptr().copy_to(pred, from.len()) }
     });
 }
@@ -425,7 +427,7 @@ pub unsafe extern "C" fn ggml_opt_prepare_alloc(
     outputs: *mut ggml_tensor,
 ) {
     need!(opt_ctx);
-    // SAFETY: the header asks for a valid context and valid tensors, which live until `ggml_opt_eval` returns.
+    // SAFETY: the header requires a valid context and valid tensors, which live until `ggml_opt_eval` returns.
     let (ctx, model) = unsafe { model(ctx_compute, inputs, outputs) };
     need!(gf);
     opt_ctx.with(|r| r.set_model(ctx, model, gf));
@@ -465,7 +467,7 @@ pub unsafe extern "C" fn ggml_opt_epoch(
     callback_eval: ggml_opt_epoch_callback,
 ) {
     need!(opt_ctx, dataset; result_train, result_eval);
-    // SAFETY: the header asks for functions that may be called with this run, data set and result.
+    // SAFETY: the header requires functions that may be called with this run, data set and result.
     let [train_callback, eval_callback] = unsafe { [callback_train, callback_eval].map(|f| BatchCallback::new(f)) };
     let train = Watch { results: result_train, callback: train_callback };
     epoch(opt_ctx, dataset, idata_split, train, Watch { results: result_eval, callback: eval_callback });
@@ -524,19 +526,19 @@ pub unsafe extern "C" fn ggml_opt_fit(
     val_split: f32,
     silent: bool,
 ) {
-    // SAFETY: the defaults ask for nothing.
+    // SAFETY: the function has no requirements: it only copies its arguments.
     let defaults = hold(|| unsafe { ggml_opt_default_params(backend_sched, loss_type) });
-    // SAFETY: the header asks for a valid scheduler, which `fit` uses during this call only; the function gets no other
+    // SAFETY: the header requires a valid scheduler, which `fit` uses during this call only; the function gets no other
     // argument than the one that `fit` gives it.
     let settings = unsafe { settings(&ggml_opt_params { optimizer, get_opt_pars, ..defaults }) };
-    // SAFETY: the header asks for a valid context and valid tensors, which `fit` uses during this call only.
+    // SAFETY: the header requires a valid context and valid tensors, which `fit` uses during this call only.
     let model = unsafe { model(ctx_compute, inputs, outputs) };
     need!(dataset);
     let show: ggml_opt_epoch_callback = if silent { None } else { Some(ggml_opt_epoch_callback_progress_bar) };
     // SAFETY: our own function, for a run, a data set and results.
     let show = unsafe { BatchCallback::new(show) };
     let plan = FitPlan { epochs: nepoch, points_per_step: nbatch_logical, validation: val_split, show };
-    // SAFETY: the header asks for a `get_opt_pars` that takes a pointer to the number of the epoch.
+    // SAFETY: the header requires a `get_opt_pars` that takes a pointer to the number of the epoch.
     if let Err(e) = unsafe { fit(settings, model, dataset, &plan) } {
         log_error!("ggml_opt_fit: {e}");
     }

@@ -64,7 +64,7 @@ pub unsafe extern "C" fn ggml_backend_vk_get_device_description(
     }
     let bytes = text.as_bytes();
     let n = bytes.len().min(description_size - 1);
-    // SAFETY: the header asks for `description_size` writable bytes, and `n` is less; NULL was refused above.
+    // SAFETY: the header requires `description_size` writable bytes, and `n` is less; NULL was refused above.
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), description.cast(), n);
         description.add(n).write(0);

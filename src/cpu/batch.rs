@@ -81,8 +81,8 @@ fn for_all<T: Copy>(
     }
 }
 
-/// Bytes from a row to that which is to be loaded while it is used, also behind these rows; 0 for rows that are in a
-/// cache.
+/// Returns the distance in bytes from a row to the row that is loaded into the cache meanwhile, which may come after
+/// these rows. Returns 0 if the rows are in a cache, or if there are at most `AHEAD` rows.
 fn ahead<T: Number>(rows: &[*const u8]) -> usize {
     if T::IN_MEMORY && rows.len() > AHEAD { rows[AHEAD].addr().wrapping_sub(rows[0].addr()) } else { 0 }
 }
@@ -94,7 +94,7 @@ pub fn products<T: Number>(keys: &[&[T]], rows: Matrix<'_>, which: &[usize], out
     let Some(k) = keys.first().map(|key| key.len()) else { return };
     assert!(keys.iter().all(|key| key.len() == k) && k <= rows.stride);
     assert!(keys.len().next_multiple_of(ROWS) <= out.stride && keys.len() <= MAX_ROWS);
-    // The last key stands for keys that are missing.
+    // The last key fills the places of missing keys.
     let n = keys.len().next_multiple_of(ROWS);
     let mut all = [keys[keys.len() - 1].as_ptr().cast::<u8>(); MAX_ROWS];
     for (at, key) in all.iter_mut().zip(keys) {

@@ -87,7 +87,7 @@ impl Choices {
     }
 
     fn settings<'a>(&'a self, n_threads: usize, work: &'a mut AlignedBlock) -> Settings<'a> {
-        // SAFETY: the block has `size()` bytes, and the mutable borrow lasts as long as the settings, so nobody else
+        // SAFETY: the block has `size()` bytes, and the mutable borrow lasts as long as the settings, so no other code
         // uses them.
         let scratch = unsafe { Scratch::new(work.as_ptr(), work.size()) };
         Settings { n_threads, pool: self.pool(), scratch, abort: self.abort, use_ref: self.use_ref }
@@ -343,7 +343,7 @@ mod tests {
         (0..3).for_each(|_| assert!(compute() == before));
         sum.set_data(x.data());
         let after = compute();
-        // The same in a graph that nobody knows.
+        // The result is the same in a graph without earlier checks and steps.
         write(x, &noise(64 * 3, 4).iter().map(|y| y + y).collect::<Vec<_>>());
         crate::cpu::tests::compute_with(&[second], 1, Abort::NEVER).unwrap();
         assert!(after == read(second) && after != before);

@@ -110,7 +110,7 @@ mod tests {
         let mut ctx = Context::with_size(1 << 14, false).unwrap();
         for dtype in [GGML_TYPE_I8, GGML_TYPE_I16, GGML_TYPE_I32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_F32] {
             let t = ctx.new_tensor(dtype, &[3, 4, 2]).unwrap();
-            // SAFETY: the data is in the memory of the context, which nobody else uses.
+            // SAFETY: the data is in the memory of the context, which no other code uses.
             unsafe {
                 set_all(t, -7.0);
                 set(t, [2, 1, 1, 0], 5.0);

@@ -187,7 +187,7 @@ pub struct Trial {
     /// Each buffer is dropped before the zones.
     zones: Vec<(Zone, BufferBox)>,
     scratch: Zone,
-    /// Bytes behind each tensor that may be read.
+    /// Number of bytes after each tensor that may be read.
     slack: usize,
 }
 
@@ -201,8 +201,8 @@ impl Trial {
         Self::in_buffers(0, |start, len| Ok(unsafe { buffer_from_ptr(start.cast(), len) }))
     }
 
-    /// Makes all samples, in memory for which `buffer` makes buffers of another device: of so many bytes at an address,
-    /// which exist as long as the `Trial`. The device may read `slack` bytes behind a tensor.
+    /// Makes all samples, in memory for which `buffer` makes buffers of another device. Its arguments are an address
+    /// and a number of bytes. They exist as long as the `Trial`. The device may read `slack` bytes after a tensor.
     pub fn in_buffers(slack: usize, buffer: impl Fn(*mut u8, usize) -> Result<BufferBox>) -> Result<Self> {
         let mut samples = Vec::new();
         for s in specimens::all() {

@@ -96,7 +96,7 @@ pub unsafe extern "C" fn set_use_ref(backend: ggml_backend_t, use_ref: bool) {
 }
 
 struct Bufts([ggml_backend_buffer_type_t; 2]);
-// SAFETY: nobody writes the list, and a buffer type may be used by any thread.
+// SAFETY: no code writes the list, and any thread may use a buffer type.
 unsafe impl Sync for Bufts {}
 // SAFETY: as above.
 unsafe impl Send for Bufts {}

@@ -663,7 +663,7 @@ fn sources_that_overlap_the_result_partly_are_read_by_one_thread() {
     }
 }
 
-/// A pool has 512 threads at most, however many the host asks for.
+/// A pool has 512 threads at most, even if the host requests more.
 #[test]
 fn more_threads_than_a_pool_can_have_compute_all() {
     let mut c = ctx();

@@ -23,7 +23,7 @@ pub const OF_SCRIPTS: [&str; 12] = [
     "GGML_WHISPER",
 ];
 
-/// Why a variable that is set may not do what its user wants.
+/// The reason why a variable that is set may not have the effect that its user intends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
     /// There is none of this name. This one differs in a letter or two.
@@ -69,7 +69,7 @@ pub fn doubt(name: &str) -> Option<Doubt> {
     Some(near.map_or(Doubt::Unknown, |n| Doubt::Near(n.1)))
 }
 
-/// Variables of this process that may not do what its user wants, by name.
+/// Returns the variables of this process that may not have the effect that their user intends, sorted by name.
 pub fn doubts() -> Vec<(String, Doubt)> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let mut all: Vec<_> = names.filter_map(|name| doubt(&name).map(|d| (name, d))).collect();

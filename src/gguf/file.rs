@@ -30,7 +30,7 @@ fn alignment_key(n: usize) -> Result<Kv> {
     Kv::number(KEY_ALIGNMENT, GGUF_TYPE_UINT32, &(n as u32).to_ne_bytes())
 }
 
-/// A tensor of a file: its description, and where its data lies.
+/// A tensor of a file: its description, and the offset of its data.
 pub struct TensorInfo {
     /// Format, shape, dense strides, name; `data` and `buffer` name the data to write.
     tensor: Box<ggml_tensor>,
@@ -69,7 +69,7 @@ impl TensorInfo {
 
     /// A description copied from a tensor of a host.
     pub fn copy_of(t: TensorRef, offset: u64) -> Self {
-        // SAFETY: a handle stands for a valid tensor, which is plain data.
+        // SAFETY: a handle refers to a valid tensor, which is plain data.
         Self { tensor: Box::new(unsafe { t.as_ptr().read() }), offset }
     }
 

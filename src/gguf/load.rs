@@ -39,7 +39,7 @@ pub unsafe fn load(file: &Gguf, reader: &mut Reader<'_>, no_alloc: bool) -> Resu
         // In pieces: the memory of what does not come is never touched.
         for start in (0..data).step_by(PIECE) {
             let n = PIECE.min(data - start);
-            // SAFETY: the new tensor has `data` bytes in the new context, which nobody else knows; zeroed, they are
+            // SAFETY: the new tensor has `data` bytes in the new context, which no other code uses; zeroed, they are
             // initialised.
             let bytes = unsafe {
                 let at = t.data().add(start);

@@ -17,8 +17,8 @@ use std::cmp::Ordering;
 const MAX_TEXT: u64 = 1 << 30;
 /// Elements an array may have.
 const MAX_ARRAY: u64 = 1 << 30;
-/// Bytes that are read before more memory is taken than has been read so far: a file may lie about its lengths, and a
-/// source about its size.
+/// Bytes that are read before more memory is taken than has been read so far: the lengths in a file, and the size that
+/// a source reports, may be wrong.
 pub(super) const STEP: usize = 1 << 20;
 /// Bytes that are given back when there is no memory, so that there is some for saying so.
 const SPARE: usize = 1 << 14;

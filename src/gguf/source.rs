@@ -82,7 +82,7 @@ impl Source for Callback {
             let chunk = (out.len() - n).min(self.max_chunk);
             let Some(at) = offset.checked_add(n as u64) else { break };
             let (f, userdata, to) = (self.function.may_unwind(), self.userdata, out[n..].as_mut_ptr());
-            // SAFETY: by the promise of `new`; `chunk` bytes of `out` are behind `n`.
+            // SAFETY: by the promise of `new`; `out` has `chunk` bytes from offset `n` on.
             let Some(got) = foreign::host(|| unsafe { f(userdata, to.cast(), at, chunk) }) else { break };
             // A host may claim to have read more than was requested.
             n += got.min(chunk);
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::gguf::reader::Reader;
 
-    /// Gives what it was asked for, and says that it was more.
+    /// Fills the requested bytes, and returns a larger number.
     unsafe extern "C" fn boasts(_: *mut c_void, out: *mut c_void, _: u64, len: usize) -> usize {
         // SAFETY: `len` bytes there are writable, by the contract of the callback.
         unsafe { out.write_bytes(7, len) };
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_callback_that_says_it_read_more_than_it_was_asked_for_is_not_believed() {
-        // SAFETY: it ignores its argument and writes what it is asked for.
+        // SAFETY: it ignores its argument and writes only the requested bytes.
         let mut source = unsafe { Callback::new(Some(boasts), std::ptr::null_mut(), 0) }.unwrap();
         let mut out = [0; 16];
         assert_eq!(source.read_at(3, &mut out), 16);

@@ -75,11 +75,11 @@ pub(super) fn out_of_memory(what: &str, bytes: usize) -> Error {
     Error::OutOfMemory { what: what.into(), bytes }
 }
 
-/// A list of texts, one behind the other in one piece of memory: many short ones take little more than they have in a
+/// A list of texts, one after the other in one piece of memory: many short ones take little more than they have in a
 /// file.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Texts {
-    /// Each text with a zero behind it.
+    /// The texts, each followed by a zero.
     bytes: Vec<u8>,
     /// Where the zero of each text is.
     ends: Vec<usize>,

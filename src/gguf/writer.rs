@@ -18,7 +18,7 @@ fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Writes zeros behind `n` bytes, up to the next multiple of `alignment`.
+/// Writes zeros after `n` bytes, up to the next multiple of `alignment`.
 fn pad(out: &mut dyn Write, n: usize, alignment: usize) -> std::io::Result<()> {
     let mut left = n.next_multiple_of(alignment) - n;
     while left > 0 {

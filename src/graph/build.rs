@@ -10,7 +10,7 @@ use crate::tensor::{Context, TensorRef, context::OBJECT_SIZE};
 use std::cell::Cell;
 use std::ffi::c_int;
 
-/// Numbers of hash slots: the first primes behind the powers of two.
+/// Numbers of hash slots: the first prime after each power of two.
 const SLOT_COUNTS: [usize; 32] = [
     2, 3, 5, 11, 17, 37, 67, 131, 257, 521, 1031, 2053, 4099, 8209, 16411, 32771, 65537, 131101, 262147, 524309,
     1048583, 2097169, 4194319, 8388617, 16777259, 33554467, 67108879, 134217757, 268435459, 536870923, 1073741827,
@@ -23,7 +23,7 @@ pub fn hash_size(min: usize) -> usize {
     SLOT_COUNTS.get(i).copied().unwrap_or(min | 1)
 }
 
-/// Where the arrays of a graph lie, in bytes from its start.
+/// Offsets of the arrays of a graph, in bytes from its start.
 struct Layout {
     slots: usize,
     nodes: usize,
@@ -111,7 +111,7 @@ struct Frame {
     tensor: TensorRef,
     slot: usize,
     next_src: u8,
-    /// Behind the last source that is set.
+    /// Index after the last source that is set.
     end: u8,
     /// Seen before: only the compute flag travels on.
     revisit: bool,

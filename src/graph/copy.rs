@@ -39,7 +39,7 @@ impl GraphRef {
         for t in self.nodes() {
             dst.push_node(t);
         }
-        // SAFETY: a handle stands for a valid graph.
+        // SAFETY: a handle refers to a valid graph.
         unsafe { (*dst.as_ptr()).order = self.raw().order };
         for slot in 0..from.size() {
             if let Some((new_slot, _)) = from.key(slot).and_then(|t| to.insert(t)) {
@@ -66,7 +66,7 @@ impl GraphRef {
 
     /// Forgets all nodes and leafs.
     pub fn clear(self) {
-        // SAFETY: a handle stands for a valid graph.
+        // SAFETY: a handle refers to a valid graph.
         unsafe {
             (*self.as_ptr()).n_leafs = 0;
             (*self.as_ptr()).n_nodes = 0;

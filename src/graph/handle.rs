@@ -17,19 +17,19 @@ const SPOILED: c_int = c_int::MIN;
 #[repr(transparent)]
 pub struct GraphRef(NonNull<ggml_cgraph>);
 
-// SAFETY: a handle is a number; that nobody writes the graph meanwhile is the promise of its maker. Workers of the CPU
-// backend read the graph they compute.
+// SAFETY: a handle is a number; the code that makes it promises that no code writes the graph meanwhile. Workers of the
+// CPU backend read the graph they compute.
 unsafe impl Send for GraphRef {}
 // SAFETY: as above.
 unsafe impl Sync for GraphRef {}
 
 macro_rules! field {
     ($self:ident . $name:ident) => {
-        // SAFETY: a handle stands for a valid graph.
+        // SAFETY: a handle refers to a valid graph.
         unsafe { (&raw const (*$self.0.as_ptr()).$name).read() }
     };
     ($self:ident . $name:ident = $value:expr) => {
-        // SAFETY: a handle stands for a valid graph.
+        // SAFETY: a handle refers to a valid graph.
         unsafe { (&raw mut (*$self.0.as_ptr()).$name).write($value) }
     };
 }
@@ -218,7 +218,7 @@ impl GraphRef {
 
     /// The raw struct, copied.
     pub fn raw(self) -> ggml_cgraph {
-        // SAFETY: a handle stands for a valid graph.
+        // SAFETY: a handle refers to a valid graph.
         unsafe { self.0.as_ptr().read() }
     }
 }

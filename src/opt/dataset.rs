@@ -147,7 +147,7 @@ impl Dataset {
     ///
     /// # Safety
     /// `data` points to `data_bytes` writable bytes. `labels` is NULL, or points to writable memory for the labels of
-    /// the same points. Nobody writes the data set meanwhile.
+    /// the same points. No code writes the data set meanwhile.
     pub unsafe fn get_batch_host(&self, data: *mut u8, data_bytes: usize, labels: *mut u8, index: i64) {
         ggml_assert!(labels.is_null() == self.labels.is_none(), "a batch has labels when its data set has");
         let shards = self.batch(data_bytes, index);
@@ -155,7 +155,7 @@ impl Dataset {
             let Some(column) = column else { continue };
             for (i, &shard) in shards.iter().enumerate() {
                 // SAFETY: `batch` gives shards in the tensor, whose data is in host memory (`host::buffer_type`). The
-                // caller promises that `to` is writable for all shards of the batch, and that nobody writes the data
+                // caller promises that `to` is writable for all shards of the batch, and that no code writes the data
                 // set.
                 unsafe { column.at(shard).copy_to_nonoverlapping(to.add(i * column.shard), column.shard) };
             }

@@ -30,10 +30,10 @@ impl<T> Shared<T> {
     /// Takes the object at `p` back, to free it. `None` for NULL.
     ///
     /// # Safety
-    /// `p` is NULL or came from [`Self::into_raw`] of this type, and nobody uses it any more.
+    /// `p` is NULL or came from [`Self::into_raw`] of this type, and no code uses it any more.
     pub unsafe fn from_raw<C>(p: *mut C) -> Option<Box<Self>> {
         // SAFETY: `p` is not NULL, so the caller promises that it came from `into_raw`, which took it from a `Box` of
-        // this type, and that nobody uses the object any more.
+        // this type, and that no code uses the object any more.
         (!p.is_null()).then(|| unsafe { Box::from_raw(p.cast::<Self>()) })
     }
 
@@ -72,7 +72,7 @@ impl<T> Lent<T> {
     ///
     /// # Safety
     /// `p` is NULL, or points to an object that is valid as long as the result lives. While a reference from
-    /// [`Self::look`] is in use, no other thread uses the object, and nobody has a mutable reference to it. While one
+    /// [`Self::look`] is in use, no other thread uses the object, and there is no mutable reference to it. While one
     /// from [`Self::get`] is in use, there is no other reference.
     pub unsafe fn from_ptr(p: *mut T) -> Option<Self> {
         NonNull::new(p).map(Self)
@@ -80,8 +80,8 @@ impl<T> Lent<T> {
 
     /// The object, shared: callbacks of a scheduler may use the scheduler.
     pub fn look(&self) -> &T {
-        // SAFETY: the promise of `from_ptr`: the object is valid, no other thread uses it, and nobody has a mutable
-        // reference. One from `get` would borrow this handle mutably.
+        // SAFETY: the promise of `from_ptr`: the object is valid, no other thread uses it, and there is no mutable
+        // reference to it. One from `get` would borrow this handle mutably.
         unsafe { self.0.as_ref() }
     }
 
@@ -197,7 +197,7 @@ mod tests {
         let counted = std::rc::Rc::new(());
         let address: *mut c_void = Shared::new(std::rc::Rc::clone(&counted)).into_raw();
         assert_eq!(std::rc::Rc::strong_count(&counted), 2);
-        // SAFETY: `into_raw` returned the address, and nobody uses the object any more. NULL is allowed.
+        // SAFETY: `into_raw` returned the address, and no code uses the object any more. NULL is allowed.
         unsafe {
             drop(Shared::<std::rc::Rc<()>>::from_raw(address));
             assert!(Shared::<std::rc::Rc<()>>::from_raw(std::ptr::null_mut::<c_void>()).is_none());

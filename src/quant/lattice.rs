@@ -84,12 +84,12 @@ pub fn grid_of(ty: ggml_type) -> Option<Grid> {
     })
 }
 
-/// Removes a lattice. It is freed when nobody uses it any more.
+/// Removes a lattice. It is freed when it is no longer used.
 pub fn free(grid: Grid) {
     brief(&BUILT)[grid as usize] = None;
 }
 
-/// Removes all lattices. Each is freed when nobody uses it any more.
+/// Removes all lattices. Each is freed when it is no longer used.
 pub fn free_all() {
     *brief(&BUILT) = [const { None }; 6];
 }

@@ -5,17 +5,16 @@
 //! - `client`: devices, buffer types, buffers and streams whose memory and work are a server's
 //! - `server`: sessions that keep buffers and graphs for one client each, and compute on devices of this machine
 //!
-//! # Who waits for what
+//! # Which requests wait
 //!
-//! Requests of a connection are answered in their order, and most have no reply: a client sets tensors, computes and
-//! sets again without waiting, and reads the replies of what it wants to know when it needs them
-//! (`client/connection.rs`).
+//! The server processes the requests of a connection in their order, and most have no reply. A client sets tensors,
+//! computes and sets tensors again without waiting. It reads a reply only when it needs it (`client/connection.rs`).
 //!
-//! # What a server believes
+//! # What a server trusts
 //!
-//! Nothing. A number that names a buffer is looked up among those of the session, an address is an offset into that
-//! buffer, and a graph is made anew of tensors that were checked one by one (`server/tensors.rs`, `server/graph.rs`).
-//! Errors close the connection, and free what it had.
+//! Nothing that a client sends. The server looks up the number of a buffer among those of the session, takes an address
+//! as an offset into that buffer, and builds a graph of its own from tensors that it has checked one by one
+//! (`server/tensors.rs`, `server/graph.rs`). An error closes the connection, and frees what it had.
 
 pub mod client;
 pub mod protocol;

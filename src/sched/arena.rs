@@ -1,6 +1,6 @@
-//! Tensors that belong to the scheduler: copies of what crosses between backends. Their addresses stay while they live.
-//! Where they stand in the host's graphs is written down, so that a graph that is split again gets its own sources
-//! back.
+//! Tensors that belong to the scheduler: copies of the tensors that cross between backends. A copy keeps its address
+//! while it lives. The pool records which sources of the host's graphs the copies replace, so that a graph that is
+//! split again gets its own sources back.
 
 use crate::abi::ggml::ggml_tensor;
 use crate::error::Result;
@@ -17,7 +17,7 @@ const FIRST_BLOCK: usize = 64;
 pub struct Arena {
     blocks: Vec<AlignedBlock>,
     used: usize,
-    /// The range of addresses that all blocks lie in, and maybe other things.
+    /// The smallest range of addresses that contains all blocks. It may contain other memory, too.
     span: std::ops::Range<usize>,
 }
 
@@ -62,7 +62,7 @@ impl Arena {
         Ok(copy)
     }
 
-    /// Whether a tensor lies in the arena's memory: it is one of its tensors, or was before a reset.
+    /// Whether a tensor is located in the arena's memory: it is one of the arena's tensors, or was one before a reset.
     #[inline]
     pub fn contains(&self, t: TensorRef) -> bool {
         let at = t.as_ptr() as usize;
@@ -74,16 +74,16 @@ impl Arena {
 /// Replaced sources that are remembered at most. Graphs that were split longer ago cannot be split again.
 const MAX_REPLACED: usize = 1 << 20;
 
-/// A source of a node of the host that a copy stands for.
+/// A source of a node in the host's graph that is replaced by a copy.
 #[derive(Clone, Copy)]
 pub struct Rewired {
     /// The node.
     pub node: TensorRef,
     /// Which source.
     pub slot: u8,
-    /// What it reads now.
+    /// The tensor that the node reads now.
     pub copy: TensorRef,
-    /// What it reads by the host.
+    /// The tensor that the host set as the source.
     pub original: TensorRef,
 }
 
@@ -91,7 +91,7 @@ pub struct Rewired {
 #[derive(Default)]
 pub struct CopyPool {
     arenas: Vec<Arena>,
-    /// By node and source: the copy that stands there, and the original.
+    /// By node and source: the copy that replaces the source, and the original.
     replaced: HashMap<(TensorRef, u8), (TensorRef, TensorRef)>,
 }
 
@@ -120,7 +120,7 @@ impl CopyPool {
         self.replaced.insert((r.node, r.slot), (r.copy, r.original));
     }
 
-    /// The source that a copy of ours stands for, which is put back, or the source itself.
+    /// Puts the original source back if `src` is a copy from this pool, and returns it. Otherwise returns `src`.
     #[inline]
     pub fn original(&self, node: TensorRef, slot: usize, src: TensorRef) -> Result<TensorRef> {
         if !self.arenas.iter().any(|arena| arena.contains(src)) {

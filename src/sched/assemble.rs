@@ -14,7 +14,7 @@ use crate::tensor::TensorRef;
 use std::collections::HashMap;
 use std::ffi::c_void;
 
-/// What backends ask to keep: by node, the tensors that must live until it has been computed.
+/// What backends request to keep: for each node, the tensors that must live until it has been computed.
 pub type Kept = HashMap<TensorRef, Vec<TensorRef>>;
 
 /// `add_alloc_dep` for backends.
@@ -22,7 +22,7 @@ pub type Kept = HashMap<TensorRef, Vec<TensorRef>>;
 /// # Safety
 /// `user_data` is the `Kept` of the call to `graph_optimize` under way; the tensors are valid.
 unsafe extern "C" fn keep(user_data: *mut c_void, tensor: *mut ggml_tensor, until: *mut ggml_tensor) {
-    // SAFETY: by the contract of the function; nobody else uses the map during the call.
+    // SAFETY: by the contract of the function; no other code uses the map during the call.
     let (kept, tensor, until) = unsafe {
         let Some(kept) = user_data.cast::<Kept>().as_mut() else { return };
         (kept, TensorRef::from_ptr(tensor), TensorRef::from_ptr(until))
@@ -35,7 +35,7 @@ unsafe extern "C" fn keep(user_data: *mut c_void, tensor: *mut ggml_tensor, unti
     }
 }
 
-/// Asks each backend to reorder its split, and collects what must live longer.
+/// Lets each backend reorder its split, and collects the tensors that must live longer.
 fn optimize(graph: GraphRef, splits: &mut [Split], backends: &[crate::backend::BackendRef]) -> Kept {
     let mut kept = Kept::new();
     for split in splits {
@@ -229,8 +229,8 @@ impl SplitGraph {
         result
     }
 
-    /// Lets backends reorder the splits of a graph that was recognised. `false`: not as they did before; the nodes
-    /// stand in the host's order again.
+    /// Lets backends reorder the splits of a graph that was recognised. Returns `false` if the order of the nodes or
+    /// the tensors to keep differ from before; the nodes are then in the host's order again.
     pub fn reorder_again(&mut self, graph: GraphRef, settings: &Settings) -> bool {
         let uids: Vec<_> = self.splits.iter().map(|s| s.graph.as_ref().map_or(0, |g| g.uid)).collect();
         let kept = optimize(graph, &mut self.splits, &settings.backends);

@@ -11,8 +11,8 @@ use crate::backend::BufferRef;
 use crate::error::{Error, Result};
 use crate::tensor::names;
 
-/// The passes at work. Backends are counted by priority: 0 is asked first, the last one is the CPU and computes what
-/// nobody else can.
+/// The passes at work. Backends are numbered by priority: 0 comes first, the last one is the CPU, which computes what
+/// no other backend can.
 pub struct Assigner<'a, 'b> {
     /// What backends can do.
     pub rules: &'a mut Rules<'b>,
@@ -24,7 +24,7 @@ pub struct Assigner<'a, 'b> {
     pub writers: &'a Writers,
     /// By tensor. Placements that are there already stay.
     pub placed: &'a mut [Placement],
-    /// Whether a backend may take a node although its weights lie in host memory.
+    /// Whether a backend may take a node although its weights are in host memory.
     pub op_offload: bool,
     /// Nodes that are computed and have no backend yet. Counted by pass 1.
     pub n_open: usize,

@@ -26,7 +26,7 @@ const OLDEST_EVERY: usize = 4;
 /// A place in the cache.
 struct Entry {
     graph: SplitGraph,
-    /// A digest of where the graph lay and of its sizes.
+    /// A digest of the graph's address and sizes.
     shape: u64,
     /// The shapes before that, the latest first. A graph with one of these gets its own entry: the host alternates.
     past: Vec<u64>,
@@ -75,12 +75,12 @@ impl GraphCache {
         this
     }
 
-    /// The graph at hand.
+    /// The current graph.
     pub fn current(&self) -> &SplitGraph {
         &self.entries[self.current].graph
     }
 
-    /// The graph at hand, to change, and where copies are made for it.
+    /// The current graph, to change it, and the pool in which its copies are made.
     pub fn current_mut(&mut self) -> (&mut SplitGraph, &mut CopyPool) {
         (&mut self.entries[self.current].graph, &mut self.pool)
     }

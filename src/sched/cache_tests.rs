@@ -75,7 +75,7 @@ impl Devices {
     }
 }
 
-/// The next graph of a pipeline may be placed by another plan, whose inputs lie where the graph in flight computes.
+/// The next graph of a pipeline may be placed by another plan, which has its inputs where the graph in flight computes.
 #[test]
 fn another_plan_waits_for_graphs_in_flight() {
     let d = Devices::new();
@@ -127,8 +127,8 @@ fn another_plan_waits_for_graphs_in_flight() {
     assert_eq!(s.engine().n_splits(), 1, "all is computed on the device");
 }
 
-/// x * 2 on the device, minus x on the CPU, and a sum on the device. `early` reads another result; `before` tensors
-/// stand before the graph.
+/// x * 2 on the device, minus x on the CPU, and a sum on the device. With `early`, the sum reads another result.
+/// `before` is the number of tensors that are created before those of the graph.
 fn small(c: &mut Context, w: TensorRef, n: i64, before: usize, early: bool) -> (GraphRef, TensorRef, TensorRef) {
     c.reset();
     (0..before).for_each(|_| _ = c.new_tensor(GGML_TYPE_F32, &[1]).unwrap());
@@ -153,7 +153,7 @@ fn round(s: &Scheduler, (g, x, y): (GraphRef, TensorRef, TensorRef), value: f32,
     s.engine().n_repeats() > before
 }
 
-/// As many nodes as are asked for, none of which changes anything.
+/// A chain of `n` nodes, none of which changes a value.
 fn chain(c: &mut Context, n: usize) -> (GraphRef, TensorRef, TensorRef) {
     c.reset();
     let x = input(c, 16);

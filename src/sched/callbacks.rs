@@ -1,4 +1,4 @@
-//! What a host wants to hear of or do itself: its functions, with their last arguments.
+//! Functions of the host that the scheduler calls, with their last arguments.
 
 use super::Scheduler;
 use crate::abi::backend::{
@@ -27,16 +27,17 @@ impl<F: Default> Default for Callback<F> {
     }
 }
 
-/// Who watches the nodes.
+/// Observes the nodes.
 pub type Eval = Callback<ggml_backend_sched_eval_callback>;
-/// Who copies weights in place of the scheduler.
+/// Copies weights in place of the scheduler.
 pub type CopyWeights = Callback<ggml_backend_sched_copy_callback>;
-/// Who hears that buffers are allocated again.
+/// Called when buffers are allocated again.
 pub type Realloc = Callback<ggml_backend_sched_realloc_callback>;
 
 impl Eval {
-    /// Asks the host whether it wants to look at a node (`ask`), or shows it the node; true when nobody watches. `None`
-    /// if an exception has left the function.
+    /// Calls the host's function for a node: before the node is computed (`ask`), to find out whether the host observes
+    /// it, and after it has been computed. Returns its result, true if there is no function, and `None` if an exception
+    /// has left the function.
     pub fn ask(&self, t: TensorRef, ask: bool) -> Option<bool> {
         let Some(f) = self.callback.map(MayUnwind::may_unwind) else { return Some(true) };
         // SAFETY: the host promised with `ggml_backend_sched_set_eval_callback` that its function may be called.

@@ -34,7 +34,7 @@ impl Cause {
     pub const WRITTEN: Self = Self(12);
     const WEIGHT_0: u8 = 16;
 
-    /// The source with this index is a weight that lies here.
+    /// The source with this index is a weight that is here.
     pub const fn weight(slot: u8) -> Self {
         Self(Self::WEIGHT_0 + slot)
     }

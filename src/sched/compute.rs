@@ -1,4 +1,5 @@
-//! The run: split after split, copies first. The order between backends is the contract in `mod.rs`.
+//! Runs the splits of a graph one after the other, each after the copies of its inputs. The contract in `mod.rs` says
+//! how the work of different backends is ordered.
 
 use super::experts::{self, Routing};
 use super::flat;
@@ -22,14 +23,14 @@ fn report_failure(backend: BackendRef, split: usize, status: ggml_status) {
     }
 }
 
-/// Whether the tensor is written by nobody but the host: an input, or a view of one.
+/// Whether the host writes the tensor: it is an input, or a view of one.
 fn host_writes(t: TensorRef) -> bool {
     t.has_flag(GGML_TENSOR_FLAG_INPUT) || flat::is_view_op(t.op_raw()) && split::is_input(t)
 }
 
 /// A graph that is split and has memory, on its way through the backends.
 pub struct Run<'a> {
-    /// The backends, and who watches them.
+    /// The backends, and the callbacks of the host.
     pub settings: &'a Settings,
     /// What is in flight on them.
     pub queues: &'a Queues,
@@ -69,13 +70,15 @@ impl Run<'_> {
             if split.inputs.is_empty()
                 && let Some(other) = before.filter(|&b| b != split.backend)
             {
-                // Nothing else orders this split behind the one before, whose memory it may have been given.
+                // Nothing else orders this split after the preceding one, whose memory the allocator may have reused
+                // for it.
                 self.wait_for(other);
             }
             let (at_work, copying) = self.queues.order.borrow().before(split.backend, split.reads_in_place);
             self.queues.wait_out(at_work);
             self.queues.wait_for_copies(copying);
-            // Weights in host memory come last: what chooses among them is one of the other inputs.
+            // Weights in host memory come last: the routing, which selects the experts to copy, may be one of the
+            // other inputs.
             let (weights, others): (Vec<_>, Vec<_>) =
                 split.inputs.iter().partition(|input| experts::is_host_weight(input.tensor));
             for input in others.into_iter().chain(weights) {
@@ -108,12 +111,12 @@ impl Run<'_> {
         Ok(ggml_status::GGML_STATUS_SUCCESS)
     }
 
-    /// Waits for those who still read what the host may write next.
+    /// Waits for the backends that still read memory that the host may write next.
     fn release_inputs(&self) {
         let in_place = self.graph.splits.iter().filter(|s| s.reads_inputs).fold(0, |m: Mask, s| m | 1 << s.backend);
         let (mut users, copiers) = self.queues.order.borrow().in_host_memory();
         if self.settings.n_copies > 1 {
-            // Inputs have memory of their own then.
+            // With pipelining, no other tensor shares the memory of an input.
             users &= in_place;
         } else {
             self.queues.wait_for_copies(copiers);
@@ -129,25 +132,25 @@ impl Run<'_> {
         let (to, from) = (self.backend(split.backend), self.backend(input.from));
         let (tensor, copy) = (input.tensor, self.copy_of(input));
         damage::check(tensor)?;
-        // Whoever else shares the memory of `from` may have written the tensor.
+        // Other backends that share the memory of `from` may still be writing the tensor.
         let writers = self.queues.order.borrow().writers(input.from);
         self.queues.wait_out(writers & !(1 << input.from) & !(1 << split.backend));
         if input.is_written {
-            // Those who read it in place write it in place, too.
+            // Backends that read the tensor in place may also write it in place.
             let (at_work, _) = self.queues.order.borrow().before(input.from, 0);
             self.queues.wait_out(at_work & !(1 << split.backend));
         }
         let flagged = tensor.has_flag(GGML_TENSOR_FLAG_INPUT);
         if flagged || host_writes(tensor) && to.queues_copies() {
-            // At once: the host may write its input again as soon as the graph has been started.
+            // Copy now, because the host may write its input again as soon as the graph has been started.
             if flat::is_computed(tensor) || !flagged || input.is_written {
-                // What `from` itself computes into it comes first.
+                // Wait until `from` has computed what it writes into the tensor.
                 self.queues.wait_out(writers & 1 << input.from);
             }
             self.wait_for(split.backend);
             return tensor_io::copy(tensor, copy);
         }
-        // The copy may still be read by what this backend was last given.
+        // Work that this backend was given earlier may still read the copy.
         match self.event(split.backend) {
             Some(event) => event.wait(to),
             None => self.queues.drain(split.backend),
@@ -166,8 +169,8 @@ impl Run<'_> {
         tensor_io::copy(tensor, copy)
     }
 
-    /// Copies of a weight in host memory what its split needs: as the host's function does, or the experts in use.
-    /// False: all of it is needed.
+    /// Copies the part of a weight in host memory that its split needs: with the host's callback if there is one,
+    /// otherwise only the experts in use. Returns false if the whole weight is still to be copied.
     fn copy_weight(
         &self,
         split: &Split,
@@ -190,8 +193,7 @@ impl Run<'_> {
         };
         self.queues.drain(from);
         if !ids.is_empty() {
-            // Where the routing is an input, too, it is read where it comes from: it may be a weight that is copied
-            // later.
+            // If the routing is an input, too, read the original: the routing may be a weight that is copied later.
             let input = split.inputs.iter().find(|other| self.copy_of(other) == ids);
             let ids = input.map_or((ids, to), |other| (other.tensor, self.backend(other.from)));
             self.queues.order.borrow_mut().given(split.backend, 0);
@@ -205,7 +207,8 @@ impl Run<'_> {
         self.graph.splits.iter().find(|s| s.backend == backend).map_or(0, |s| s.reads_in_place)
     }
 
-    /// Runs a split in pieces that end where the host wants to look. The host can end the split there.
+    /// Runs a split in pieces. Each piece ends at a node that the host's callback requests to see, or at the end of the
+    /// split. After such a node, the callback can end the split.
     fn run_observed(&self, backend: BackendRef, graph: GraphRef) -> ggml_status {
         const FAILED: ggml_status = ggml_status::GGML_STATUS_FAILED;
         let n = graph.n_nodes();

@@ -46,9 +46,9 @@ pub struct Engine {
     queues: Queues,
     /// Plans and buffers.
     allocator: GraphAllocator,
-    /// What is known of graphs. Its current entry is that of the graph at hand.
+    /// The results for earlier graphs. Its current entry belongs to the current graph.
     cache: GraphCache,
-    /// The graph at hand.
+    /// The progress of the current graph.
     progress: Progress,
     history: History,
 }
@@ -280,8 +280,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// Waits for graphs in flight that lie by another plan than the one that is to be used: they may lie in the same
-    /// bytes.
+    /// Waits for graphs in flight if they use another plan than `to`: their tensors may be located in the same bytes as
+    /// those of `to`.
     fn change_plan(&self, to: Ticket) {
         if !self.allocator.is_in_use(to) {
             // Not `synchronize`, which may change the copy in use.
@@ -320,7 +320,7 @@ impl Engine {
             View { settings: &self.settings, graph: current, allocator: &self.allocator }.print_assignments(graph);
         }
         if !current.reorder_again(graph, &self.settings) {
-            // A backend has changed its mind: the rest is to be worked out again, from the host's order on.
+            // A backend reordered its split differently this time: start again with the nodes in the host's order.
             current.life = Life::Split;
             return Ok(false);
         }
@@ -333,17 +333,17 @@ impl Engine {
         Ok(true)
     }
 
-    /// Whether the graph at hand has a tensor in another buffer type than the plan has at its place.
+    /// Whether a tensor of the current graph is in another buffer type than the tensor at the same place in the plan.
     pub fn moves(&self) -> bool {
         let current = self.cache.current();
         self.allocator.moves(current.problem(), &current.buffers)
     }
 
-    /// Plans memory for the graph that was split last, makes larger buffers where those there do not suffice, and binds
-    /// its tensors.
+    /// Plans memory for the graph that was split last, makes larger buffers if the existing ones do not suffice, and
+    /// binds its tensors.
     pub fn reallocate(&mut self, graph: GraphRef, unplaced: Unplaced) -> Result<()> {
         let Unplaced { why, is_resized, begun } = unplaced;
-        // Another way through the same sizes is no surprise: only who reads whom has changed.
+        // Other edges between tensors of the same sizes are no surprise.
         let surprising = !matches!(why, Misfit::Buffers | Misfit::Edges) && !is_resized;
         // With one backend the allocator is free to plan again.
         let debug_realloc = if self.settings.backends.len() == 1 { 0 } else { self.settings.debug_realloc };
@@ -353,7 +353,7 @@ impl Engine {
                 self.progress.size()
             );
         }
-        // Buffers may move, so nobody may use them. Not `synchronize`, which may change the copy in use.
+        // Buffers may move, so no backend may be using them. Not `synchronize`, which may change the copy in use.
         self.queues.drain_all();
         let (current, _) = self.cache.current_mut();
         let (problem, buffers) = current.owned_problem();
@@ -401,7 +401,8 @@ impl Engine {
     }
 }
 
-/// What the nodes of a graph take, views included: tells a graph from one of the same shape with other sizes.
+/// Sum of the sizes of a graph's nodes in bytes, views included. It distinguishes graphs of the same shape with
+/// different sizes.
 fn bytes_of_nodes(graph: GraphRef) -> usize {
     graph.nodes().fold(0, |sum, t| sum.wrapping_add(t.nbytes()))
 }

@@ -1,5 +1,5 @@
-//! Weights of experts: of a tensor that holds the matrices of all experts, only those are copied that the tokens at
-//! hand are routed to.
+//! Weights of experts. A tensor may hold the matrices of all experts: only those are copied that the current tokens are
+//! routed to.
 
 use crate::abi::ggml::ggml_op;
 use crate::backend::BackendRef;
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::invalid;
 use crate::tensor::TensorRef;
 
-/// Bytes copied of the expert behind a run, so that a kernel that reads past the last row finds no garbage there.
+/// Bytes copied of the expert after a run, so that a kernel that reads beyond the last row finds no garbage there.
 const TAIL: usize = 512;
 
 /// The experts in use, remembered from one copy to the next: the matrices of a layer share their routing.
@@ -35,7 +35,7 @@ impl Routing {
         }
         self.of = None;
         let mut bytes = vec![0u8; ids.nbytes()];
-        // SAFETY: the bytes are written before `synchronize` returns, and nobody else has them.
+        // SAFETY: the bytes are written before `synchronize` returns, and no other code has them.
         unsafe { backend.get_async(ids, bytes.as_mut_ptr(), 0, bytes.len()) };
         backend.synchronize();
         self.used.clear();

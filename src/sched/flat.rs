@@ -10,8 +10,8 @@ use crate::tensor::TensorRef;
 /// The graph.
 #[derive(Default)]
 pub struct Flat {
-    /// Tensors, places and sources. Pass 5 puts the numbers of copies in the place of sources: they start behind those
-    /// of tensors.
+    /// Tensors, places and sources. Pass 5 replaces sources by the numbers of copies, which start after those of
+    /// tensors.
     pub problem: Problem,
     /// Places of the nodes that are computed: those that only look at memory in another way are left out.
     computed: Vec<u32>,
@@ -20,7 +20,7 @@ pub struct Flat {
 /// Whether a node only looks at memory in another way.
 #[inline]
 pub fn is_view_op(op: i32) -> bool {
-    // These four stand side by side.
+    // The numbers of these four operations are consecutive.
     (ggml_op::GGML_OP_RESHAPE as i32..=ggml_op::GGML_OP_TRANSPOSE as i32).contains(&op)
 }
 

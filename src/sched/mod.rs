@@ -1,82 +1,101 @@
-//! One graph over several backends: which backend computes which node, what has to be copied between them, and the run.
+//! The scheduler runs one graph on several backends. It decides which backend computes which node, makes the copies
+//! that this requires, and runs the result.
 //!
-//! The files: `flat` (the graph as arrays of numbers), `rules` (what a backend can compute and read, remembered),
-//! `cause` (why a tensor is where it is), `assign` (passes 1 to 4: a backend for every tensor), `writers` (nodes that
-//! write into the memory of another tensor), `split` (pass 5: splits of one backend each and the copies they need),
-//! `arena` (the tensors of the copies), `assemble` (backends reorder their splits; the whole as a problem for the
-//! allocator), `split_graph` (one graph with all of this), `cache` (several such graphs), `compute`, `queues`, `order`,
-//! `experts` and `plans` (the run), `report` (debug output, placement reports, fallbacks), `traced` (splits and copies
-//! as events of the trace), `race` (a checker of the contract below), `settings`, `callbacks` (calls to the host),
-//! `progress` (the current graph), `engine` (the state, and the order of all these steps), `scheduler` (the object that
-//! hosts hold, and may call again from their callbacks).
+//! The files:
+//!
+//! - `flat` turns the graph into arrays of numbers. `rules` remembers what each backend can compute and read.
+//! - `assign` gives every tensor a backend (passes 1 to 4), and `cause` records why. `writers` finds the nodes that
+//!   write into the memory of another tensor.
+//! - `split` (pass 5) cuts the graph into splits of one backend each, and makes the copies that they need. `arena`
+//!   holds the tensors of these copies.
+//! - `assemble` lets backends reorder their splits and describes the whole as a problem for the allocator.
+//! - `split_graph` is one graph with the results of all these steps. `cache` keeps several of them.
+//! - `compute` runs the splits, with the help of `queues` and `order` (which wait is necessary), `experts` (which
+//!   experts are copied) and `plans` (graph plans of the backends).
+//! - `engine` holds the state and calls the steps in their order. `progress` says how far the current graph is,
+//!   `settings` what the host has set.
+//! - `scheduler` is the object that hosts hold. `callbacks` calls functions of the host, which may call the scheduler
+//!   again.
+//! - `report` prints debug output, placement reports and fallbacks. `traced` records splits and copies as events of the
+//!   trace. `race` checks the contract below.
 //!
 //! # The life of a graph
 //!
-//! Hosts build the same few graphs again and again, so the cache keeps what the scheduler worked out for them. An entry
-//! is *blank*, *split* or *repeatable* (`split_graph::Life`); the current graph is *reset*, *split* or *allocated*
-//! (`progress::Stage`).
+//! Hosts build the same few graphs again and again. The cache therefore keeps the results for earlier graphs. An entry
+//! of the cache is *blank*, *split* or *repeatable* (`split_graph::Life`). The current graph is *reset*, *split* or
+//! *allocated* (`progress::Stage`).
 //!
-//! The very same graph is *repeated*: its copies and addresses are put in place again. A graph of the same structure
-//! *follows*: it keeps the placement if the devices still give the same answers. Any other graph starts with a blank
-//! entry. A graph that follows replaces the one before in its entry, because sizes grow with a context. But when sizes
-//! or addresses return, the host alternates between graphs, and each gets an entry of its own. Each copy of a pipeline
-//! has its own entries. The allocator keeps plans for several graphs in the same buffers; the scheduler waits for all
-//! backends before it changes from one plan to another.
+//! - If the host passes the very same graph again, the scheduler *repeats* it: it puts the copies and addresses back in
+//!   place.
+//! - A graph of the same structure *follows* the earlier one: it keeps the placement if the host places the same
+//!   tensors and the devices give the same answers.
+//! - Any other graph starts with a blank entry.
+//!
+//! A graph that follows replaces the earlier one in its entry, because sizes grow with a context. If sizes or addresses
+//! return, however, the host alternates between graphs, and each of them gets its own entry. Each copy of a pipeline
+//! has its own entries, too.
+//!
+//! The allocator keeps plans for several graphs in the same buffers. The scheduler waits for all backends before it
+//! changes from one plan to another.
 //!
 //! # A graph and its allocation
 //!
-//! `split` writes into the host's graph: a source that a backend cannot read is replaced by the copy that it can. The
-//! copies belong to the scheduler, which uses their memory for other graphs later. A host therefore builds its graph
-//! again for each allocation. Where it does not, the next split puts the original sources back first; memory that an
-//! earlier allocation bound stays bound, and must not have been freed in between.
+//! `split` writes into the host's graph: it replaces each source that a backend cannot read by a copy that the backend
+//! can read. The copies belong to the scheduler, which later uses their memory for other graphs. A host therefore
+//! builds its graph again for each allocation. If it does not, the next split first puts the original sources back.
+//! Memory that an earlier allocation bound stays bound in this case, so the host must not have freed it in between.
 //!
 //! # The asynchronous contract
 //!
-//! Backends are streams: work that is queued on one runs in the order of queueing; between streams only copies,
-//! events and waits make an order. A backend without `synchronize` has no queue: its work is done when the call
-//! returns, the host's time line is its own, and every wait on it is empty.
+//! A backend is a stream: it runs the work in its queue in the order in which it was queued. Only copies, events and
+//! waits order the work of different streams. A backend without `synchronize` has no queue: its functions return when
+//! their work is done, so its work is ordered with that of the host, and a wait for it returns at once.
 //!
 //! What a backend promises:
 //!
-//! - `graph_compute`, `set_tensor_async`, `get_tensor_async` stand in its queue, in the order of the calls. Host memory
-//!   given to the latter two is the backend's until `synchronize`. Where one of these functions is missing, the backend
-//!   is synchronised and the synchronous function used.
-//! - A copy that `cpy_tensor_async` accepts stands in the queues of both backends: behind all that either was given
-//!   before, in front of all that either is given later. A source without a queue cannot hold back what is written to
-//!   it, so the copy then stands in the queue of the destination only, and who writes the source waits for it.
-//! - An event marks the end of the queue at the time of `event_record`; recording it again moves the mark.
-//!   `event_wait` holds back what the backend is given afterwards, `event_synchronize` holds back the host. Events are
-//!   waited for by the host and by the backend that recorded them, never by another backend: their kinds differ.
-//!   Without events the scheduler waits for the whole backend.
+//! - It queues `graph_compute`, `set_tensor_async` and `get_tensor_async` in the order of the calls. It may use the
+//!   host memory passed to the latter two until `synchronize` returns. If a backend lacks one of these two, its caller
+//!   synchronises the backend and uses the synchronous function instead.
+//! - A copy that `cpy_tensor_async` accepts is queued on both backends, the source and the destination: it runs after
+//!   all work that either of them has received before, and before all work that either receives later. A source without
+//!   a queue cannot delay later writes to its memory. The copy is then queued on the destination only, and code that
+//!   writes the source must wait for the copy.
+//! - An event marks the end of the queue at the time of `event_record`. Recording it again moves the mark. `event_wait`
+//!   delays the work that the backend receives afterwards. `event_synchronize` blocks the host. Only the host and the
+//!   backend that recorded an event wait for it, because events of different backends are of different kinds. If a
+//!   backend has no events, the scheduler waits for all of its work.
 //!
 //! What the host may do:
 //!
-//! - **Inputs** (flag `INPUT`, and views of them) that lie in host memory may be written after `alloc_graph`, and again
-//!   as soon as `graph_compute_async` has returned, whoever reads them, with `ggml_backend_tensor_set` or directly:
-//!   they are copied while the graph is started, and readers that use them where they lie are waited for before it
-//!   returns. An input that was placed in a device's memory is written in that device's order: with `set_tensor_async`
-//!   on its backend, or after `synchronize`; one that is also read on another backend, after `synchronize` only.
-//! - **Results** may be read after `synchronize`, or with `get_tensor_async` on the backend that computed them, which
-//!   stands behind the computation in the same queue. Without pipelining a result may lie in the memory of an input, so
-//!   it is read before the input is written again; for one in host memory this also means that the read has been waited
-//!   for.
-//! - **Freeing**: backends, buffers and the scheduler itself are freed after `synchronize`. A host that frees earlier
-//!   gives memory away that is still in use.
+//! - **Write inputs** (tensors with the flag `INPUT`, and views of them). If an input is in host memory, the host may
+//!   write it after `alloc_graph`, and again as soon as `graph_compute_async` has returned, with
+//!   `ggml_backend_tensor_set` or directly, no matter which backends read it: `graph_compute_async` makes the copies of
+//!   inputs, and waits for the backends that read inputs in place, before it returns. If an input is in the memory of a
+//!   device, the host writes it in the order of that device: with `set_tensor_async` on its backend, or after
+//!   `synchronize`. If other backends read that input, too, the host writes it only after `synchronize`.
+//! - **Read results** after `synchronize`, or with `get_tensor_async` on the backend that computed them, which queues
+//!   the read after the computation. Without pipelining, a result may use the memory of an input. The host therefore
+//!   reads the result before it writes the input again. If the input is in host memory, the read must also have
+//!   finished.
+//! - **Free** backends, buffers and the scheduler itself after `synchronize`. Before that, the memory may still be in
+//!   use.
 //!
 //! What the scheduler does:
 //!
 //! - **Pipelining** (`parallel`): every input, and every tensor that crosses between backends, exists `n_copies` times.
-//!   `alloc_graph` moves on to the next copy, so that a graph may be started while up to `n_copies - 1` earlier ones
-//!   still run. Before a copy is written again, the event that its readers recorded last time is waited for. The same
-//!   allocation computed twice uses the same copy. After `synchronize` without an allocation in force, copy 0 is next.
-//! - **Between splits**, of one graph or of graphs that follow each other: a split with inputs waits for what it
-//!   copies. A split without inputs waits for the split before it when that ran elsewhere, because the allocator may
-//!   have given it the same memory. Beyond that, whoever writes memory that another backend in flight reads or writes
-//!   where it lies, or copies out of behind its owner's back, waits for that backend first (`order`).
-//! - **Growing** (`reserve`, or an allocation that the plan does not serve) waits for all backends before buffers are
-//!   freed.
-//! - A **failure** in the middle of a graph leaves what was queued before it in flight. `synchronize` waits for that;
-//!   then the allocation can be computed again, or another be made.
+//!   `alloc_graph` moves on to the next copy, so that a graph can start while up to `n_copies - 1` earlier ones still
+//!   run. Before it writes a copy again, the scheduler waits for the event that the readers of the copy recorded last
+//!   time. Computing the same allocation twice uses the same copy. After a `synchronize` while no graph is allocated,
+//!   the next copy is copy 0.
+//! - **Between splits**, of one graph or of consecutive graphs: a split with inputs waits for the tensors that it
+//!   copies. A split without inputs waits for the preceding split if that ran on another backend, because the allocator
+//!   may have given both the same memory. In addition, before a split writes memory, the scheduler waits for every
+//!   other backend in flight that reads or writes the same memory in place, or that copies out of it in its own queue
+//!   only (`order`).
+//! - **Growing**: `reserve`, or an allocation that the plan does not fit, waits for all backends before it frees
+//!   buffers.
+//! - **Failure**: if a backend fails in the middle of a graph, the work queued before stays in flight. `synchronize`
+//!   waits for it. Then the host can compute the same allocation again, or make another.
 
 pub mod arena;
 pub mod assemble;

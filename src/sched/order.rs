@@ -1,15 +1,18 @@
-//! Who may still use whose memory. The allocator plans memory as if the splits ran one after the other, so a split
-//! that writes memory has to stand behind everything in flight that uses the same memory. Copies and the queues
-//! themselves make most of that order; this file knows what they leave open.
+//! Tracks which backends in flight may still use which memory.
 //!
-//! Backends are numbers here and sets of them masks. A *domain* is the memory that backends with one buffer type share.
+//! The allocator plans memory as if the splits ran one after the other. A split that writes memory must therefore run
+//! after all work in flight that uses the same memory. Copies and the queues themselves enforce most of this order.
+//! This file finds the remaining waits.
+//!
+//! Backends are numbers here, and sets of backends are bit masks. A *domain* is the memory that backends with the same
+//! buffer type share.
 
 #![forbid(unsafe_code)]
 
 /// A set of backends.
 pub type Mask = u16;
 
-/// What is in flight, as far as somebody may have to wait for it.
+/// The work in flight, as far as other work or the host may have to wait for it.
 #[derive(Default)]
 pub struct Order {
     /// By backend: its domain, named after the first backend that computes in it.
@@ -22,7 +25,7 @@ pub struct Order {
     readers: Vec<Mask>,
     /// By domain: backends in flight that copy out of it, in their own queue only.
     copiers: Vec<Mask>,
-    /// By backend: the copy of the pipeline whose event stands behind all of its work.
+    /// By backend: the copy of the pipeline whose event was recorded after all of its work.
     event: Vec<Option<usize>>,
 }
 
@@ -34,7 +37,8 @@ pub fn members(mask: Mask) -> impl Iterator<Item = usize> {
 }
 
 impl Order {
-    /// Nothing in flight. `domain`: by backend, the first backend with the same buffer type; `queued`: who has a queue.
+    /// Nothing in flight. `domain`: by backend, the first backend with the same buffer type. `queued`: the backends
+    /// that have a queue.
     pub fn new(domain: Vec<usize>, queued: Mask) -> Self {
         let n = domain.len();
         Self { domain, queued, writers: vec![0; n], readers: vec![0; n], copiers: vec![0; n], event: vec![None; n] }
@@ -45,9 +49,9 @@ impl Order {
         self.queued >> b & 1 != 0
     }
 
-    /// The backends that a split of `b` has to wait for, when it also reads memory of `in_place` in place: those that
-    /// compute in the same memory, and those that only copy out of it. Who reads in place may also write: a result can
-    /// take the place of its source.
+    /// The backends that a split of `b` must wait for if it also reads memory of `in_place` in place: those that
+    /// compute in the same memory, and those that only copy out of it. A backend that reads memory in place may also
+    /// write it, because a result can take the place of its source.
     pub fn before(&self, b: usize, in_place: Mask) -> (Mask, Mask) {
         let (mut at_work, mut copying) = (0, 0);
         for owner in members(in_place | 1 << b) {
@@ -58,7 +62,7 @@ impl Order {
         (at_work & !(1 << b), copying & !(1 << b))
     }
 
-    /// Who may still write the memory of `b`.
+    /// The backends that may still write the memory of `b`.
     pub fn writers(&self, b: usize) -> Mask {
         self.writers[self.domain[b]]
     }
@@ -75,8 +79,8 @@ impl Order {
         }
     }
 
-    /// `to` has been given a copy out of the memory of `from`, which reads memory of `in_place` in place. True when
-    /// only the queue of `to` knows of it.
+    /// `to` has been given a copy out of the memory of `from`, which reads memory of `in_place` in place. Returns true
+    /// if the copy is only in the queue of `to`.
     pub fn copies(&mut self, from: usize, in_place: Mask, to: usize) -> bool {
         self.given(to, in_place);
         self.given(from, in_place);
@@ -87,12 +91,12 @@ impl Order {
         behind_its_back
     }
 
-    /// `b` has recorded the event of a copy of the pipeline behind all that it was given.
+    /// `b` has recorded the event of a copy of the pipeline after all the work that it was given.
     pub fn recorded(&mut self, b: usize, copy: usize) {
         self.event[b] = Some(copy);
     }
 
-    /// The copy of the pipeline whose event stands behind all work of `b`.
+    /// The copy of the pipeline whose event was recorded after all work of `b`.
     pub fn event(&self, b: usize) -> Option<usize> {
         self.event[b]
     }
@@ -117,7 +121,8 @@ impl Order {
         }
     }
 
-    /// Who computes, and who copies, in the memory of backends without a queue: the host writes its inputs there.
+    /// The backends that compute in the memory of backends without a queue, and those that copy out of it. The host
+    /// writes its inputs there.
     pub fn in_host_memory(&self) -> (Mask, Mask) {
         let hosts = (0..self.domain.len()).filter(|&b| !self.is_queued(b)).map(|b| self.domain[b]);
         hosts.fold((0, 0), |(users, copiers), d| (users | self.readers[d] | self.writers[d], copiers | self.copiers[d]))

@@ -1,11 +1,11 @@
-//! The graph at hand: how far it is, what its host has asked for, and which copy of the pipeline it uses.
+//! The current graph: its stage, the placements that the host requested, and the copy of the pipeline that it uses.
 #![forbid(unsafe_code)]
 
 use crate::alloc::TensorIds;
 use crate::tensor::TensorRef;
 use std::cell::Cell;
 
-/// How far the graph at hand is.
+/// The stage of the current graph.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// There is none since the last reset. What the cache holds belongs to earlier graphs, which may come again.
@@ -24,7 +24,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Asks for a tensor on a backend; the last request for a tensor counts.
+    /// Requests a backend for a tensor; the last request for a tensor counts.
     pub fn set(&mut self, t: TensorRef, backend: i8) {
         let i = self.ids.insert(t) as usize;
         match self.list.get_mut(i) {
@@ -33,7 +33,7 @@ impl Requests {
         }
     }
 
-    /// The backend that was asked for.
+    /// The backend that was requested.
     pub fn get(&self, t: TensorRef) -> Option<i8> {
         self.ids.get(t).map(|i| self.list[i as usize].1)
     }
@@ -50,11 +50,11 @@ impl Requests {
     }
 }
 
-/// The graph at hand.
+/// The current graph.
 pub struct Progress {
     /// How far it is.
     pub stage: Stage,
-    /// What the host has asked for.
+    /// The placements that the host requested.
     pub requests: Requests,
     /// Which copy of the pipeline it uses.
     pub copy: usize,
@@ -79,7 +79,7 @@ impl Progress {
         }
     }
 
-    /// Forgets the graph and what the host has asked for.
+    /// Forgets the graph and the requests of the host.
     pub fn reset(&mut self) {
         self.stage = Stage::Reset;
         self.requests.clear();

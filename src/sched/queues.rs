@@ -1,4 +1,4 @@
-//! The backends as queues: what is in flight on them, the events that mark how far they are, and the waits.
+//! The backends as queues: the work in flight on them, the events that mark their progress, and the waits.
 
 use super::order::{self, Mask, Order};
 use super::settings::Settings;
@@ -11,7 +11,8 @@ pub struct Queues {
     n_copies: usize,
     /// By backend and copy; `None` where a device has no events, empty without pipelining.
     events: Vec<Option<EventBox>>,
-    /// By backend: an event behind its last copy out of memory of a backend without a queue. Made when first needed.
+    /// By backend: an event recorded after its last copy out of memory of a backend without a queue. Created on first
+    /// use.
     copied: RefCell<Vec<Option<EventBox>>>,
     /// What is in flight.
     pub order: RefCell<Order>,
@@ -63,7 +64,8 @@ impl Queues {
         (0..self.backends.len()).for_each(|b| self.drain(b));
     }
 
-    /// Waits until each of a set of backends has done everything: by its last event where that stands at the end.
+    /// Waits until each backend of a set has done everything: for its last event if that was recorded after all of its
+    /// work, otherwise for the whole backend.
     pub fn wait_out(&self, backends: Mask) {
         for b in order::members(backends) {
             let last = self.order.borrow().event(b);

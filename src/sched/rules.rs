@@ -8,7 +8,7 @@ use crate::alloc::{NONE, TensorIds};
 use crate::backend::{BackendRef, BufferRef, BufferTypeRef};
 use crate::tensor::TensorRef;
 
-/// Answers to one question of up to 16 backends: a bit each for "asked" and "yes".
+/// Answers of up to 16 backends to one question, as bit masks: which backends were queried, and which said yes.
 #[derive(Clone, Copy, Default)]
 pub struct Answers {
     asked: u16,
@@ -21,16 +21,16 @@ fn users(backends: &[BackendRef], buft: BufferTypeRef) -> Mask {
     backends.iter().enumerate().fold(0, ask)
 }
 
-/// What was asked, and what was answered. The same answers to the same questions lead to the same placement.
+/// Queries to the backends, and their answers. The same answers to the same queries lead to the same placement.
 #[derive(Default)]
 pub struct Known {
-    /// By tensor: who computes it.
+    /// By tensor: the backends that can compute it.
     ops: Vec<Answers>,
     /// Types of buffers met, with the backends that can use their memory.
     types: Vec<(BufferTypeRef, Mask)>,
     /// Buffers met, with their types.
     buffers: Vec<(BufferRef, BufferTypeRef)>,
-    /// Who was asked whether a node is worth offloading: node, backend and answer.
+    /// Queries whether a node is worth offloading: node, backend and answer.
     offers: Vec<(u32, u8, bool)>,
 }
 
@@ -44,8 +44,8 @@ impl Known {
         self.offers.clear();
     }
 
-    /// Asks everything again, for a graph whose tensors have the same numbers and the same buffers: whether all answers
-    /// are as they were.
+    /// Repeats all queries, for a graph whose tensors have the same numbers and the same buffers. Returns true only if
+    /// all answers are as they were.
     pub fn holds(&self, backends: &[BackendRef], ids: &TensorIds) -> bool {
         if self.buffers.len() > MOST_BUFFERS || self.ops.len() != ids.len() {
             return false;
@@ -73,12 +73,12 @@ pub struct Rules<'a> {
     known: &'a mut Known,
     /// The buffer met last, with the backends that can use its memory.
     last: Option<(BufferRef, Mask)>,
-    /// By backend: who can use the memory it computes in.
+    /// By backend: the backends that can use the memory it computes in.
     readers_of: [Option<Mask>; MAX_BACKENDS],
 }
 
 impl<'a> Rules<'a> {
-    /// `known`: what was asked already of this graph.
+    /// `known`: queries already made for this graph, with their answers.
     pub fn new(
         backends: &'a [BackendRef],
         bufts: &'a [BufferTypeRef],
@@ -88,7 +88,7 @@ impl<'a> Rules<'a> {
         Self { backends, bufts, ids, known, last: None, readers_of: [None; MAX_BACKENDS] }
     }
 
-    /// Whether a backend wants to compute a node although its weights lie elsewhere.
+    /// Whether a backend offers to compute a node although the node's weights are elsewhere.
     pub fn offers(&mut self, b: usize, id: u32) -> bool {
         let answer = self.backends[b].offload_op(self.ids.tensor(id));
         self.known.offers.push((id, b as u8, answer));

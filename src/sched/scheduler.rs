@@ -1,6 +1,6 @@
-//! The scheduler as hosts hold it. Its functions call back into the host (`callbacks`), and the host may call the
-//! scheduler again from there. It may query the scheduler while a graph is computed or is about to get larger buffers,
-//! but calls that would change it fail.
+//! The object that hosts hold. Its functions call functions of the host (`callbacks`), which may call the scheduler
+//! again. They may query the scheduler while a graph is computed or is about to get larger buffers, but calls that
+//! would change the scheduler fail.
 #![forbid(unsafe_code)]
 
 use super::callbacks::{CopyWeights, Eval, Realloc};
@@ -78,11 +78,11 @@ impl Scheduler {
         self.n_backends
     }
 
-    /// What can be asked.
+    /// Returns the engine for queries.
     ///
     /// # Errors
-    /// A graph is being split or allocated: the caller is a function that the scheduler calls for that. Or a call has
-    /// failed in the middle of a change, and the scheduler has not been reset since.
+    /// A graph is being split or allocated, and the caller is a function that the scheduler calls for that. Or a call
+    /// has failed in the middle of a change, and the scheduler has not been reset since.
     pub fn read(&self) -> Result<Ref<'_, Engine>> {
         self.check()?;
         self.engine
@@ -90,7 +90,7 @@ impl Scheduler {
             .map_err(|_| invalid!("the scheduler is busy: it was called while it allocates a graph"))
     }
 
-    /// What can be changed.
+    /// Returns the engine for changes.
     ///
     /// # Errors
     /// A function of the scheduler is under way: the caller is one of its callbacks. Or as for [`Self::read`].
@@ -114,19 +114,19 @@ impl Scheduler {
         }
     }
 
-    /// Sets who watches the nodes; from the next node on.
+    /// Sets the callback that observes the nodes. It applies from the next node on.
     pub fn set_eval(&self, eval: Eval) -> Result<()> {
         self.read()?.settings.eval.set(eval);
         Ok(())
     }
 
-    /// Sets who copies weights in place of the scheduler.
+    /// Sets the callback that copies weights instead of the scheduler.
     pub fn set_copy(&self, copy: CopyWeights) -> Result<()> {
         self.read()?.settings.copies_weights.set(copy);
         Ok(())
     }
 
-    /// Sets who hears that buffers are allocated again.
+    /// Sets the callback that the scheduler calls before it allocates buffers again.
     pub fn set_realloc(&self, realloc: Realloc) {
         self.realloc.set(realloc);
     }
@@ -178,11 +178,11 @@ impl Scheduler {
         self.write()?.reserve(graph.whole()?)
     }
 
-    /// Splits a graph and gives its tensors memory. The host hears of it first when buffers are allocated again for
-    /// that.
+    /// Splits a graph and gives its tensors memory. If buffers must be allocated again for that, calls the host's
+    /// callback first.
     pub fn alloc_graph(&self, graph: GraphRef) -> Result<()> {
-        // A callback is refused; a broken contract is found before the engine changes, so that the graph that is
-        // allocated can still be computed.
+        // Calls from a callback fail here. The check for an allocated graph comes before any change of the engine, so
+        // that this graph can still be computed.
         drop(self.write()?);
         ggml_assert!(!self.read()?.is_allocated(), "a graph is allocated already: reset first");
         let graph = graph.whole()?;
@@ -191,7 +191,8 @@ impl Scheduler {
         self.write()?.reallocate(graph, unplaced)
     }
 
-    /// With one backend the allocator is free to plan again, and nobody hears of it.
+    /// Calls the host's callback before buffers are allocated again. With one backend the allocator may plan again
+    /// without this call.
     fn announce(&self, graph: GraphRef, unplaced: &Unplaced) -> Result<()> {
         let engine = self.read()?;
         let realloc = self.realloc.get();

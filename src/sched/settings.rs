@@ -1,4 +1,4 @@
-//! What a scheduler was made with, and what its host has set since.
+//! The settings with which a scheduler was made, and those that its host has set since.
 
 use super::callbacks::{CopyWeights, Eval};
 use super::{MAX_BACKENDS, MAX_COPIES};
@@ -17,7 +17,7 @@ pub struct Settings {
     pub bufts: Vec<BufferTypeRef>,
     /// Copies of each input: more than one for a pipelining scheduler.
     pub n_copies: usize,
-    /// Whether a backend may take a node although its weights lie in host memory.
+    /// Whether a backend may take a node although its weights are in host memory.
     pub op_offload: bool,
     /// Some backend reorders its splits.
     pub reorders: bool,
@@ -27,11 +27,11 @@ pub struct Settings {
     pub debug_realloc: i32,
     /// When it was made, for reports.
     pub made: String,
-    /// Where the environment wants a placement report.
+    /// The file of the placement report that the environment requests.
     pub report_path: Option<PathBuf>,
-    /// Who watches the nodes.
+    /// The callback that observes the nodes.
     pub eval: Cell<Eval>,
-    /// Who copies weights in place of the scheduler.
+    /// The callback that copies weights instead of the scheduler.
     pub copies_weights: Cell<CopyWeights>,
 }
 

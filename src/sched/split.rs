@@ -40,7 +40,7 @@ pub struct Split {
     pub inputs: Vec<Input>,
     /// The nodes as a graph for the backend. Filled in when the graph is assembled.
     pub graph: Option<ggml_cgraph>,
-    /// Backends whose memory it reads in place; weights, which nobody writes, do not count.
+    /// Backends whose memory it reads in place. Weights count only if a node writes them.
     pub reads_in_place: Mask,
     /// It reads inputs of the graph, which the host writes, in place in another backend's memory.
     pub reads_inputs: bool,
@@ -63,7 +63,7 @@ impl Split {
 pub struct Copy {
     /// The tensor; the copy that is in use may be the original itself.
     pub tensor: TensorRef,
-    /// Its number: that of the original, or one behind the numbers of the graph's tensors.
+    /// Its number: that of the original, or one after the numbers of the graph's tensors.
     pub key: u32,
 }
 
@@ -210,12 +210,12 @@ impl Splitter<'_, '_> {
     /// elsewhere. They are the same for each graph of the same placement.
     pub fn find_visits(&self, visits: &mut Vec<u32>) {
         visits.clear();
-        // With one backend there is nothing to be found.
+        // With one backend there is nothing to find.
         if self.rules.backends.len() == 1 {
             return;
         }
-        // With the backend of the node before it, and all sources at hand, a node goes on with the split and needs no
-        // copy.
+        // A node that has the backend of the preceding node, and all of its sources there, continues the split and
+        // needs no copy.
         let mut here = -1;
         for &place in self.flat.computed() {
             let node = place as usize;
@@ -390,9 +390,9 @@ impl Splitter<'_, '_> {
     }
 }
 
-/// Results can take the place of their sources. A backend that reads another's memory in place may so write it, and
-/// other splits of its own read what it wrote there: what one of its splits reads in place counts for all of them, and
-/// for those who read its memory in place.
+/// Extends the in-place reads of each split to all splits of the same backend, and to all backends that read the memory
+/// of that backend in place. A result can take the place of its source: a backend that reads the memory of another one
+/// in place may therefore write there, and its other splits read these results.
 fn spread_in_place_reads(splits: &mut [Split], n_backends: usize) {
     if splits.iter().all(|s| s.reads_in_place == 0) {
         return;

@@ -59,15 +59,15 @@ pub struct SplitGraph {
     pub splits: Vec<Split>,
     /// Their copies.
     pub copies: Copies,
-    /// Where the copies stand in the host's graph.
+    /// The sources in the host's graph that were replaced by copies.
     rewired: Vec<Rewired>,
     /// Sets of copies of the graph's inputs, with their backends, for a pipelining scheduler.
     pub graph_inputs: Vec<(u32, usize)>,
-    /// The nodes after backends have reordered them, and what backends wanted to keep.
+    /// The nodes after backends have reordered them.
     pub reordered: Vec<TensorRef>,
-    /// As above.
+    /// The tensors that backends have requested to keep in memory.
     pub kept: Kept,
-    /// BackendPlans of backends for the splits.
+    /// The graph plans of the backends for the splits.
     pub plans: BackendPlans,
 
     /// The graph is its own problem: there are no copies, and nothing is reordered.
@@ -76,7 +76,7 @@ pub struct SplitGraph {
     pub problem: Problem,
     /// Backend by place of the problem.
     pub buffers: Vec<i32>,
-    /// Tensors, counted as the original counts them: hosts hear whether the number changed.
+    /// Number of tensors, counted as the original ggml counts them. The host's callback receives whether it changed.
     pub size: usize,
 
     /// Images of the tensors.
@@ -150,18 +150,18 @@ impl SplitGraph {
         id
     }
 
-    /// Numbers the graph's tensors, behind those that have a number already.
+    /// Numbers the graph's tensors, after those that have a number already.
     pub fn describe(&mut self, graph: GraphRef, pool: &CopyPool) -> Result<()> {
         self.flat.fill(graph, &mut self.ids, |node, slot, src| pool.original(node, slot, src))
     }
 
-    /// As [`Self::describe`], for a graph of the same structure. Nothing changes when it has another.
+    /// As [`Self::describe`], for a graph of the same structure. Changes nothing if the structure differs.
     pub fn follow(&mut self, graph: GraphRef, pool: &CopyPool) -> Result<Likeness> {
         self.flat.follow(graph, &mut self.ids, |node, slot, src| pool.original(node, slot, src))
     }
 
-    /// Whether the placement holds for the graph that was followed: the host asks for the same, and the devices answer
-    /// the same.
+    /// Whether the placement is still valid after [`Self::follow`]: the host requests the same placements, and the
+    /// devices give the same answers.
     pub fn keeps_placement(&self, settings: &Settings, user: &[(TensorRef, i8)]) -> bool {
         let asked = user.iter().map(|&(t, backend)| (Some(t), backend));
         let known = self.requests.iter().map(|&(id, backend)| (self.ids.tensors().get(id as usize).copied(), backend));
@@ -179,7 +179,7 @@ impl SplitGraph {
             let id = self.place_for_user(t, backend);
             self.requests.push((id, backend));
             if self.flat.problem.len() < self.ids.len() {
-                // It is not of this graph. Numbers of copies come behind those of all tensors.
+                // The tensor is not in this graph, but needs a number here: copies are numbered after all tensors.
                 self.flat.problem.add_stranger(t);
             }
         }
@@ -189,7 +189,7 @@ impl SplitGraph {
 
     /// Places all tensors that are described, unless the placement is kept, and splits the graph. `user`: what the host
     /// has placed. `follows`: the graph has the structure of the one before. `warned_fallbacks`: a bit for each
-    /// operation of which has been said that only the CPU computes it.
+    /// operation that the log has already reported as computed by the CPU only. Returns whether the placement was kept.
     pub fn split(
         &mut self,
         graph: GraphRef,
@@ -247,7 +247,8 @@ impl SplitGraph {
         Ok(is_placed)
     }
 
-    /// Another graph for the backends: what they know of splits before it does not hold.
+    /// Gives the splits new identifiers, so that backends do not reuse what they remember of earlier splits, and marks
+    /// their graph plans as outdated.
     pub fn begin_plans(&mut self, settings: &Settings) {
         self.splits.iter_mut().filter_map(|s| s.graph.as_mut()).for_each(|graph| graph.uid = next_uid());
         self.plans.begin(self.splits.iter().map(|s| settings.backends[s.backend]));

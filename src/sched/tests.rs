@@ -155,7 +155,7 @@ fn pipelined_graphs_do_not_disturb_each_other() {
         assert_eq!(s.engine().cur_copy(), i % MAX_COPIES);
         set(x, &[i as f32; 64]);
         assert_eq!(s.compute_async(g).unwrap(), OK);
-        // The result is fetched in the device's queue, behind the computation.
+        // The result is fetched in the device's queue, after the computation.
         results.push((Box::new([0u8; 256]), c));
         let target = results[i].0.as_mut_ptr();
         // SAFETY: the box lives, unread, until the device is synchronised below.
@@ -301,7 +301,7 @@ fn failed_allocations_are_errors() {
     assert!(failures >= 4, "{failures}");
 }
 
-/// S16: a tensor that lies where nobody can compute it is an error, not the end.
+/// S16: a tensor that no backend can compute where it is leads to an error and does not end the process.
 #[test]
 fn impossible_placements_are_errors() {
     let (gpu, cpu) = gpu_and_cpu();
@@ -323,7 +323,8 @@ fn impossible_placements_are_errors() {
     assert!(s.compute_async(g).is_err());
 }
 
-/// S17: weights in a device's own memory are not offloaded from; weights in host memory are, where the device asks.
+/// S17: nodes are offloaded from weights in host memory if the device offers it, but not from weights in a device's own
+/// memory.
 #[test]
 fn only_weights_in_host_memory_are_offloaded_from() {
     for host in [true, false] {
@@ -408,8 +409,8 @@ fn a_split_without_inputs_waits_for_the_one_before() {
     let s = scheduler(&[&gpu, &cpu], false);
     let mut c = ctx();
     let (x, y) = (input(&mut c, 64), input(&mut c, 64));
-    // x is read by the device where it lies; its memory is free for what the CPU computes next. (An operation that may
-    // work in place would keep it.)
+    // The device reads x in place. After that, the memory of x is free for what the CPU computes next. (An operation
+    // that may work in place would keep it.)
     let a = copy::cont(&mut c, x).unwrap();
     let b = copy::cont(&mut c, y).unwrap();
     let b = unary::scale(&mut c, b, 5.0).unwrap();
@@ -463,7 +464,8 @@ fn only_the_experts_in_use_are_copied() {
     s.synchronize().unwrap();
     assert_eq!((get(a)[0], get(a)[64]), (64.0, 128.0));
     assert_eq!((get(b)[0], get(b)[64]), (17.0 * 64.0, 14.0 * 64.0));
-    // Two experts each, and the start of the one behind a run: of 1 and 2, and of 4.
+    // Two experts for each node, and the start of the expert after a run: after 1 and 2, and after 4. Expert 7 is the
+    // last one.
     let copied = 4 * 64 * 64 * 4 + 2 * 512;
     let inputs = 64 * 4 + 2 * 8;
     assert_eq!(gpu.state.bytes_set.load(SeqCst), copied + inputs);
@@ -555,7 +557,8 @@ fn measuring_makes_no_buffer_and_agrees_with_reserving() {
     assert_eq!(sizes, [s.engine().buffer_size(0), s.engine().buffer_size(1)]);
 }
 
-/// S6: an input that a device reads where it lies, and one that it reaches through a view, written again at once.
+/// S6: the host writes an input again as soon as the graph is started. The device reads the input directly and through
+/// a view, in place or from a copy.
 #[test]
 fn inputs_may_be_written_as_soon_as_the_graph_is_started() {
     for parallel in [false, true] {
@@ -651,7 +654,7 @@ fn two_plans_take_turns_in_the_same_buffers() {
         (g, xs, y)
     };
     for i in 0..40 {
-        // First with a wait for all behind each.
+        // The first rounds wait for all work after each computation.
         let is_late = i >= 20;
         let (g, xs, y) = few(&mut memory[0]);
         set(xs[0], &[i as f32; 64]);
@@ -699,7 +702,8 @@ fn a_split_waits_for_all_who_use_its_memory() {
     assert_eq!((get(a)[0], get(b)[0], get(e)[0]), (1.0, 300.0, 50.0));
 }
 
-/// The report that the environment asks for is of the graph with the most work, whichever scheduler has it, and when.
+/// The report that the environment requests describes the graph with the most work, whichever scheduler has it,
+/// and in whichever order they come.
 #[test]
 fn the_report_is_of_the_graph_with_the_most_work() {
     let folder = tempfile::tempdir().unwrap();

@@ -167,8 +167,9 @@ impl Assigner<'_, '_> {
         Err(self.nowhere(root, home, self.writer(stray)))
     }
 
-    /// Finds a backend for each writer, among those who can use the memory. One that can use it already stays where it
-    /// is; `at`, if it computes the node, comes before others. False if a writer finds none.
+    /// Finds a backend for each writer, among those that can use the memory. A writer that is on one of them already
+    /// stays there; `at` comes before others if it computes the node. Returns false if no backend is found for a
+    /// writer, or if the host placed one where the memory cannot be used.
     fn seats(&mut self, group: &[Writer], at: Option<usize>, users: Mask, seats: &mut Vec<(u32, usize)>) -> bool {
         seats.clear();
         for &w in group {

@@ -321,7 +321,7 @@ fn moments_elsewhere_are_an_error() {
     assert!(text.contains("moment") && text.contains("a buffer of type GPU"), "{text}");
 }
 
-/// S24: a copy that was made before a node wrote into the memory does not serve those who read it afterwards.
+/// S24: a copy that was made before a node wrote into the memory is not used by nodes that read it afterwards.
 #[test]
 fn copies_are_made_again_after_a_write() {
     for parallel in [false, true] {

@@ -61,7 +61,8 @@ pub fn all() -> Option<impl Iterator<Item = Area>> {
     Some(maps.split(b'\n').map_while(std::result::Result::ok).filter_map(|line| parse(&line)))
 }
 
-/// The areas from the one that has an address on, or the first behind it.
+/// Returns the areas in ascending order, from the area that contains `address` on, or else from the first area after
+/// it. Returns `None` if the list cannot be read.
 #[cfg(target_os = "linux")]
 pub fn from(address: usize) -> Option<Box<dyn Iterator<Item = Area>>> {
     let maps = std::fs::File::open(MAPS).ok()?;
@@ -77,13 +78,14 @@ pub fn from(address: usize) -> Option<Box<dyn Iterator<Item = Area>>> {
     }
 }
 
-/// The area that has an address, or the first behind it. [`libc::ENOENT`] if there is none.
+/// Returns the area that contains `address`, or else the first area after it. The error is [`libc::ENOENT`] if there is
+/// none.
 #[cfg(target_os = "linux")]
 fn query(maps: &std::fs::File, address: usize) -> std::io::Result<Area> {
     use std::os::fd::AsRawFd;
     use std::os::unix::ffi::OsStrExt;
 
-    /// What the system is asked, and what it answers.
+    /// A request to the system, and its answer.
     #[repr(C)]
     #[derive(Default)]
     struct Query {
@@ -174,7 +176,7 @@ mod tests {
             assert_eq!(listed.find(|area| area.bytes.contains(&address)), Some(found));
         };
         crate::sys::file_part::with_mapping(file.as_file(), 100, check).unwrap();
-        // Behind the last one, which the list may name.
+        // This address is after the last area, except for one that the list may contain.
         assert!(from(usize::MAX / 2 + 1).unwrap().all(|area| area.bytes.end > usize::MAX / 2));
         let some = from(0).unwrap().take(3).map(|area| area.bytes.start).collect::<Vec<_>>();
         assert!(some.is_sorted() && some.len() == 3);

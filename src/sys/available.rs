@@ -95,10 +95,10 @@ fn of_zfs(arcstats: &str) -> u64 {
     number("size").unwrap_or(0).saturating_sub(number("c_min").unwrap_or(0))
 }
 
-/// Who gives memory back when much is about to be taken.
+/// The function that gives memory back when much is about to be taken.
 static GIVES_BACK: OnceLock<fn(u64)> = OnceLock::new();
 
-/// `f` gives memory back: it is called with the number of bytes that are about to be taken.
+/// Registers `f`, which gives memory back. It is called with the number of bytes that are about to be taken.
 pub fn gives_back(f: fn(u64)) {
     GIVES_BACK.get_or_init(|| f);
 }

@@ -27,7 +27,7 @@ pub unsafe fn bytes<'a>(p: *const c_char) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
 
-    /// Of every length, in memory that ends with the string: a sanitizer sees a read behind it.
+    /// Tests strings of every length, in memory that ends with the string: a sanitizer detects a read after its end.
     #[test]
     fn strings_of_every_length_end_at_their_zero() {
         // SAFETY: NULL is allowed.

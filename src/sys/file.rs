@@ -29,7 +29,7 @@ pub fn path(bytes: &[u8]) -> Option<&Path> {
 /// to root: in a folder where others may write, such as `/tmp`, they must not choose which file is emptied.
 ///
 /// # Errors
-/// As [`File::create`], and if the path is somebody else's link.
+/// As [`File::create`], and if the path is a link of any other user.
 pub fn create(path: &Path) -> Result<File> {
     #[cfg(unix)]
     {
@@ -54,7 +54,8 @@ pub fn create(path: &Path) -> Result<File> {
 /// link, that others may not write. Returns it with its size.
 ///
 /// # Errors
-/// As [`File::open`]; and if the file is another kind of object, somebody else's, open to others, or longer.
+/// As [`File::open`]; and if the file is another kind of object, belongs to another user, may be written by others, or
+/// is longer.
 pub fn open_private(path: &Path, max: u64) -> Result<(File, u64)> {
     let mut options = File::options();
     #[cfg(unix)]
@@ -109,8 +110,8 @@ pub enum Durability {
 }
 
 /// Replaces a file by one with these bytes that only the user of this process may read and write, or creates it with
-/// its folders. Other processes see the old file or the new one. No link is followed: the bytes go to a new file with a
-/// name that nobody has, which is then renamed.
+/// its folders. Other processes see the old file or the new one. No link is followed: the bytes go to a new file with
+/// an unused name, which is then renamed.
 ///
 /// # Errors
 /// As [`File::create`], writing and [`std::fs::rename`].
@@ -135,7 +136,7 @@ pub fn fill_private(path: &Path, durability: Durability, fill: impl FnOnce(&mut 
     if let Some(folder) = path.parent() {
         folders.recursive(true).create(folder)?;
     }
-    // A random number: nobody can occupy the name first.
+    // The number is random, so that no other process can create a file of this name first.
     let number = RandomState::new().build_hasher().finish();
     let temporary = path.with_extension(format!("{number:016x}.tmp"));
     let mut out = options.write(true).create_new(true).open(&temporary)?;
@@ -217,7 +218,7 @@ pub struct CStream(*mut libc::FILE);
 
 impl CStream {
     /// # Safety
-    /// `file` is an open stream that nobody else uses or closes while the `CStream` exists.
+    /// `file` is an open stream that no other code uses or closes while the `CStream` exists.
     pub unsafe fn new(file: *mut libc::FILE) -> Self {
         Self(file)
     }
@@ -248,13 +249,13 @@ impl CStream {
     }
 
     fn tell(&mut self) -> Option<u64> {
-        // SAFETY: the promise of `new`: an open stream that nobody else uses.
+        // SAFETY: the promise of `new`: an open stream that no other code uses.
         u64::try_from(unsafe { tell(self.0) }).ok()
     }
 
     fn seek_to(&mut self, offset: i64, from: libc::c_int) -> Result<()> {
         let offset = Offset::try_from(offset).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-        // SAFETY: the promise of `new`: an open stream that nobody else uses.
+        // SAFETY: the promise of `new`: an open stream that no other code uses.
         let rc = unsafe { seek(self.0, offset, from) };
         if rc == 0 { Ok(()) } else { Err(Error::last_os_error()) }
     }

@@ -176,7 +176,7 @@ impl FilePart {
             let place = mapping.place()?;
             let file = OpenFile::at(place)?;
             let len = mapping.bytes().len();
-            // Behind its end are zeros, up to the end of the page.
+            // After the end of the file, the mapping has zeros up to the end of the page.
             let has_all = place.offset.checked_add(len as u64)? <= file.version.0;
             let part = Self { file, start: place.offset, len };
             (has_all && part.check().is_ok()).then_some(part)

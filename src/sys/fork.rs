@@ -1,6 +1,6 @@
-//! What a fork does to a library with threads: the child has one thread, and a copy of all memory as it was at that
-//! moment. A lock that another thread held is held for ever in the child, and threads that the memory mentions do not
-//! exist.
+//! Handles forks in a library with threads. The child has one thread, and a copy of all memory as it was at the moment
+//! of the fork. A lock that another thread held is held for ever in the child, and threads that the memory mentions do
+//! not exist.
 //!
 //! - [`Section`]: a short piece of work that no fork divides. A fork waits until all threads have left theirs, and they
 //!   enter none until it is done. The locks of `sync::brief` and first uses (`sync::once`) are sections, so in a child
@@ -10,10 +10,10 @@
 //!   child it is free, with a default value if another thread held it.
 //! - [`generation`] says which process a thread or a connection belongs to.
 //!
-//! Needs no such care: locks of objects that do not work in a child (`Stream::IN_CHILDREN`: Vulkan, RPC), and of a
+//! These need no such care: locks of objects that do not work in a child (`Stream::IN_CHILDREN`: Vulkan, RPC), and of a
 //! computation that the child does not have or that fails there (`cpu/exec`); the sinks of `trace`, of which each
-//! process has one; `sys::tiles`, whose first use only asks the processor; the checker
-//! of `sched::race`, which is for debug builds; the server of RPC, whose threads a child does not have.
+//! process has one; `sys::tiles`, whose first use only queries the processor and the system; the checker of
+//! `sched::race`, which is for debug builds; the server of RPC, whose threads a child does not have.
 //!
 //! Both sides of the gate wait a limited time: the host's own handlers and locks cannot make a fork, or a thread, wait
 //! for ever.

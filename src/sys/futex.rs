@@ -1,5 +1,5 @@
-//! Waiting for a number in memory to change, without a lock: nothing is held that a fork, or a thread that ends, could
-//! leave behind.
+//! Waits for a number in memory to change. On Linux this takes no lock, so that a fork, or a thread that ends, leaves
+//! nothing locked.
 
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};

@@ -93,7 +93,8 @@ mod tests {
         let malloc = find(c"malloc").unwrap();
         let own = is_own as *const c_void;
         let me = std::env::current_exe().unwrap();
-        // What is not this library's belongs to the file that was asked; this library's belongs to no other file.
+        // A symbol that is not of this library counts as one of any file. A symbol of this library belongs to no other
+        // file.
         assert!(is_own(&me, malloc.as_ptr()) && is_own(Path::new("/nonexistent"), malloc.as_ptr()));
         assert!(is_own(&me, own) && !is_own(Path::new("/"), own));
         // Nothing is at these addresses.

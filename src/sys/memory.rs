@@ -102,7 +102,7 @@ impl AlignedBlock {
         let start = start.cast::<u8>();
         let before = start.addr().next_multiple_of(LARGE_PAGE) - start.addr();
         let block = start.wrapping_add(before);
-        // SAFETY: all ranges are inside the mapping, and whole pages. What is before the block and behind it is not
+        // SAFETY: all ranges are inside the mapping, and whole pages. The parts before and after the block are not
         // used.
         unsafe {
             if before > 0 {
@@ -219,7 +219,7 @@ impl Drop for AlignedBlock {
     }
 }
 
-/// Allocates `size` uninitialised bytes with the C library at a multiple of `ALIGN`, for callers who do not know the
+/// Allocates `size` uninitialised bytes with the C library at a multiple of `ALIGN`, for callers that do not know the
 /// size when they free. Returns NULL if there is not enough memory. Free them with [`c_aligned_free`].
 pub fn c_aligned_alloc<const ALIGN: usize>(size: usize) -> *mut c_void {
     const { assert!(ALIGN.is_power_of_two() && ALIGN.is_multiple_of(size_of::<*const ()>())) };
@@ -242,7 +242,7 @@ pub fn c_aligned_alloc<const ALIGN: usize>(size: usize) -> *mut c_void {
 /// Frees memory of [`c_aligned_alloc`]. Does nothing for NULL.
 ///
 /// # Safety
-/// `p` is NULL or came from [`c_aligned_alloc`], and nobody uses it afterwards.
+/// `p` is NULL or came from [`c_aligned_alloc`], and no code uses it afterwards.
 pub unsafe fn c_aligned_free(p: *mut c_void) {
     #[cfg(not(windows))]
     // SAFETY: the caller promises NULL or a pointer of `c_aligned_alloc`, which is one of `posix_memalign`. `free`
@@ -282,8 +282,8 @@ pub fn prefetch(at: *const u8, bytes: usize) {
     request::<false>(at, bytes.div_ceil(LINE));
 }
 
-/// As [`prefetch`], but into the nearest cache, and without a line at the end that is not whole: what reads everything
-/// in order asks for it with the next bytes.
+/// As [`prefetch`], but into the nearest cache, and without a last line that is not whole: code that reads everything
+/// in order requests that line with the next bytes.
 #[inline(always)]
 pub fn prefetch_near(at: *const u8, bytes: usize) {
     request::<true>(at, bytes / LINE);
@@ -364,7 +364,7 @@ impl NumberBytes {
         let len = self.len.checked_add(more).ok_or(Full)?;
         let n = len.div_ceil(8);
         self.words.try_reserve_exact(n - self.words.len()).map_err(|_| Full)?;
-        // Bytes behind the old end are zeros: nobody could write them.
+        // Bytes after the old end are zeros, because no code could write them.
         self.words.resize(n, 0);
         self.len = len;
         Ok(())
@@ -440,8 +440,8 @@ mod tests {
         assert!(matches!(AlignedBlock::new(1 << 60, 64, "test"), Err(Error::OutOfMemory { .. })));
     }
 
-    /// Every byte of a block of every size is its own, and no other: a sanitizer sees a write behind it, and memory
-    /// that is not given back.
+    /// Every byte of a block of every size belongs to this block only. A sanitizer detects a write after the block, and
+    /// memory that is not given back.
     #[test]
     fn blocks_of_every_size_and_alignment() {
         for align in [1, 2, 8, 16, 64, 256, 4096] {
@@ -462,7 +462,7 @@ mod tests {
         for size in (0..=130).chain([4096, 100_000]) {
             let p = c_aligned_alloc::<64>(size);
             assert!(!p.is_null() && p.addr().is_multiple_of(64));
-            // SAFETY: `size` bytes, which nobody uses afterwards.
+            // SAFETY: `size` bytes, which no code uses afterwards.
             unsafe {
                 p.cast::<u8>().write_bytes(1, size);
                 c_aligned_free(p);

@@ -17,11 +17,11 @@ pub unsafe fn values<'a, T>(p: *const T, n: i64) -> &'a [T] {
 /// Returns the values at `p` for writing, or an empty slice if `p` is NULL or `n` is not positive.
 ///
 /// # Safety
-/// `p` is NULL or points to `n` aligned values, initialised or of a type that takes any bytes. Nobody else uses them
+/// `p` is NULL or points to `n` aligned values, initialised or of a type that takes any bytes. No other code uses them
 /// while the result is used.
 pub unsafe fn values_mut<'a, T>(p: *mut T, n: i64) -> &'a mut [T] {
     match usize::try_from(n) {
-        // SAFETY: `p` is not NULL, so the caller promises `n` aligned values that nobody else uses.
+        // SAFETY: `p` is not NULL, so the caller promises `n` aligned values that no other code uses.
         Ok(n) if !p.is_null() => unsafe { std::slice::from_raw_parts_mut(p, n) },
         _ => &mut [],
     }
@@ -52,7 +52,7 @@ mod tests {
 
     fn of_every_length<T: Copy + PartialEq + std::fmt::Debug>(value: impl Fn(usize) -> T) {
         for len in 0..=33usize {
-            // Exactly as many: a sanitizer sees a read or a write behind them.
+            // The memory has exactly `len` values: a sanitizer detects a read or a write after them.
             let mut memory: Box<[T]> = (0..len).map(&value).collect();
             let (p, copy) = (memory.as_mut_ptr(), memory.clone());
             for n in [-1, i64::MIN, 0, len as i64 / 2, len as i64] {

@@ -1,7 +1,7 @@
 //! Locks that ignore poisoning.
 //!
-//! The data behind a lock of this library is consistent after every statement, so a panic while the lock is held does
-//! not corrupt it. A host that continues after an error must be able to use the library.
+//! The data that a lock of this library guards is consistent after every statement, so a panic while the lock is held
+//! does not corrupt it. A host that continues after an error must be able to use the library.
 #![forbid(unsafe_code)]
 
 use super::fork::Section;

@@ -1,4 +1,4 @@
-//! The tile registers of x86-64 (AMX), which a process may use only after it has asked for them.
+//! The tile registers of x86-64 (AMX), which a process may use only after it has requested them from the system.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ pub struct Tiles {
     pub bfloat16s: bool,
 }
 
-/// The products that this process may use. The first call asks the system.
+/// Returns the products that this process may use. The first call queries the processor and the system.
 pub fn tiles() -> Tiles {
     static TILES: OnceLock<Tiles> = OnceLock::new();
     *TILES.get_or_init(ask)
@@ -36,8 +36,9 @@ fn ask() -> Tiles {
     Tiles::default()
 }
 
-/// Asks for the data of tile registers, for all threads of the process. Refused by kernels before 5.16, and while a
-/// thread has a stack for signals that is too small for the registers.
+/// Requests the data of tile registers for all threads of the process, and returns whether the system permits it.
+/// Kernels before 5.16 refuse. Later ones refuse while a thread has a stack for signals that is too small for the
+/// registers.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 fn permitted() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;

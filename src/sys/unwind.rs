@@ -18,7 +18,7 @@ pub struct Unwinding {
     forced: bool,
 }
 
-// SAFETY: the object belongs to nobody else between `call` and `resume`, and the unwinder keeps no other address of it,
+// SAFETY: no other code uses the object between `call` and `resume`, and the unwinder keeps no other address of it,
 // unless the unwinding is forced: `leaves_thread` refuses that.
 unsafe impl Send for Unwinding {}
 
@@ -170,7 +170,7 @@ mod stop {
     }
 
     impl Unwinding {
-        /// Continues on this thread, in its caller. Returns if nobody above catches it.
+        /// Continues the unwinding on this thread, in its caller. Returns if no frame above catches it.
         ///
         /// # Safety
         /// The caller has nothing left to do but to return, and may be left by unwinding.
@@ -193,7 +193,7 @@ mod stop {
             self.count(u32::wrapping_add);
         }
 
-        /// Frees an exception that nobody shall catch.
+        /// Frees an exception that no code is to catch.
         pub fn forget(self) {
             if self.leaves_thread() {
                 // SAFETY: an exception that `attempt` has stopped, and that is not used afterwards.
@@ -254,14 +254,14 @@ mod stop {
         /// The counterpart of [`Self::leaves_thread`] on the other thread.
         pub fn enters_thread(&self) {}
 
-        /// Frees an exception that nobody shall catch.
+        /// Frees an exception that no code is to catch.
         pub fn forget(self) {}
     }
 }
 
 pub use stop::call;
 
-/// A function pointer of C that may be left by unwinding. Rust has two types for these, and headers cannot tell which
+/// A function pointer of C that may be left by unwinding. Rust has two types for these, and headers do not show which
 /// one a host means.
 pub trait MayUnwind: Copy {
     /// The type of such functions.

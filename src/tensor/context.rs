@@ -1,5 +1,5 @@
-//! The arena that tensors, graphs and work buffers live in: one block of memory, filled from front to back with
-//! objects, each behind a 32-byte head. Nothing is freed one by one.
+//! The arena of tensors, graphs and work buffers: one block of memory, filled from its start with objects. A 32-byte
+//! head precedes each object. Objects are not freed one by one.
 
 use super::TensorRef;
 use crate::abi::ggml::{
@@ -62,8 +62,8 @@ impl Context {
     /// A context over `params.mem_buffer`, or over memory of its own when that is NULL.
     ///
     /// # Safety
-    /// - `params.mem_buffer` is NULL, or points to `params.mem_size` bytes, aligned to 16, that nobody else uses while
-    ///   the context lives.
+    /// - `params.mem_buffer` is NULL, or points to `params.mem_size` bytes, aligned to 16, that no other code uses
+    ///   while the context lives.
     /// - The objects of the context, of which its functions and those that build on it give out handles (tensors,
     ///   graphs), are used only while it lives, and not after [`Self::reset`]. So the handles are valid whenever they
     ///   are used.
@@ -137,7 +137,8 @@ impl Context {
         self.last = None;
     }
 
-    /// Room for `size` bytes behind a head of its own. Returns the first byte, aligned to 16, uninitialised.
+    /// Reserves `size` bytes after a new head. Returns the address of the first byte, aligned to 16; the bytes are
+    /// uninitialised.
     pub fn new_object(&mut self, kind: ggml_object_type, size: usize) -> Result<NonNull<u8>> {
         let used = self.used_mem();
         let end = size
@@ -179,7 +180,7 @@ impl Context {
     /// The tensor made after `t`, which must be one of this context.
     pub fn next_tensor(&self, t: TensorRef) -> Option<TensorRef> {
         let head = t.as_ptr().cast::<u8>().wrapping_sub(OBJECT_SIZE).cast::<Object>();
-        // SAFETY: a tensor of this context is behind its head.
+        // SAFETY: in a context, the head of a tensor directly precedes it.
         let next = unsafe { (*head).next };
         // SAFETY: the chain consists of heads in the arena.
         std::iter::successors(next, |o| unsafe { o.as_ref().next }).find_map(|o| self.tensor_of(o))

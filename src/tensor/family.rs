@@ -136,7 +136,7 @@ mod tests {
         named.filter(|(name, _)| !SHARED.contains(&&name[..])).map(|(name, p)| (name, code(&p))).collect()
     }
 
-    /// Operations whose number a text has behind one of the words.
+    /// Returns the names, without `GGML_OP_`, of the operations that follow one of the words in a text.
     fn ops_behind(text: &str, words: &[&str]) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         for word in words {

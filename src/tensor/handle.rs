@@ -36,12 +36,12 @@ impl std::fmt::Debug for TensorRef {
 
 macro_rules! field {
     ($self:ident . $name:ident) => {
-        // SAFETY: a handle stands for a valid tensor.
+        // SAFETY: a handle points to a valid tensor.
         unsafe { (&raw const (*$self.0.as_ptr()).$name).read() }
     };
     ($self:ident . $name:ident = $value:expr) => {{
         let value = $value;
-        // SAFETY: a handle stands for a valid tensor.
+        // SAFETY: a handle points to a valid tensor.
         unsafe { (&raw mut (*$self.0.as_ptr()).$name).write(value) }
     }};
 }
@@ -152,7 +152,7 @@ impl TensorRef {
     #[inline]
     pub fn op_param_i32(self, i: usize) -> i32 {
         assert!(i < OP_PARAM_WORDS);
-        // SAFETY: a handle stands for a valid tensor; the word is one of its parameters.
+        // SAFETY: a handle points to a valid tensor; the word is one of its parameters.
         unsafe { (&raw const (*self.0.as_ptr()).op_params).cast::<i32>().add(i).read() }
     }
 
@@ -172,7 +172,7 @@ impl TensorRef {
     #[inline]
     pub fn set_op_param_i32(self, i: usize, v: i32) {
         assert!(i < OP_PARAM_WORDS);
-        // SAFETY: a handle stands for a valid tensor; the word is one of its parameters.
+        // SAFETY: a handle points to a valid tensor; the word is one of its parameters.
         unsafe { (&raw mut (*self.0.as_ptr()).op_params).cast::<i32>().add(i).write(v) }
     }
 
@@ -240,7 +240,7 @@ impl TensorRef {
         unsafe { Self::from_ptr((&raw const (*self.0.as_ptr()).src).cast::<*mut ggml_tensor>().add(i).read()) }
     }
 
-    /// All source pointers as they stand.
+    /// All source pointers. Any of them may be NULL.
     #[inline]
     pub fn srcs_raw(self) -> [*mut ggml_tensor; GGML_MAX_SRC] {
         field!(self.src)
@@ -268,7 +268,7 @@ impl TensorRef {
         invalid!("'{}' ({}) is its own source {i}", self.name(), super::names::op(self.op()))
     }
 
-    /// A number behind the place of the last source that is set: 0, 2 or 4 where that is enough, otherwise all.
+    /// Returns an index after the last source that is set: 0, 2 or 4 if that is enough, otherwise `GGML_MAX_SRC`.
     #[inline]
     pub fn srcs_end(self) -> usize {
         const FEW: usize = 4;
@@ -407,19 +407,19 @@ impl TensorRef {
     /// Whether the tensor has a name.
     #[inline]
     pub fn has_name(self) -> bool {
-        // SAFETY: a handle stands for a valid tensor.
+        // SAFETY: a handle points to a valid tensor.
         unsafe { (&raw const (*self.0.as_ptr()).name).cast::<c_char>().read() != 0 }
     }
 
     /// Address of the name, a C string inside the tensor.
     pub fn name_ptr(self) -> *const c_char {
-        // SAFETY: a handle stands for a valid tensor.
+        // SAFETY: a handle points to a valid tensor.
         unsafe { (&raw const (*self.0.as_ptr()).name).cast() }
     }
 
     /// Address of the element counts, four numbers inside the tensor.
     pub fn ne_ptr(self) -> *const i64 {
-        // SAFETY: a handle stands for a valid tensor.
+        // SAFETY: a handle points to a valid tensor.
         unsafe { (&raw const (*self.0.as_ptr()).ne).cast() }
     }
 
@@ -435,7 +435,7 @@ impl TensorRef {
     /// The bytes that hold the name.
     #[inline]
     fn name_field(self) -> [u8; GGML_MAX_NAME] {
-        // SAFETY: a handle stands for a valid tensor; a `c_char` is a byte.
+        // SAFETY: a handle points to a valid tensor; a `c_char` is a byte.
         unsafe { (&raw const (*self.0.as_ptr()).name).cast::<[u8; GGML_MAX_NAME]>().read() }
     }
 
@@ -453,7 +453,7 @@ impl TensorRef {
             // Most results have no name when others are derived from them.
             let mut name = [0u8; SHORT];
             name[..suffix.len()].copy_from_slice(suffix.as_bytes());
-            // SAFETY: a handle stands for a valid tensor, and its name is longer.
+            // SAFETY: a handle points to a valid tensor, and its name is longer.
             unsafe { (&raw mut (*self.0.as_ptr()).name).cast::<[u8; SHORT]>().write_unaligned(name) }
         } else {
             self.append_name(from, suffix.as_bytes());
@@ -491,7 +491,7 @@ impl TensorRef {
         for (to, &digit) in name[5..].iter_mut().zip(&digits[at..]) {
             *to = digit;
         }
-        // SAFETY: a handle stands for a valid tensor, and its name is longer.
+        // SAFETY: a handle points to a valid tensor, and its name is longer.
         unsafe { (&raw mut (*self.0.as_ptr()).name).cast::<[u8; 5 + DIGITS + 1]>().write_unaligned(name) }
     }
 }

@@ -38,14 +38,14 @@ struct Sink {
 /// The trace of one process. A child that a fork made does not touch what its parent had: the file is the parent's, and
 /// the lock may be held by a thread that the child does not have.
 struct Process {
-    /// 0 until somebody looks.
+    /// The process id, or 0 until a process takes this entry.
     id: AtomicU32,
     sink: Mutex<Option<Sink>>,
 }
 
 /// This program, a child of it, a child of that child ... Later ones are not traced.
 static PROCESSES: [Process; 16] = [const { Process { id: AtomicU32::new(0), sink: Mutex::new(None) } }; 16];
-/// How many forks lie between the program and this process.
+/// Number of forks between the program and this process.
 static GENERATION: AtomicUsize = AtomicUsize::new(0);
 
 /// The trace of this process.

@@ -2,9 +2,9 @@
 //!
 //! Files: this file (whether a trace is being written, the clock, events), `file` (the file and its format).
 //!
-//! A trace is written if `GGML_TRACE=file.json` is set (`%p` in the name stands for the process id), or from [`start`]
-//! to [`stop`]. A child that a fork makes never writes to the file of its parent. Call the other functions only if
-//! [`is_on`] returns true. It is a relaxed load:
+//! A trace is written if `GGML_TRACE=file.json` is set (`%p` in the name is replaced by the process id), or from
+//! [`start`] to [`stop`]. A child that a fork makes never writes to the file of its parent. Call the other functions
+//! only if [`is_on`], a relaxed load, returns true:
 //!
 //! ```ignore
 //! # use ggml::trace::{self, Arg, Event, Track};
@@ -108,7 +108,7 @@ fn forked() {
     }
 }
 
-/// Starts a trace in a new file, after it has ended the current trace. `%p` in the path stands for the process id.
+/// Starts a trace in a new file, after it has ended the current trace. `%p` in the path is replaced by the process id.
 ///
 /// # Errors
 /// The file cannot be created.

@@ -1,4 +1,4 @@
-//! The host's callback that cancels computations. It is asked between submissions.
+//! The host's callback that cancels computations. It is called between submissions.
 
 use super::stream::VkStream;
 use crate::abi::alloc::ggml_backend_t;
@@ -30,7 +30,7 @@ impl Abort {
         self.callback.is_some()
     }
 
-    /// Asks the host.
+    /// Calls the callback. Returns whether the computation should end, which is false if there is no callback.
     pub fn is_wanted(&self) -> bool {
         let Some(f) = self.callback.map(MayUnwind::may_unwind) else { return false };
         let data = self.data;

@@ -1,7 +1,7 @@
 //! Which architecture a device has, and what `tune` and `ladder` decide by it: a row of a table for each.
 //!
-//! Vulkan does not name architectures, so they are recognised by what they can do, and by the product's number only
-//! where nothing else tells. A device that no row describes is treated as a card of which nothing is known.
+//! Vulkan does not name architectures, so they are recognised by their capabilities, and by the product's number only
+//! if no capability identifies them. A device that no row describes is treated as a card of which nothing is known.
 
 #![forbid(unsafe_code)]
 

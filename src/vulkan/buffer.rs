@@ -83,7 +83,7 @@ impl VkBuffer {
         let at = self.inside(tensor, offset, len as u64).ok_or_else(|| {
             Error::Invalid(format!("{len} bytes at {offset} of tensor '{}' are outside its buffer", tensor.name()))
         })?;
-        // SAFETY: `Buffer`: nobody else uses these bytes of the tensor while one of its functions runs.
+        // SAFETY: `Buffer`: nothing else uses these bytes of the tensor while one of its functions runs.
         unsafe { Span::new(&self.memory, at, len as u64) }
     }
 }
@@ -194,7 +194,7 @@ impl Buffer for VkBuffer {
     fn copy_from(&self, src: TensorRef, dst: TensorRef) -> bool {
         let Some(source) = location(src) else { return false };
         let n = src.nbytes();
-        // SAFETY: `Buffer`: nobody else writes the data of `src` meanwhile.
+        // SAFETY: `Buffer`: nothing else writes the data of `src` meanwhile.
         let from = unsafe { Span::new(&source.memory, source.offset, n as u64) };
         let (from, to) = match from.and_then(|from| Ok((from, self.place(dst, 0, n)?))) {
             Ok(both) => both,
@@ -209,15 +209,15 @@ impl Buffer for VkBuffer {
         }
         // Between two devices. The host reads into the target itself if it can, which saves a copy.
         let Some(target) = self.gpu.window(&to) else { return false };
-        // SAFETY: the window has `n` mapped bytes. `Buffer`: nobody else uses the data of `dst` meanwhile, so the slice
-        // is the only access to them.
+        // SAFETY: the window has `n` mapped bytes. `Buffer`: nothing else uses the data of `dst` meanwhile, so the
+        // slice is the only access to them.
         let target = unsafe { std::slice::from_raw_parts_mut(target.start().as_ptr(), n) };
         written("copy", source.gpu.read(&from, target), dst, 0, n);
         true
     }
 
     fn clear(&self, this: BufferRef, value: u8) {
-        // SAFETY: `Buffer`: nobody else uses the bytes of the buffer meanwhile.
+        // SAFETY: `Buffer`: nothing else uses the bytes of the buffer meanwhile.
         let all = unsafe { Span::new(&self.memory, self.shift, self.size) };
         if failed("clear", all.and_then(|all| self.gpu.fill(&all, value))) {
             damage::unwritten_buffer(this);
@@ -289,7 +289,7 @@ impl VkHostBuffer {
     /// `size` bytes of a tensor from `offset` on. Only for the functions of `Buffer`.
     fn window(&self, tensor: TensorRef, offset: usize, size: usize) -> Window<'_> {
         let start = (tensor.data() as usize).wrapping_sub(self.base() as usize).wrapping_add(offset);
-        // SAFETY: `Buffer`: nobody else uses these bytes of the tensor while one of its functions runs.
+        // SAFETY: `Buffer`: nothing else uses these bytes of the tensor while one of its functions runs.
         let span = unsafe { Span::new(&self.memory, start as u64, size as u64) };
         match span.ok().and_then(|span| span.window()) {
             Some(window) => window,
@@ -318,7 +318,7 @@ impl Buffer for VkHostBuffer {
     }
 
     fn clear(&self, _: BufferRef, value: u8) {
-        // SAFETY: `Buffer`: nobody else uses the bytes of the buffer meanwhile.
+        // SAFETY: `Buffer`: nothing else uses the bytes of the buffer meanwhile.
         let all = unsafe { Span::new(&self.memory, 0, self.memory.size) };
         if let Some(window) = all.ok().and_then(|all| all.window()) {
             window.fill(value);

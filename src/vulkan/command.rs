@@ -154,8 +154,8 @@ struct Page {
     used: u64,
 }
 
-/// A command buffer in the recording state, with all that its commands use. Its pool is the recorder's own, and the
-/// recorder is used by one thread at a time, so commands may be recorded whenever an `Open` is at hand.
+/// A command buffer in the recording state, with all that its commands use. Its pool is the recorder's own, and only
+/// one thread at a time uses the recorder, so commands may be recorded as long as an `Open` exists.
 struct Open {
     commands: vk::CommandBuffer,
     lane: Lane,
@@ -482,7 +482,7 @@ impl Recorder {
     /// of `strides.1` in host memory. The host memory is filled when the recorder waits for the work.
     ///
     /// # Safety
-    /// The pieces at `target` are writable, and nobody else uses them, until this recorder has waited for the work.
+    /// The pieces at `target` are writable, and nothing else uses them, until this recorder has waited for the work.
     pub unsafe fn download(
         &mut self,
         from: CopyEnd,
@@ -607,7 +607,8 @@ impl Recorder {
     pub fn wait_below(&mut self, n: usize) -> Result<()> {
         while self.flying.len() >= n.max(1) {
             let value = self.flying[0].value;
-            // The device is not asked again: with an answer that is late, this loop would never end.
+            // Uses the value that the wait returns, and does not query the device again: if its answer were out of
+            // date, this loop would never end.
             match self.timeline.wait(value) {
                 Ok(reached) => self.retire_to(&reached),
                 Err(e) => {

@@ -122,7 +122,7 @@ impl Core {
         let allocator = match made {
             Ok(a) => a,
             Err(e) => {
-                // SAFETY: the device was created above. There is no object of it, and nobody else has the handle.
+                // SAFETY: the device was created above. There is no object of it, and no other code has the handle.
                 unsafe { vk.destroy_device(None) };
                 return Err(crate::error::Error::Backend(format!("Vulkan: no allocator: {e}")));
             }

@@ -72,7 +72,7 @@ impl Staging {
             return Ok(());
         }
         // SAFETY: the source has written these bytes, and the target's work that reads them waits at the gate.
-        // `Crossing::staging` gives the memory to nobody else before all who hold it are done.
+        // `Crossing::copy` reuses the memory only when everything that holds it is done.
         let spans = unsafe { (Span::new(&self.source, 0, bytes)?, Span::new(&self.target, 0, bytes)?) };
         let (Some(from), Some(to)) = (spans.0.window(), spans.1.window()) else {
             return Err(Error::Backend("Vulkan: staging memory is not mapped".into()));
@@ -112,7 +112,7 @@ impl Copy {
         CopyEnd::new(&self.staging.source, 0)
     }
 
-    /// Where the target takes them, behind the gate.
+    /// Where the target reads them, after the gate has opened.
     pub fn departure(&self) -> CopyEnd {
         CopyEnd::new(&self.staging.target, 0)
     }
@@ -146,7 +146,7 @@ impl Crossing {
         }
         let staging = Staging::new(source, target, bytes)?;
         if self.spare.len() == Staging::SPARE {
-            // Whoever uses it holds it.
+            // A copy that still uses the removed memory holds it.
             self.spare.remove(0);
         }
         self.spare.push(staging.clone());

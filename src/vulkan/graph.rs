@@ -125,7 +125,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Adds a node of a chain, and the views between it and others: who reads these matters as well.
+/// Adds a node of a chain, and the views between it and other nodes, because the readers of these views matter as well.
 fn with_names(node: TensorRef, fused: &mut Vec<TensorRef>) {
     fused.push(node);
     for (_, mut t) in node.srcs() {
@@ -139,7 +139,7 @@ fn with_names(node: TensorRef, fused: &mut Vec<TensorRef>) {
 }
 
 /// Records a graph and submits it in pieces, so that the device works on earlier pieces meanwhile. Returns the nodes of
-/// its chains, and the views between them: whether they are fused depends on who else reads them.
+/// its chains, and the views between them: whether they are fused depends on which other nodes read them.
 ///
 /// # Errors
 /// As [`ops::supports`], before anything is recorded. A graph whose commands are kept is checked only when they are

@@ -1,6 +1,6 @@
 //! The CPU's damaged nodes (`cpu::hostile`) on a software driver: it answers whether it computes a node, and computes
 //! it, or fails. Their memory is that of the host, imported, and ends at guard pages, so that an access of a shader
-//! behind the padding of a buffer faults.
+//! beyond the padding of a buffer faults.
 
 use super::device::VkDevice;
 use super::info::Info;
@@ -80,8 +80,8 @@ fn is_software(info: &Info) -> bool {
 }
 
 fn compute(device: DeviceRef, stream: BackendRef, node: TensorRef, all: &[TensorRef]) -> Result<Outcome> {
-    // Of tensors without a format nothing can be asked: hosts cannot make them. A node without an operation cannot be
-    // the last one of a graph.
+    // Hosts cannot make tensors without a format, so the device is not queried for them. A node without an operation
+    // cannot be the last one of a graph.
     if node.op_raw() == GGML_OP_NONE as i32 || all.iter().any(|t| t.known_dtype().is_none()) {
         return Ok(Outcome::Refused);
     }

@@ -10,8 +10,8 @@ use crate::tensor::Context;
 use crate::tensor::ops::{matmul, reduce, view};
 use std::time::{Duration, Instant};
 
-/// Shaders have one number of rows and columns for sources and result: with another one in the result they read behind
-/// the sources, which a software driver does not survive.
+/// Shaders use the same number of rows and columns for the sources and the result. If the result has another one, they
+/// read beyond the sources, which a software driver does not survive.
 #[test]
 fn products_into_another_shape_are_refused() {
     let Some([device, _]) = devices() else { return };
@@ -47,7 +47,7 @@ fn ways() -> Vec<Damaged> {
     all
 }
 
-/// The host need not have asked whether the device supports a node.
+/// A host may compute a node without a query whether the device supports it.
 #[test]
 fn a_result_of_another_shape_is_not_written() {
     let Some([device, _]) = devices() else { return };

@@ -160,10 +160,10 @@ fn listener() -> vk::DebugUtilsMessengerCreateInfoEXT<'static> {
         .pfn_user_callback(Some(message))
 }
 
-/// Whether a message tells of the layers and not of this program. Layers of before September 2024 lose the value of a
-/// timeline semaphore that the host signals while another thread waits, and say so after ten seconds
-/// (Vulkan-ValidationLayers, pull request 8519); the queue that waits for it says the same of itself. Gates between
-/// devices are such semaphores.
+/// Whether a message reports a fault of the layers and not of this program. Layers of before September 2024 lose the
+/// value of a timeline semaphore that the host signals while another thread waits, and report a time-out of the
+/// semaphore after ten seconds, and of the queue that waits for it (Vulkan-ValidationLayers, pull request 8519). Gates
+/// between devices are such semaphores.
 fn is_fault_of_the_layers(name: &str) -> bool {
     ["-VkSemaphore-state-timeout", "-VkQueue-state-timeout"].iter().any(|end| name.ends_with(end))
 }

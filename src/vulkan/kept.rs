@@ -83,8 +83,8 @@ pub struct KeptGraphs {
     entries: Vec<Entry>,
 }
 
-// SAFETY: the tensors behind the handles are accessed only in `compute`, while the host computes a **valid graph** with
-// them, on its thread.
+// SAFETY: the tensors that the handles refer to are accessed only in `compute`, while the host computes a **valid
+// graph** with them, on its thread.
 unsafe impl Send for KeptGraphs {}
 
 fn is_enabled() -> bool {
@@ -186,7 +186,7 @@ mod tests {
         };
         for round in 0..5u32 {
             compute(round as f32, 2.0);
-            // The first time, nobody knows that it will come again. The second time, its commands are kept.
+            // The first time, it is not known that the graph will come again. The second time, its commands are kept.
             assert_eq!(replays(), u64::from(round.max(1) - 1), "round {round}");
         }
         // A parameter changes: the commands are of no use. The pause before the next record is two computations.
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(replays(), before, "flags decide about fusion");
     }
 
-    /// The same nodes, of which somebody outside reads another one: by its view.
+    /// The same nodes, but another node outside of them reads one of them through its view.
     #[test]
     fn readers_of_views_matter() {
         let Some([device, _]) = devices() else { return };
@@ -280,7 +280,8 @@ mod tests {
                 // Rounds 3 to 5 compute only as many as are remembered.
                 if round < 3 || i < GRAPHS {
                     assert_eq!(stream.handle().graph_compute(*graph), ggml_status::GGML_STATUS_SUCCESS);
-                    // Queued behind each other, or one after the other.
+                    // In odd rounds all graphs are queued without a wait between them; in even rounds, the host waits
+                    // after each.
                     if round % 2 == 0 {
                         stream.synchronize();
                         let want = |v: f32| v.abs() * i as f32;

@@ -138,9 +138,9 @@ pub(super) fn results(device: DeviceRef, make: &dyn Fn(&mut Lab) -> Vec<TensorRe
     Some(ends.iter().map(|t| bytes(*t)).collect())
 }
 
-/// Where results differ from what is wanted, and how: what was not written is zero, or at one end. A device with other
-/// arithmetic differs in many places by little, so only what is off by more than a thousandth of the largest value
-/// counts, unless nothing is.
+/// Describes where and how results differ from the expected ones: values that were not written are zero, or are all at
+/// one end. A device with other arithmetic differs by little in many places, so a difference counts only if it exceeds
+/// a thousandth of the largest value, unless there is no such difference.
 fn differing(found: &[f32], want: &[f32]) -> String {
     let largest = want.iter().fold(0f32, |m, y| m.max(y.abs()));
     let beyond = |least: f32| -> Vec<usize> {

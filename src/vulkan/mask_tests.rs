@@ -95,7 +95,7 @@ fn attend(l: &mut Lab, keys: usize, sinks: Option<f32>, max_bias: f32, cap: f32,
     let exact = |i, seed| (scattered(i, seed) * 32.0).round() / 32.0;
     let n = keys as i64;
     let q = l.f32s(&[64, 6, 4], |i| exact(i, 1));
-    // Nobody sees the first key.
+    // No query attends to the first key.
     let k = l.f16s(&[64, n, 2], |i| if nan && i / 64 % keys == 0 { f32::NAN } else { exact(i, 2) });
     let v = l.f16s(&[64, n, 2], |i| scattered(i, 3));
     let mask = l.f16s(&[n, 6], |i| {

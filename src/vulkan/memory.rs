@@ -157,7 +157,7 @@ impl Place {
 }
 // SAFETY: only `mapped` is not `Send`. The address stays mapped until drop, on whichever thread that is.
 unsafe impl Send for Memory {}
-// SAFETY: only `mapped` is not `Sync`. This type does not access the bytes; `Span` says who may.
+// SAFETY: only `mapped` is not `Sync`. This type does not access the bytes; `Span` states which code may.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -201,8 +201,8 @@ impl Memory {
         }
         let allocation = made?;
         let mapped = allocation.mapped_ptr().map(NonNull::cast);
-        // SAFETY: the object is new and has no memory yet. The allocator gave this range to nobody else, with the size,
-        // alignment and type of `need`.
+        // SAFETY: the object is new and has no memory yet. The allocator gave this range to no other object, with the
+        // size, alignment and type of `need`.
         let bound = unsafe { core.vk.bind_buffer_memory(object.handle, allocation.memory(), allocation.offset()) };
         let backing = Backing { core: core.clone(), source: Some(Source::Allocated(allocation)) };
         Self::after_bind(bound, object, backing, size, (mapped, place))
@@ -330,7 +330,7 @@ impl<'a> Span<'a> {
     /// `len` bytes of `memory` from `offset` on. Fails if they are not in the memory.
     ///
     /// # Safety
-    /// While the span is used, nobody else writes those of its bytes that are read through it, or uses those that are
+    /// While the span is used, nothing else writes those of its bytes that are read through it, or uses those that are
     /// written through it. This includes queued work of the device.
     pub unsafe fn new(memory: &'a Arc<Memory>, offset: u64, len: u64) -> Result<Self> {
         match offset.checked_add(len) {
@@ -387,7 +387,7 @@ impl Window<'_> {
     /// Sets the bytes. `data` must have the size of the window.
     pub fn write(&self, data: &[u8]) {
         assert_eq!(data.len(), self.len);
-        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nobody else
+        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nothing else
         // uses them now.
         unsafe { self.start.as_ptr().copy_from(data.as_ptr(), self.len) }
     }
@@ -395,14 +395,14 @@ impl Window<'_> {
     /// Reads the bytes. `data` must have the size of the window.
     pub fn read(&self, data: &mut [u8]) {
         assert_eq!(data.len(), self.len);
-        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nobody else
+        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nothing else
         // writes them now.
         unsafe { self.start.as_ptr().copy_to(data.as_mut_ptr(), self.len) }
     }
 
     /// Sets all bytes to `value`.
     pub fn fill(&self, value: u8) {
-        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nobody else
+        // SAFETY: the `len` bytes are mapped as long as the borrowed `Memory`, and `Span` promises that nothing else
         // uses them now.
         unsafe { self.start.as_ptr().write_bytes(value, self.len) }
     }
@@ -411,7 +411,7 @@ impl Window<'_> {
     pub fn copy_from(&self, from: &Window<'_>) {
         assert_eq!(from.len, self.len);
         // SAFETY: both windows have `len` bytes, mapped as long as the borrowed memories, and `Span` promises that
-        // nobody else uses them now.
+        // nothing else uses them now.
         unsafe { self.start.as_ptr().copy_from(from.start.as_ptr(), self.len) }
     }
 }

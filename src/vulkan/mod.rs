@@ -28,8 +28,8 @@
 //!
 //! # How work is ordered
 //!
-//! Each stream records on its own ([`command::Recorder`]), with its own command pool and timeline semaphore. Only the
-//! queue is shared between threads, behind a lock. There is a barrier only where a step reads or writes what an earlier
+//! Each stream records on its own ([`command::Recorder`]), with its own command pool and timeline semaphore. Threads
+//! share only the queue, which a lock protects. There is a barrier only where a step reads or writes what an earlier
 //! one wrote, or writes what an earlier one reads.
 
 mod abort;

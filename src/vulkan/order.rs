@@ -31,16 +31,16 @@ fn share(a: TensorRef, b: TensorRef) -> bool {
     a == b || placed(a).zip(placed(b)).is_some_and(|(a, b)| a.start < b.end && b.start < a.end)
 }
 
-/// Whether a node may be computed before `earlier`, which is in front of it now.
+/// Whether a node may be computed before `earlier`, which precedes it now.
 fn may_pass(node: TensorRef, earlier: TensorRef) -> bool {
     let reads = |by: TensorRef, what: TensorRef| by.srcs().any(|(_, s)| share(s, what));
     let needs = node.srcs().any(|(_, s)| s == earlier);
     !needs && (op_is_empty(earlier.op()) || !share(node, earlier) && !reads(node, earlier) && !reads(earlier, node))
 }
 
-/// Whether a node rotates a product, or a product with a bias. For one column, the dispatch of the products does that
-/// too, wherever their nodes are. With all products in front of it, the rotation could get the memory of their columns,
-/// which that dispatch still reads.
+/// Whether a node rotates a product, or a product with a bias. For one column, the dispatch of the products also
+/// computes the rotation, at any position of their nodes. If all products preceded the rotation, it could get the
+/// memory of their columns, which that dispatch still reads.
 fn rotates_product(node: TensorRef) -> bool {
     let of = |t: TensorRef| matches!(t.root().op(), GGML_OP_MUL_MAT | GGML_OP_ADD);
     node.op() == GGML_OP_ROPE && node.src(0).is_some_and(of)
@@ -112,7 +112,7 @@ mod tests {
         let nodes = order(&mut l, &normed);
         let places = products.map(|p| place_of(&nodes, p));
         assert_eq!(places, [0, 1, 2]);
-        // All are there, and what a node needs is in front of it.
+        // All nodes are there, and each comes after its sources.
         assert_eq!(nodes.len(), 9);
         for (i, n) in nodes.iter().enumerate() {
             assert!(n.srcs().all(|(_, s)| nodes.iter().position(|m| *m == s).is_none_or(|at| at < i)));

@@ -215,7 +215,8 @@ const MAGIC: &[u8; 8] = b"ggmlvkc2";
 /// Bytes that a cache file may have. Drivers write a few megabytes.
 const MAX_FILE: u64 = 1 << 28;
 
-/// The folder for the files. `None` in a program that has more rights than its user, who chooses the variables.
+/// Returns the folder for the files. Returns `None` if the environment names none, or if the program has more rights
+/// than its user, because the user sets the environment.
 pub fn cache_folder() -> Option<PathBuf> {
     if let Some(dir) = environment::VK_PIPELINE_CACHE_DIR.os() {
         return (!dir.is_empty()).then(|| PathBuf::from(dir));
@@ -240,8 +241,8 @@ fn cache_file(core: &Core) -> Option<PathBuf> {
     cache_folder().map(|f| f.join(name))
 }
 
-/// The driver's data in a file. `None` if the file is absent, or if it is damaged or may be somebody else's: that is
-/// logged.
+/// Returns the driver's data from a file. Returns `None` if the file is absent or of an older version. Logs a warning
+/// and returns `None` if the file is damaged, or if another user may have written it.
 fn read_cache(file: &Path) -> Option<Vec<u8>> {
     let bytes = match file::read_private(file, MAX_FILE) {
         Ok(bytes) => bytes,

@@ -388,8 +388,8 @@ fn products_do_not_overtake_readers_of_their_memory() {
     }
 }
 
-/// An allocator gives the memory of the column to others behind the last product. That is no reason to compute
-/// SET_ROWS, which comes later, by itself; in front of a product it is.
+/// After the last product, an allocator gives the memory of the column to other tensors. That is no reason to compute
+/// SET_ROWS, which comes later, in a dispatch of its own. Before a product, it is one.
 #[test]
 fn the_column_may_be_overwritten_behind_the_last_product() {
     let _quiet = Quiet::new();

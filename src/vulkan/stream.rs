@@ -81,7 +81,8 @@ impl Event for VkEvent {
 /// The bytes of pieces at a place, from the first piece to the end of the last. Only for the functions of `Stream`,
 /// when the stream is idle.
 fn span(at: &Location, p: Pieces) -> Result<Span<'_>> {
-    // SAFETY: no work of this stream is queued. `Stream`: nobody else uses the pieces until the stream is synchronised.
+    // SAFETY: no work of this stream is queued. `Stream`: nothing else uses the pieces until the stream is
+    // synchronised.
     unsafe { Span::new(&at.memory, at.offset + p.offset as u64, p.extent_in_tensor() as u64) }
 }
 
@@ -219,8 +220,8 @@ impl VkStream {
         f(&mut all[i])
     }
 
-    /// Queues a copy on the device, behind what is queued on both streams. What is queued on the other stream from now
-    /// on comes after the copy: it may write what the copy reads.
+    /// Queues a copy on the device, after the work that is queued on both streams. Work that is queued on the other
+    /// stream from now on comes after the copy, because it may write what the copy reads.
     fn queue_copy(&self, other: &Self, from: &Location, to: &Location, bytes: u64) -> Result<()> {
         let before = if std::ptr::eq(other, self) { None } else { Some(other.lent(lock(&other.recorder).mark())?) };
         let mut recorder = lock(&self.recorder);
@@ -238,7 +239,7 @@ impl VkStream {
         Ok(())
     }
 
-    /// Queues a copy from another device, behind what is queued on both streams.
+    /// Queues a copy from another device, after the work that is queued on both streams.
     fn queue_crossing(&self, other: &Self, from: &Location, to: &Location, bytes: u64) -> Result<()> {
         let record = |crossing: &mut Crossing| -> Result<(Copy, Mark)> {
             let copy = crossing.copy(&other.gpu, &self.gpu, bytes)?;
@@ -327,7 +328,7 @@ impl VkStream {
             recorder.finish()?;
             return self.gpu.read_2d(&span(&at, p)?, bytes, p);
         }
-        // SAFETY: `HostTarget` promises that the bytes are writable and used by nobody else until the stream is
+        // SAFETY: `HostTarget` promises that the bytes are writable and that nothing else uses them until the stream is
         // synchronised, which waits for this recorder.
         unsafe { recorder.download(from, target, p.size, p.count, (p.stride_tensor, p.stride_data)) }?;
         self.settle(&mut recorder)

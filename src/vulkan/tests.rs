@@ -458,7 +458,7 @@ fn copies_outside_of_the_memory_fail() {
     assert!(r.upload_pieces(at(0), &[0; 16], 16, 1 << 60, (0, 0)).is_err());
     assert!(r.scratch(u64::MAX).is_err());
     for (offset, len) in [(1000, 25), (u64::MAX, 1)] {
-        // SAFETY: nobody uses a span that cannot be.
+        // SAFETY: the span exceeds the memory, so `new` fails and no span is used.
         assert!(unsafe { Span::new(&memory, offset, len) }.is_err());
     }
     // SAFETY: the bytes of the span are not accessed.

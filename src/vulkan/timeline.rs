@@ -102,11 +102,11 @@ impl Timeline {
         Ok(reached)
     }
 
-    /// Waits for a value by asking the driver again and again, at the start and around the time that one of the last
-    /// waits took: a thread that sleeps until an interrupt goes on much later than the device is done, after each
-    /// token. `None` if it takes longer.
+    /// Waits for a value by polling the driver, at the start and around the time that the longer one of the last two
+    /// waits took. A thread that sleeps until an interrupt continues much later than the device is done, after each
+    /// token. Returns `None` if the value is not reached in that time, or if polling does not pay.
     fn poll_the_end(&self, value: u64, begin: Instant) -> Result<Option<Reached>> {
-        // A host waits for a graph and for the copies behind it in turn, so the longer one counts.
+        // A host waits in turn for a graph and for the copies after it, so the longer wait counts.
         let last = self.last_waits.iter().map(|w| w.load(Ordering::Relaxed)).max().unwrap_or(0);
         let last = Duration::from_nanos(last);
         // A software driver needs the processor itself.
@@ -125,7 +125,7 @@ impl Timeline {
         self.poll(value, begin + last + last / 8 + WAKES_WITHIN)
     }
 
-    /// Asks again and again, until a point in time.
+    /// Polls the driver until the value is reached. Returns `None` if it is not reached before `end`.
     fn poll(&self, value: u64, end: Instant) -> Result<Option<Reached>> {
         loop {
             let reached = self.reached()?;

@@ -375,7 +375,7 @@ impl TensorTile {
 }
 
 /// A tile, how many of them a unit computes at once, and how fast they are in percent of the fastest: with F16, and
-/// with blocks, which are decoded for each tile anew.
+/// with blocks, which are decoded again for each tile.
 type TileSpeed = (TensorTile, u32, [u64; 2]);
 
 /// The tiles. Their speeds are those of an H100 and an H200 with F16 and Q4_K (docs/PERFORMANCE.md): large tiles read

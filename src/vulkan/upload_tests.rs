@@ -48,7 +48,7 @@ impl Pinned {
     fn fill(&self, seed: u32) {
         let n = self.tensor.ne()[0] as usize;
         let data: Vec<f32> = (0..n).map(|i| scattered(i, seed)).collect();
-        // SAFETY: the tensor has `n` numbers in host memory, of which nobody else has a reference.
+        // SAFETY: the tensor has `n` numbers in host memory, to which no other code has a reference.
         unsafe { self.tensor.data().cast::<f32>().copy_from_nonoverlapping(data.as_ptr(), n) };
     }
 }
@@ -87,8 +87,8 @@ fn a_source_is_free_when_the_graph_was_started() {
     }
 }
 
-/// Long copies that the card begins at once, short ones and work behind them, and long ones behind work: in the order
-/// of the calls.
+/// Long copies that the card begins at once, short copies with work after them, and long copies after work: all take
+/// effect in the order of the calls.
 #[test]
 fn copies_of_all_kinds_keep_their_order() {
     let Some(cards) = cards() else { return };
@@ -134,7 +134,7 @@ fn copies_of_all_kinds_keep_their_order() {
     }
 }
 
-/// Other streams wait for an event behind a copy, and the copy for what they did before.
+/// Other streams wait for an event after a copy, and the copy waits for what they did before.
 #[test]
 fn events_stand_behind_copies() {
     let Some([card, _]) = cards() else { return };

@@ -18,8 +18,8 @@ use std::ffi::c_void;
 pub const NOT_READ: u8 = 0xff;
 
 /// Memory of a device. Ranges are checked before these functions are called. Hosts wait for queued work before they
-/// access the data of a tensor: while a function runs, nobody else writes bytes that it reads, or uses bytes that it
-/// writes. A write that fails is reported to `damage`; a panic is, too.
+/// access the data of a tensor: while a function runs, no other code writes bytes that it reads, or uses bytes that it
+/// writes. Failed writes and panics are reported to `damage`.
 pub trait Buffer: Send + Sync + 'static {
     /// Whether `init_tensor` is to be called.
     const INITS_TENSORS: bool = false;
@@ -56,7 +56,7 @@ pub trait Buffer: Send + Sync + 'static {
     /// is between the pieces must not be changed.
     fn get_2d(&self, _tensor: TensorRef, _data: &mut [u8], _pieces: Pieces) {}
 
-    /// Copies `src`, wherever it lies, to `dst` in this buffer; `false` when it cannot.
+    /// Copies `src`, which may be in any buffer, to `dst` in this buffer. Returns `false` if it cannot.
     fn copy_from(&self, _src: TensorRef, _dst: TensorRef) -> bool {
         false
     }
@@ -212,6 +212,6 @@ shims! {
 
 unsafe extern "C" fn free_buffer<B: Buffer>(buffer: ggml_backend_buffer_t) {
     // SAFETY: **the vtable contract**: a buffer whose function this is, so its context came from `boxed` in
-    // `new_buffer`; nobody uses it afterwards.
+    // `new_buffer`; no code uses it afterwards.
     guard("free_buffer", || (), || unsafe { Context::<B>::drop((*buffer).context) });
 }

@@ -37,7 +37,7 @@ pub trait Device: Send + Sync + 'static {
     /// The product, for people.
     fn description(&self) -> &CStr;
 
-    /// Free and total memory in bytes; 0 when there is nothing to tell.
+    /// Free and total memory in bytes; 0 if unknown.
     fn memory(&self) -> (usize, usize);
 
     /// Kind of device.

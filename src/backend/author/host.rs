@@ -72,7 +72,7 @@ unsafe impl Send for HostTarget {}
 
 impl HostTarget {
     /// # Safety
-    /// `ptr` points to `len` bytes, writable and used by nobody else until the object is dropped, which its author does
+    /// `ptr` points to `len` writable bytes. No other code uses them until the object is dropped, which its author does
     /// before `synchronize` returns.
     pub(super) unsafe fn new(ptr: *mut c_void, len: usize) -> Self {
         Self { ptr: ptr.cast(), len }

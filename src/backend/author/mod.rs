@@ -32,7 +32,7 @@ use crate::log_error;
 use crate::sys::fork;
 use std::any::TypeId;
 
-/// What the context of every object made here points to: the author's value behind the type it has. The type is
+/// The context of every object made here points to this: the type of the author's value, and the value. The type is
 /// compared before the value is used, because the linker may merge equal functions of different vtables.
 #[repr(C)]
 struct Context<T> {

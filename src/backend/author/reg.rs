@@ -18,7 +18,7 @@ pub trait Reg: Send + Sync + 'static {
     /// Name, such as "CPU".
     fn name(&self) -> &CStr;
 
-    /// All devices; asked once.
+    /// All devices. Called once.
     fn devices(&self) -> Vec<Self::Device>;
 
     /// The registration that its devices belong to, if it is another one.

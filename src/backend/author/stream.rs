@@ -19,14 +19,15 @@ use std::ffi::{CStr, c_char, c_void};
 
 /// A stream of work. Functions take `&self`, because a host may call some of them (a thread count, an abort callback)
 /// from inside a computation. Hosts order the work of several streams on the same tensors, with events or by waiting:
-/// until the stream is synchronised, nobody else writes bytes that its work reads, or uses bytes that its work writes.
+/// until the stream is synchronised, no other code writes bytes that its work reads, or uses bytes that its work
+/// writes.
 pub trait Stream: Send + Sync + 'static {
     /// Events of its device, or [`super::NoEvent`].
     type Event: Event;
     /// A prepared graph, or [`NoPlan`].
     type Plan: 'static;
 
-    /// Tells implementations apart.
+    /// Identifies the implementation.
     const GUID: &'static ggml_guid;
     /// Whether work is queued, and `synchronize` exists.
     const QUEUES: bool = false;
@@ -115,7 +116,7 @@ pub(super) fn new_stream<S: Stream>(device: DeviceRef, stream: S) -> BackendBox 
         device: device.as_ptr(),
         context: Context::boxed_for(stream, S::IN_CHILDREN),
     }));
-    // SAFETY: just made, with the shims below for a context of `S`; nobody else knows it.
+    // SAFETY: just made, with the shims below for a context of `S`; no other code has its address.
     match unsafe { BackendRef::from_ptr(object).map(|b| BackendBox::own(b)) } {
         Some(b) => b,
         None => unreachable!("a box is never NULL"),
@@ -295,7 +296,7 @@ shims! {
     ) -> (), () => { this.optimize(graph) }
 }
 
-/// The author's value behind an event of the same device.
+/// The author's value of an event of the same device. Ends the process if the event belongs to another backend.
 fn own_event<'e, S: Stream>(this: &This<'_, S>, event: &'e EventRef) -> &'e S::Event {
     match event_author::<S::Event>(&this.object, event) {
         Some(event) => event,
@@ -303,7 +304,7 @@ fn own_event<'e, S: Stream>(this: &This<'_, S>, event: &'e EventRef) -> &'e S::E
     }
 }
 
-/// A plan of a stream of `S`, which nobody else uses during the call.
+/// A plan of a stream of `S`. No other code uses it during the call.
 struct StreamPlan<'c, S: Stream>(&'c mut S::Plan);
 
 impl<'c, S: Stream> Argument<'c, ggml_backend_graph_plan_t> for StreamPlan<'c, S> {

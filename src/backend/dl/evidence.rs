@@ -1,10 +1,10 @@
-//! For which ggml a module was built, found out before any of its code runs.
+//! Finds out for which version of ggml a module was built, before any of its code runs.
 //!
 //! Versions of ggml pass structs of other sizes and other numbers of operations through functions of the same names,
-//! and `GGML_BACKEND_API_VERSION` does not tell them apart. What a file shows without being loaded does: a note that
-//! this library's headers put into it; the size of its tables of functions, where it has kept its symbols; functions
-//! that it takes from ggml or has itself; texts that are in it. Modules of the original have no note, but each kind of
-//! them has something that came with this version.
+//! and `GGML_BACKEND_API_VERSION` does not distinguish these versions. The content of the file does: a note that this
+//! library's headers put into it; the size of its tables of functions, if it has kept its symbols; functions that it
+//! takes from ggml or defines itself; texts in it. Modules of the original have no note, but most kinds of them contain
+//! something that came with this version.
 
 #![forbid(unsafe_code)]
 
@@ -52,8 +52,8 @@ const PARTS: [(&str, Part); 4] = [
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Functions that ggml has had since the last change of what modules share with it: who needs one of them is new
-/// enough.
+/// Functions that ggml has had since the last change of what modules share with it. A module that needs one of them is
+/// new enough.
 const NEW_FUNCTIONS: [&str; 9] = [
     "dequantize_row_f8_e4m3",
     "ggml_backend_tensor_copy_n",

@@ -45,7 +45,7 @@ impl MetaBuffer {
         self.parts.len()
     }
 
-    /// The buffer on a device; `None` where nothing lies.
+    /// The buffer on a device; `None` if nothing is stored there.
     pub fn part(&self, device: usize) -> Option<BufferRef> {
         self.parts[device].as_ref().map(BufferBox::handle)
     }

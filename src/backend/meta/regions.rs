@@ -45,7 +45,7 @@ pub enum Operand {
 const HORIZON: usize = 256;
 
 /// Cuts the graph into regions. Nodes that work on summands of an idle device become idle there as well. `operand`
-/// tells how a tensor that is no summand of the region is spread.
+/// returns how a tensor that is no summand of the region is spread.
 pub fn cut(graph: GraphRef, nodes: &mut [Node], operand: impl Fn(TensorRef) -> Operand) -> Vec<Region> {
     let (mut regions, mut start, mut i) = (Vec::new(), 0, 0);
     while i < nodes.len() {
@@ -74,7 +74,8 @@ struct Open {
     output: bool,
 }
 
-/// The node behind which the summands of node `first` are added up, and the nodes on the way that hold summands.
+/// Returns the node after which the summands of node `first` are added up, and all nodes found that hold summands. Some
+/// of them may come after that node.
 fn put_off(
     graph: GraphRef,
     nodes: &[Node],

@@ -1,4 +1,4 @@
-//! The slices that stand for a tensor on the devices, and the table of a buffer that finds them.
+//! The slices of a tensor on the devices, and the table of a buffer that finds them.
 
 use super::MetaDevice;
 use super::buffer::MetaBuffer;
@@ -144,7 +144,7 @@ impl Table {
     }
 }
 
-/// The value behind a meta buffer, or `None` for another's.
+/// The implementor of a meta buffer, or `None` for any other buffer.
 pub fn meta_buffer(buffer: &BufferRef) -> Option<&MetaBuffer> {
     buffer_author::<MetaBuffer>(buffer)
 }

@@ -77,7 +77,8 @@ impl Split {
         self.segments[0].shares.len()
     }
 
-    /// Whether both give every device as much of the same kind. Where inside the tensor it lies may differ.
+    /// Whether both splits give each device the same number of elements along the same axis. Their places in the tensor
+    /// may differ.
     pub fn like(&self, other: &Self) -> bool {
         self.axis == other.axis && (0..self.devices()).all(|d| self.total(d) == other.total(d))
     }

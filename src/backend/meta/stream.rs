@@ -102,7 +102,7 @@ impl MetaStream {
         for t in graph.nodes() {
             // The devices may be of modules that do not look.
             known::check(t)?;
-            // A view of host memory has nothing to compute, and stands for itself.
+            // A view of host memory computes nothing, and has no slices: the devices use the tensor itself.
             let own = if is_sliced(t) { Some(slices_of(t)?) } else { None };
             if own.is_none() && !(t.view_src().is_some() || t.op() == ggml_op::GGML_OP_NONE || t.is_empty()) {
                 return Err(crate::invalid!("'{}' is not on the meta device", t.name()));

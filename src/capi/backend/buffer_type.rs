@@ -42,7 +42,7 @@ pub unsafe extern "C" fn ggml_backend_buft_alloc_buffer_n(
     n_tensors: c_int,
 ) -> ggml_backend_buffer_t {
     need!(buft);
-    // SAFETY: the header asks for a list of `n_tensors` tensors, which nobody else uses during the call.
+    // SAFETY: the header requires a list of `n_tensors` tensors that no other code uses during the call.
     let tensors = unsafe { values_mut(tensors, n_tensors.into()) };
     logged("ggml_backend_buft_alloc_buffer_n", buft.alloc_buffer_n(tensors))
         .flatten()
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size_n(
     n_tensors: c_int,
 ) -> usize {
     need!(buft);
-    // SAFETY: the header asks for a list of `n_tensors` tensors, which nobody else uses during the call.
+    // SAFETY: the header requires a list of `n_tensors` tensors that no other code uses during the call.
     let tensors = unsafe { values_mut(tensors, n_tensors.into()) };
     logged("ggml_backend_buft_get_alloc_size_n", buft.alloc_size_n(tensors)).unwrap_or(0)
 }

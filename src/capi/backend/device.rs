@@ -102,7 +102,7 @@ pub unsafe extern "C" fn ggml_backend_dev_buffer_from_host_ptr(
     max_tensor_size: usize,
 ) -> ggml_backend_buffer_t {
     need!(device);
-    // SAFETY: the header asks for `size` bytes at `ptr` that outlive the buffer.
+    // SAFETY: the header requires `size` bytes at `ptr` that outlive the buffer.
     let buffer = unsafe { device.buffer_from_host_ptr(ptr, size, max_tensor_size) };
     if buffer.is_none() {
         log_error!("the device {} cannot use {size} bytes of host memory as a buffer", device.name());

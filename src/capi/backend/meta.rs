@@ -47,7 +47,7 @@ pub unsafe extern "C" fn ggml_backend_meta_device(
         return std::ptr::null_mut();
     }
     objects!(n_devs; devs);
-    // SAFETY: the header asks for a function that may be called with its data for as long as the device is used.
+    // SAFETY: the header requires a function that may be called with its data for as long as the device is used.
     let made = unsafe { meta::device(&devs, get_split_state, get_split_state_ud) };
     logged("ggml_backend_meta_device", made).map_or(std::ptr::null_mut(), DeviceRef::as_ptr)
 }

@@ -1,6 +1,6 @@
 //! ggml-backend.h, one file per kind of object, in the order of the header.
 //!
-//! If an object is NULL, functions that only answer a question about it (`asked!`) log an error and return 0, false,
+//! If an object is NULL, functions that only return information about it (`asked!`) log an error and return 0, false,
 //! NULL or the name "NULL". Functions that use or change it (`need!`) end the process, as the original's assertions do.
 
 pub(crate) mod buffer;
@@ -54,10 +54,10 @@ given! { unsafe:
 
 macro_rules! own {
     ($($name:ident: $raw:ty => $handle:ty, $owner:ty;)*) => {$(
-        /// The object at `p`, to be freed; `None` for NULL.
+        /// Takes ownership of the object at `p`, which is freed with the result. Returns `None` for NULL.
         ///
         /// # Safety
-        /// `p` is NULL or a valid object that is the caller's, who does not use it afterwards.
+        /// `p` is NULL or a valid object that the caller owns and does not use afterwards.
         unsafe fn $name(p: $raw) -> Option<$owner> {
             // SAFETY: forwarded to the caller.
             unsafe { <$handle>::from_ptr(p).map(|object| <$owner>::own(object)) }

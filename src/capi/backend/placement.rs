@@ -33,7 +33,7 @@ pub unsafe extern "C" fn ggml_backend_view_init(tensor: *mut ggml_tensor) -> raw
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_buffer_from_ptr(ptr: *mut c_void, size: usize) -> ggml_backend_buffer_t {
-    // SAFETY: the header asks for `size` bytes at `ptr` that outlive the buffer.
+    // SAFETY: the header requires `size` bytes at `ptr` that outlive the buffer.
     unsafe { host::buffer_from_ptr(ptr, size) }.into_raw()
 }
 

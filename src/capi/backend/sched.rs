@@ -17,12 +17,12 @@ use crate::sched::engine::Engine;
 use std::cell::Ref;
 use std::ffi::{c_int, c_void};
 
-// SAFETY: `ggml_backend_sched_new` makes them, of a boxed `Scheduler`. All references to it are shared, because a
-// callback of the scheduler may be the caller.
+// SAFETY: `ggml_backend_sched_new` makes every `ggml_backend_sched_t` from a boxed `Scheduler`. All references to it
+// are shared, because a callback of the scheduler may call these functions.
 //
 // **The scheduler's graph** is the one that it split last, and has not been reset since. The scheduler keeps handles to
-// it. Functions that read through them, such as the reports of ggml-rs.h, ask that it is a valid graph: that the host
-// keeps it, with its tensors and their buffers, until it resets the scheduler or gives it another graph.
+// it. Functions that read through these handles, such as the reports of ggml-rs.h, require a valid graph: the host
+// keeps the graph, with its tensors and their buffers, until it resets the scheduler or gives it another graph.
 passed! { unsafe 'c:
     ggml_backend_sched_t => &'c Scheduler, shared;
 }
@@ -55,7 +55,8 @@ fn status(what: &str, result: Result<ggml_status>) -> raw::ggml_status {
 /// - `bufts`: the buffer type that each backend computes in, or NULL for their default types.
 /// - `graph_size`: the expected number of nodes and leafs. Larger graphs work too.
 /// - `parallel`: keep several copies of the inputs, so that a graph can start while earlier ones run.
-/// - `op_offload`: let accelerators compute nodes whose weights are in host memory, if they ask for it.
+/// - `op_offload`: let an accelerator compute a node whose weights are in host memory, if
+///   `ggml_backend_dev_offload_op` returns true for this device and node.
 ///
 /// The caller keeps the backends, and uses the scheduler only while they exist. It may free them before the scheduler.
 #[guarded]
@@ -103,7 +104,7 @@ pub unsafe extern "C" fn ggml_backend_sched_reserve_size(
     need!(sched, measure_graph);
     let measured = logged("ggml_backend_sched_reserve_size", sched.measure(measure_graph));
     let measured = measured.unwrap_or_else(|| vec![0; sched.n_backends()]);
-    // SAFETY: the header asks for room for a number for each backend, which `measured` has.
+    // SAFETY: the header requires room for one number for each backend, as many as `measured` has.
     unsafe { std::slice::from_raw_parts_mut(sizes, measured.len()) }.copy_from_slice(&measured);
 }
 

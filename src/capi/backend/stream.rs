@@ -95,7 +95,7 @@ pub unsafe extern "C" fn ggml_backend_graph_plan_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_graph_plan_free(backend: ggml_backend_t, plan: ggml_backend_graph_plan_t) {
     need!(backend);
-    // SAFETY: the header asks for a plan that this backend created and that nobody uses afterwards.
+    // SAFETY: the header requires a plan that this backend created and that is not used afterwards.
     unsafe { backend.graph_plan_free(plan) }
 }
 
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn ggml_backend_graph_plan_compute(
     plan: ggml_backend_graph_plan_t,
 ) -> raw::ggml_status {
     need!(backend);
-    // SAFETY: the header asks for a plan that this backend created and that has not been freed.
+    // SAFETY: the header requires a plan that this backend created and that has not been freed.
     unsafe { backend.graph_plan_compute(plan, None) as raw::ggml_status }
 }
 

@@ -52,7 +52,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_async(
     size: usize,
 ) {
     need!(backend, tensor);
-    // SAFETY: the header asks for `size` bytes at `data` that stay unchanged until the backend is synchronized.
+    // SAFETY: the header requires `size` bytes at `data` that stay unchanged until the backend is synchronized.
     unsafe { backend.set_async(tensor, data.cast(), offset, size) }
 }
 
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_async(
     size: usize,
 ) {
     need!(backend, tensor);
-    // SAFETY: the header asks for `size` writable bytes at `data` that nobody uses until the backend is synchronized.
+    // SAFETY: the header requires `size` writable bytes at `data` that no code uses until the backend is synchronized.
     unsafe { backend.get_async(tensor, data.cast(), offset, size) }
 }
 
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_2d_async(
 ) {
     let pieces = Pieces { offset, size, count: n_copies, stride_tensor, stride_data };
     need!(backend, tensor);
-    // SAFETY: the header asks for all pieces at `data`, unchanged until the backend is synchronized.
+    // SAFETY: the header requires all pieces at `data`, which stay unchanged until the backend is synchronized.
     unsafe { backend.set_2d_async(tensor, data.cast(), pieces) }
 }
 
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_2d_async(
 ) {
     let pieces = Pieces { offset, size, count: n_copies, stride_tensor, stride_data };
     need!(backend, tensor);
-    // SAFETY: the header asks for room for all pieces at `data`, which nobody uses until the backend is synchronized.
+    // SAFETY: the header requires room for all pieces at `data`, which no code uses until the backend is synchronized.
     unsafe { backend.get_2d_async(tensor, data.cast(), pieces) }
 }
 
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_set(
     size: usize,
 ) {
     need!(tensor);
-    // SAFETY: the header asks for `size` readable bytes at `data`.
+    // SAFETY: the header requires `size` readable bytes at `data`.
     unsafe { tensor_io::set(tensor, data.cast(), offset, size) }
 }
 
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get(
     size: usize,
 ) {
     need!(tensor);
-    // SAFETY: the header asks for `size` writable bytes at `data`.
+    // SAFETY: the header requires `size` writable bytes at `data`.
     unsafe { tensor_io::get(tensor, data.cast(), offset, size) }
 }
 
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_2d(
 ) {
     let pieces = Pieces { offset, size, count: n_copies, stride_tensor, stride_data };
     need!(tensor);
-    // SAFETY: the header asks for `n_copies` readable pieces at `data`.
+    // SAFETY: the header requires `n_copies` readable pieces at `data`.
     unsafe { tensor_io::set_2d(tensor, data.cast(), pieces) }
 }
 
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_2d(
 ) {
     let pieces = Pieces { offset, size, count: n_copies, stride_tensor, stride_data };
     need!(tensor);
-    // SAFETY: the header asks for room for `n_copies` pieces at `data`.
+    // SAFETY: the header requires room for `n_copies` pieces at `data`.
     unsafe { tensor_io::get_2d(tensor, data.cast(), pieces) }
 }
 
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_set_n(
     data_offsets: *const usize,
     n_tensors: usize,
 ) {
-    // SAFETY: the header asks for four lists of `n_tensors` entries, and for as many readable pieces at `data`.
+    // SAFETY: the header requires four lists of `n_tensors` entries, and as many readable pieces at `data`.
     unsafe { batch::set(&parts(tensors.cast(), data.cast_mut(), offsets, sizes, data_offsets, n_tensors)) }
 }
 
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn ggml_backend_tensor_get_n(
     data_offsets: *const usize,
     n_tensors: usize,
 ) {
-    // SAFETY: the header asks for four lists of `n_tensors` entries, and for room for as many pieces at `data`.
+    // SAFETY: the header requires four lists of `n_tensors` entries, and room for as many pieces at `data`.
     unsafe { batch::get(&parts(tensors, data, offsets, sizes, data_offsets, n_tensors)) }
 }
 

@@ -35,11 +35,12 @@ pub unsafe extern "C" fn ggml_backend_cpu_set_n_threads(backend_cpu: ggml_backen
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_cpu_set_threadpool(backend_cpu: ggml_backend_t, threadpool: ggml_threadpool_t) {
-    // SAFETY: forwarded to the caller; the header asks for a pool that outlives its use.
+    // SAFETY: forwarded to the caller; the header requires a pool that outlives its use.
     unsafe { procs::set_threadpool(backend_cpu, threadpool) }
 }
 
-/// Sets a callback that is asked after each node whether to stop, or NULL for none. A graph that is stopped returns
+/// Sets the abort callback of the backend, or removes it if `abort_callback` is NULL. The backend calls it after each
+/// node, and between the parts of large nodes. If it returns true, the computation stops and returns
 /// `GGML_STATUS_ABORTED`.
 #[guarded]
 #[unsafe(no_mangle)]
@@ -48,7 +49,8 @@ pub unsafe extern "C" fn ggml_backend_cpu_set_abort_callback(
     abort_callback: ggml_abort_callback,
     abort_callback_data: *mut c_void,
 ) {
-    // SAFETY: forwarded to the caller; the header asks for a callback that may be called with its data during graphs.
+    // SAFETY: forwarded to the caller; the header requires a callback that may be called with its data while the
+    // backend computes a graph.
     unsafe { procs::set_abort_callback(backend_cpu, abort_callback, abort_callback_data) }
 }
 

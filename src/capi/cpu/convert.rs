@@ -32,7 +32,7 @@ fn len(n: i64) -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_fp32_to_fp32(x: *const f32, y: *mut f32, n: i64) {
     if len(n) > 0 {
-        // SAFETY: the header asks for `n` floats at both addresses.
+        // SAFETY: the header requires `n` floats at both addresses.
         unsafe { std::ptr::copy(x, y, len(n)) }
     }
 }
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn ggml_cpu_fp32_to_fp32(x: *const f32, y: *mut f32, n: i6
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_fp32_to_i32(x: *const f32, y: *mut i32, n: i64) {
     for i in 0..len(n) {
-        // SAFETY: the header asks for `n` numbers at both addresses, and `i` is less than `n`.
+        // SAFETY: the header requires `n` numbers at both addresses, and `i` is less than `n`.
         unsafe { y.add(i).write(x.add(i).read() as i32) }
     }
 }
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn ggml_cpu_fp32_to_i32(x: *const f32, y: *mut i32, n: i64
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_fp32_to_fp16(x: *const f32, y: *mut ggml_fp16_t, n: i64) {
     if len(n) > 0 {
-        // SAFETY: the header asks for `n` numbers at both addresses; `source` copies those that `y` overlaps.
+        // SAFETY: the header requires `n` numbers at both addresses; `source` copies those that `y` overlaps.
         unsafe { (simd::kernels().f32_to_f16)(len(n), y, source(x, n, y, n).as_ptr()) }
     }
 }
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn ggml_cpu_fp32_to_fp16(x: *const f32, y: *mut ggml_fp16_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_fp16_to_fp32(x: *const ggml_fp16_t, y: *mut f32, n: i64) {
     if len(n) > 0 {
-        // SAFETY: the header asks for `n` numbers at both addresses; `source` copies those that `y` overlaps.
+        // SAFETY: the header requires `n` numbers at both addresses; `source` copies those that `y` overlaps.
         unsafe { (simd::kernels().f16_to_f32)(len(n), y, source(x, n, y, n).as_ptr()) }
     }
 }
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn ggml_cpu_fp16_to_fp32(x: *const ggml_fp16_t, y: *mut f3
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_fp32_to_bf16(x: *const f32, y: *mut ggml_bf16_t, n: i64) {
     for i in 0..len(n) {
-        // SAFETY: the header asks for `n` numbers at both addresses, and `i` is less than `n`.
+        // SAFETY: the header requires `n` numbers at both addresses, and `i` is less than `n`.
         unsafe { y.add(i).write(ggml_bf16_t { bits: convert::to_bf16(x.add(i).read()) }) }
     }
 }
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn ggml_cpu_fp32_to_bf16(x: *const f32, y: *mut ggml_bf16_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_cpu_bf16_to_fp32(x: *const ggml_bf16_t, y: *mut f32, n: i64) {
     for i in 0..len(n) {
-        // SAFETY: the header asks for `n` numbers at both addresses, and `i` is less than `n`.
+        // SAFETY: the header requires `n` numbers at both addresses, and `i` is less than `n`.
         unsafe { y.add(i).write(convert::bf16(x.add(i).read().bits)) }
     }
 }

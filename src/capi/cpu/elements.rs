@@ -34,7 +34,7 @@ pub unsafe extern "C" fn ggml_new_f32(ctx: *mut ggml_context, value: f32) -> *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_i32(tensor: *mut ggml_tensor, value: i32) -> *mut ggml_tensor {
     need!(tensor);
-    // SAFETY: the header asks for a tensor in host memory, and sets it: the data is writable.
+    // SAFETY: the header requires a tensor in host memory, with writable data, because the function sets it.
     unsafe { elements::set_all(tensor, value.into()) };
     tensor.as_ptr()
 }
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn ggml_set_i32(tensor: *mut ggml_tensor, value: i32) -> *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_f32(tensor: *mut ggml_tensor, value: f32) -> *mut ggml_tensor {
     need!(tensor);
-    // SAFETY: the header asks for a tensor in host memory, and sets it: the data is writable.
+    // SAFETY: the header requires a tensor in host memory, with writable data, because the function sets it.
     unsafe { elements::set_all(tensor, value.into()) };
     tensor.as_ptr()
 }
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn ggml_set_f32(tensor: *mut ggml_tensor, value: f32) -> *
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_i32_1d(tensor: *const ggml_tensor, i: c_int) -> i32 {
     need!(tensor);
-    // SAFETY: the header asks for a tensor in host memory.
+    // SAFETY: the header requires a tensor in host memory.
     let value = unsafe { elements::get(tensor, elements::unravel(tensor, i.into())) };
     value as i32
 }
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn ggml_get_i32_1d(tensor: *const ggml_tensor, i: c_int) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_i32_1d(tensor: *const ggml_tensor, i: c_int, value: i32) {
     need!(tensor);
-    // SAFETY: the header asks for a tensor in host memory, and sets it: the data is writable.
+    // SAFETY: the header requires a tensor in host memory, with writable data, because the function sets it.
     unsafe { elements::set(tensor, elements::unravel(tensor, i.into()), value.into()) };
 }
 
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn ggml_get_i32_nd(
     i3: c_int,
 ) -> i32 {
     need!(tensor);
-    // SAFETY: the header asks for a tensor in host memory.
+    // SAFETY: the header requires a tensor in host memory.
     let value = unsafe { elements::get(tensor, [i0, i1, i2, i3].map(i64::from)) };
     value as i32
 }
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn ggml_set_i32_nd(
     value: i32,
 ) {
     need!(tensor);
-    // SAFETY: the header asks for a tensor in host memory, and sets it: the data is writable.
+    // SAFETY: the header requires a tensor in host memory, with writable data, because the function sets it.
     unsafe { elements::set(tensor, [i0, i1, i2, i3].map(i64::from), value.into()) };
 }
 
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn ggml_set_i32_nd(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_get_f32_1d(tensor: *const ggml_tensor, i: c_int) -> f32 {
     need!(tensor);
-    // SAFETY: the header asks for a tensor in host memory.
+    // SAFETY: the header requires a tensor in host memory.
     let value = unsafe { elements::get(tensor, elements::unravel(tensor, i.into())) };
     value as f32
 }
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn ggml_get_f32_1d(tensor: *const ggml_tensor, i: c_int) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_f32_1d(tensor: *const ggml_tensor, i: c_int, value: f32) {
     need!(tensor);
-    // SAFETY: the header asks for a tensor in host memory, and sets it: the data is writable.
+    // SAFETY: the header requires a tensor in host memory, with writable data, because the function sets it.
     unsafe { elements::set(tensor, elements::unravel(tensor, i.into()), value.into()) };
 }
 
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn ggml_get_f32_nd(
     i3: c_int,
 ) -> f32 {
     need!(tensor);
-    // SAFETY: the header asks for a tensor in host memory.
+    // SAFETY: the header requires a tensor in host memory.
     let value = unsafe { elements::get(tensor, [i0, i1, i2, i3].map(i64::from)) };
     value as f32
 }
@@ -147,6 +147,6 @@ pub unsafe extern "C" fn ggml_set_f32_nd(
     value: f32,
 ) {
     need!(tensor);
-    // SAFETY: the header asks for a tensor in host memory, and sets it: the data is writable.
+    // SAFETY: the header requires a tensor in host memory, with writable data, because the function sets it.
     unsafe { elements::set(tensor, [i0, i1, i2, i3].map(i64::from), value.into()) };
 }

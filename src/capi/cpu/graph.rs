@@ -29,7 +29,7 @@ passed! { unsafe 'c:
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_new(params: *mut ggml_threadpool_params) -> *mut ggml_threadpool {
-    // SAFETY: the header asks for NULL or parameters.
+    // SAFETY: the header requires NULL or a pointer to parameters.
     unsafe { procs::threadpool_new(params) }
 }
 
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn ggml_threadpool_new(params: *mut ggml_threadpool_params
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_threadpool_free(threadpool: *mut ggml_threadpool) {
-    // SAFETY: the header asks for NULL or a pool that nobody uses any more.
+    // SAFETY: the header requires NULL or a pool that is no longer used.
     unsafe { procs::threadpool_free(threadpool) }
 }
 
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn ggml_graph_plan(
 pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mut ggml_cplan) -> raw::ggml_status {
     need!(cgraph);
     ggml_assert!(!cplan.is_null(), "cplan != NULL");
-    // SAFETY: not NULL, so the plan that the header asks for.
+    // SAFETY: not NULL, so the plan that the header requires.
     let plan = unsafe { cplan.read() };
     ggml_assert!(plan.n_threads > 0, "a plan of {} threads", plan.n_threads);
     ggml_assert!(plan.work_size == 0 || !plan.work_data.is_null(), "a plan without its work memory");
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mu
     let settings = Settings {
         n_threads: plan.n_threads as usize,
         pool: threadpool,
-        // SAFETY: the header asks for `work_size` bytes at `work_data`, which nobody else uses during the call.
+        // SAFETY: the header requires `work_size` bytes at `work_data` that no other code uses during the call.
         scratch: unsafe { Scratch::new(plan.work_data, plan.work_size) },
         abort: Abort { callback: plan.abort_callback, data: plan.abort_callback_data },
         use_ref: plan.use_ref,

@@ -14,7 +14,7 @@ use std::ffi::{c_char, c_int, c_void};
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_init(params: ggml_init_params) -> *mut ggml_context {
-    // SAFETY: the header asks for memory, if any, that stays the caller's for as long as the context lives.
+    // SAFETY: the header requires that `params.mem_buffer`, unless it is NULL, outlives the context.
     let ctx = logged("ggml_init", unsafe { Context::new(params) });
     ctx.map_or(std::ptr::null_mut(), ctx_into_raw)
 }
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn ggml_tensor_overhead() -> usize {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_print_object(obj: *const ggml_object) {
-    // SAFETY: the header asks for NULL or an object of a valid context.
+    // SAFETY: the header requires NULL or an object of a valid context.
     if let Some(text) = unsafe { context::describe_object(obj.cast()) } {
         log_info!("{text}");
     }

@@ -113,7 +113,7 @@ pub unsafe extern "C" fn ggml_graph_cpy(src: *mut ggml_cgraph, dst: *mut ggml_cg
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_zero(tensor: *mut ggml_tensor) -> *mut ggml_tensor {
     need!(tensor);
-    // SAFETY: the header asks for a tensor with data, which is in host memory if it has no buffer.
+    // SAFETY: the header requires a tensor with data, which is in host memory if it has no buffer.
     unsafe { set_zero(tensor) };
     tensor.as_ptr()
 }
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn ggml_set_zero(tensor: *mut ggml_tensor) -> *mut ggml_te
 pub unsafe extern "C" fn ggml_graph_reset(cgraph: *mut ggml_cgraph) {
     optional!(cgraph);
     let Some(graph) = cgraph else { return };
-    // SAFETY: the header asks for a graph whose gradients have data, which is in host memory if they have no buffer.
+    // SAFETY: the header requires a graph whose gradients have data, which is in host memory if they have no buffer.
     unsafe { reset_gradients(graph) };
 }
 
@@ -233,8 +233,9 @@ pub unsafe extern "C" fn ggml_graph_print(cgraph: *const ggml_cgraph) {
     }
 }
 
-/// Writes the graph `gb` to a file in Graphviz' dot language. `cgraph` is NULL or the forward graph, to tell its
-/// nodes from those of the backward pass. Logs an error if the file cannot be written.
+/// Writes the graph `gb` to a file in Graphviz' dot language. `cgraph` is NULL or the forward graph. If it is set,
+/// the colour of a node with a gradient shows whether the node is in the forward graph, unless it is a parameter. Logs
+/// an error if the file cannot be written.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_graph_dump_dot(

@@ -26,7 +26,7 @@ unsafe extern "C" fn to_float<const T: usize>(x: *const c_void, y: *mut f32, k: 
 /// As the header says of `to_float`.
 unsafe fn read_row(t: &TypeTraits, x: *const c_void, y: *mut f32, k: i64) {
     if let Some(f) = t.to_float {
-        // SAFETY: the header asks for a row of `k` values at `x` and room for them at `y`; `source` copies what `y`
+        // SAFETY: the header requires a row of `k` values at `x` and room for them at `y`; `source` copies what `y`
         // overlaps.
         unsafe { f(&source::<u8, _>(x.cast(), row_bytes(t, k), y, k), values_mut(y, k)) }
     }
@@ -43,7 +43,7 @@ unsafe extern "C" fn from_float<const T: usize>(x: *const f32, y: *mut c_void, k
 unsafe fn write_row(t: &TypeTraits, x: *const f32, y: *mut c_void, k: i64) {
     if let Some(f) = t.from_float_ref {
         let (y, bytes) = (y.cast::<u8>(), row_bytes(t, k));
-        // SAFETY: the header asks for `k` values at `x` and room for a row of them at `y`; `source` copies what `y`
+        // SAFETY: the header requires `k` values at `x` and room for a row of them at `y`; `source` copies what `y`
         // overlaps.
         unsafe { f(&source(x, k, y, bytes), values_mut(y, bytes)) }
     }
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn ggml_fp32_to_fp16(x: f32) -> ggml_fp16_t {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp16_to_fp32_row(x: *const ggml_fp16_t, y: *mut f32, n: i64) {
-    // SAFETY: the header asks for `n` numbers at both addresses; `source` copies what `y` overlaps.
+    // SAFETY: the header requires `n` numbers at both addresses; `source` copies what `y` overlaps.
     unsafe { convert::f16_to_f32_row(&source(x, n, y, n), values_mut(y, n)) }
 }
 
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn ggml_fp16_to_fp32_row(x: *const ggml_fp16_t, y: *mut f3
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp32_to_fp16_row(x: *const f32, y: *mut ggml_fp16_t, n: i64) {
-    // SAFETY: the header asks for `n` numbers at both addresses; `source` copies what `y` overlaps.
+    // SAFETY: the header requires `n` numbers at both addresses; `source` copies what `y` overlaps.
     unsafe { convert::f32_to_f16_row(&source(x, n, y, n), values_mut(y, n)) }
 }
 
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn ggml_bf16_to_fp32(x: ggml_bf16_t) -> f32 {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_bf16_to_fp32_row(x: *const ggml_bf16_t, y: *mut f32, n: i64) {
-    // SAFETY: the header asks for `n` numbers at both addresses; `source` copies what `y` overlaps. A bfloat16 is its
+    // SAFETY: the header requires `n` numbers at both addresses; `source` copies what `y` overlaps. A bfloat16 is its
     // 16 bits.
     unsafe { convert::bf16_to_f32_row(&source::<u16, _>(x.cast(), n, y, n), values_mut(y, n)) }
 }
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn ggml_bf16_to_fp32_row(x: *const ggml_bf16_t, y: *mut f3
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp32_to_bf16_row_ref(x: *const f32, y: *mut ggml_bf16_t, n: i64) {
-    // SAFETY: the header asks for `n` numbers at both addresses; `source` copies what `y` overlaps. A bfloat16 is its
+    // SAFETY: the header requires `n` numbers at both addresses; `source` copies what `y` overlaps. A bfloat16 is its
     // 16 bits.
     unsafe { convert::f32_to_bf16_row(&source(x, n, y, n), values_mut(y.cast(), n)) }
 }
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn ggml_validate_row_data(ty: raw::ggml_type, data: *const
         log_error!("ggml_validate_row_data: no data");
         return false;
     }
-    // SAFETY: not NULL, so the `nbytes` readable bytes that the header asks for.
+    // SAFETY: not NULL, so the `nbytes` readable bytes that the header requires.
     logged("ggml_validate_row_data", quant::validate_row(ty, unsafe { values(data.cast(), n) })).is_some()
 }
 
@@ -298,8 +298,9 @@ pub unsafe extern "C" fn ggml_quantize_chunk(
         ))
     };
     let bytes = (nrows as usize).saturating_mul(row);
-    // The chunk alone, so that other threads may fill other chunks meanwhile. SAFETY: the header asks for tensors that
-    // hold the rows of the chunk, which nobody else writes, and for a weight for each column or NULL.
+    // The slices cover only this chunk, so that other threads may fill other chunks at the same time. SAFETY: the
+    // header requires tensors that hold the rows of the chunk, which no other code writes, and a weight for each column
+    // or NULL.
     let (x, y, w) = unsafe {
         let first = (start / n_per_row) as usize * row;
         let (y, bytes) = (dst.cast::<u8>().wrapping_add(first), i64::try_from(bytes).unwrap_or(0));

@@ -36,7 +36,7 @@ pub unsafe extern "C" fn ggml_status_to_string(status: raw::ggml_status) -> *con
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_guid_matches(guid_a: ggml_guid_t, guid_b: ggml_guid_t) -> bool {
-    // SAFETY: NULL is excluded first; the header asks for two identifiers of 16 bytes.
+    // SAFETY: NULL is excluded first; the header requires two identifiers of 16 bytes.
     unsafe { !guid_a.is_null() && !guid_b.is_null() && guid_a.read() == guid_b.read() }
 }
 

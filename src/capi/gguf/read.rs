@@ -15,8 +15,8 @@ use crate::sys::thread::Shield;
 use libc::FILE;
 use std::ffi::{c_char, c_void};
 
-/// Parses the file and, if wanted, creates the context with its tensors. Writes the context's address on success, and
-/// NULL if the description was right but the tensors could not be made.
+/// Parses the file and, unless `tensors` is NULL, creates the context with its tensors and stores the context's address
+/// there. Stores NULL if the description is valid but the tensors cannot be created.
 fn read(
     source: &mut dyn Source,
     start: u64,
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn gguf_init_from_file_ptr(file: *mut FILE, params: gguf_i
     if file.is_null() {
         return std::ptr::null_mut();
     }
-    // SAFETY: the header asks for an open stream, and NULL was refused above.
+    // SAFETY: the header requires an open stream, and NULL was refused above.
     let mut stream = unsafe { CStream::new(file) };
     let Some((at, rest)) = stream.position_and_rest() else {
         log_error!("gguf_init_from_file_ptr: the stream is not seekable");
@@ -116,8 +116,8 @@ pub unsafe extern "C" fn gguf_init_from_buffer(
     give("gguf_init_from_buffer", read(&mut &*bytes, 0, size as u64, tensors, no_alloc))
 }
 
-/// Reads a GGUF file through a callback, which is asked for at most `max_chunk_read` bytes at a time (0: no limit),
-/// and for at most `max_expected_size` bytes in total; see `gguf_init_from_file_ptr`.
+/// Reads a GGUF file through a callback; see `gguf_init_from_file_ptr`. Each call requests at most `max_chunk_read`
+/// bytes (0: no limit), and all calls together request at most `max_expected_size` bytes.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_init_from_callback(
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn gguf_init_from_callback(
 ) -> *mut gguf_context {
     let gguf_init_params { no_alloc, ctx: tensors } = params;
     outputs!(tensors);
-    // SAFETY: the header asks for a function that writes the bytes it is asked for, and may be called with `userdata`
+    // SAFETY: the header requires a function that writes at most the requested bytes, and may be called with `userdata`
     // during this call.
     let Some(mut source) = (unsafe { Callback::new(callback, userdata, max_chunk_read) }) else {
         return std::ptr::null_mut();

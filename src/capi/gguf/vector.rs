@@ -35,8 +35,8 @@ impl Operators {
         let (Some(new), Some(delete)) = (library::find(c"_ZnwmRKSt9nothrow_t"), library::find(c"_ZdlPv")) else {
             return Err(Error::Unsupported("a std::vector in a process without a C++ library".to_owned()));
         };
-        // SAFETY: names that the C++ ABI fixes stand for functions of these types, for 64-bit programs, the only ones
-        // this crate is made for (`abi/identity.rs`).
+        // SAFETY: the C++ ABI fixes the types of the functions that have these names. `New` and `Delete` are their
+        // types in 64-bit programs, the only ones that this crate supports (`abi/identity.rs`).
         unsafe {
             Ok(Self {
                 new: std::mem::transmute::<*mut c_void, New>(new.as_ptr()),
@@ -87,7 +87,7 @@ impl Write for Appended<'_> {
 /// Appends the file to `buf`, a `std::vector<int8_t>`; with `only_meta`, only what is before the tensor data.
 ///
 /// # Safety
-/// `ctx` is a valid `gguf_context`, `buf` a valid vector that nobody else uses during the call.
+/// `ctx` is a valid `gguf_context`, and `buf` is a valid vector that no other code uses during the call.
 ///
 /// cbindgen:ignore
 #[guarded]
@@ -96,10 +96,10 @@ pub unsafe extern "C" fn gguf_write_to_buf(ctx: *const gguf_context, buf: *mut V
     ggml_assert!(!buf.is_null());
     optional!(ctx);
     let Some(gguf) = ctx else { return };
-    // SAFETY: not NULL, so by the caller's promise a valid vector that nobody else uses.
+    // SAFETY: not NULL, so by the caller's promise a valid vector that no other code uses.
     let vector = unsafe { &mut *buf };
-    // SAFETY: data without a buffer came by `gguf_add_tensor` or `gguf_set_tensor_data`, whose headers ask the host to
-    // keep it until the file is written.
+    // SAFETY: data without a buffer was set by `gguf_add_tensor` or `gguf_set_tensor_data`. The header requires the
+    // host to keep such data until the file is written.
     let fetch = |t: TensorRef, bytes: &mut [u8]| unsafe { super::write::fetch(t, bytes) };
     let write = |operators| gguf.write(&mut Appended { vector, operators }, only_meta, &fetch);
     logged("gguf_write_to_buf", Operators::find().and_then(write));

@@ -40,10 +40,10 @@ pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: 
     ggml_assert!(!file.is_null());
     optional!(ctx);
     let Some(gguf) = ctx else { return false };
-    // SAFETY: the header asks for an open stream, which nobody else uses during the call; NULL was refused above.
+    // SAFETY: the header requires an open stream that no other code uses during the call; NULL was refused above.
     let mut out = unsafe { CStream::new(file) };
-    // SAFETY: data without a buffer came by `gguf_add_tensor` or `gguf_set_tensor_data`, whose headers ask the host to
-    // keep it until the file is written.
+    // SAFETY: data without a buffer was set by `gguf_add_tensor` or `gguf_set_tensor_data`. The header requires the
+    // host to keep such data until the file is written.
     let fetch = |t: TensorRef, bytes: &mut [u8]| unsafe { fetch(t, bytes) };
     logged("gguf_write_to_file_ptr", gguf.whole().and_then(|g| g.write(&mut out, only_meta, &fetch))).is_some()
 }
@@ -59,8 +59,8 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *co
         log_error!("gguf_write_to_file: the path is not UTF-8");
         return false;
     };
-    // SAFETY: data without a buffer came by `gguf_add_tensor` or `gguf_set_tensor_data`, whose headers ask the host to
-    // keep it until the file is written.
+    // SAFETY: data without a buffer was set by `gguf_add_tensor` or `gguf_set_tensor_data`. The header requires the
+    // host to keep such data until the file is written.
     let fetch = |t: TensorRef, bytes: &mut [u8]| unsafe { fetch(t, bytes) };
     let io = |source| Error::Io { what: format!("failed to write '{}'", path.display()), source };
     let write = || -> Result<()> {
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn gguf_get_meta_data(ctx: *const gguf_context, data: *mut
     ggml_assert!(!data.is_null());
     let (bytes, data) = (gguf.meta_bytes(), data.cast::<u8>());
     let padding = bytes.len().next_multiple_of(gguf.alignment) - bytes.len();
-    // SAFETY: the header asks for room for `gguf_get_meta_size` bytes, the length of `bytes` and `padding` together.
+    // SAFETY: the header requires room for `gguf_get_meta_size` bytes, the length of `bytes` and `padding` together.
     unsafe {
         data.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         data.add(bytes.len()).write_bytes(0, padding);

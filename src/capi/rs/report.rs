@@ -42,7 +42,7 @@ fn format_of(format: raw::ggml_rs_format) -> Format {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_sched_report(sched: ggml_backend_sched_t, format: raw::ggml_rs_format) -> *mut c_char {
     let format = format_of(format);
-    // **The scheduler's graph** (defined in `capi/backend/sched.rs`) is valid: the header asks for that.
+    // **The scheduler's graph** (defined in `capi/backend/sched.rs`) is valid: the header requires it.
     need!(sched);
     let text = logged("ggml_rs_sched_report", sched.read().and_then(|s| Ok(s.view()?.report_text(format))));
     // JSON writes a zero byte of a name as an escape, so there is none in the text.
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn ggml_rs_sched_write_report(
         log_error!("ggml_rs_sched_write_report: no path");
         return false;
     };
-    // **The scheduler's graph** (defined in `capi/backend/sched.rs`) is valid: the header asks for that.
+    // **The scheduler's graph** (defined in `capi/backend/sched.rs`) is valid: the header requires it.
     need!(sched);
     logged("ggml_rs_sched_write_report", sched.read().and_then(|s| s.view()?.write_report(format, path))).is_some()
 }
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn ggml_rs_sched_write_report(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_string_free(text: *mut c_char) {
     if !text.is_null() {
-        // SAFETY: the header asks for a string of this library, which is not used afterwards; all of them came from
+        // SAFETY: the header requires a string of this library, which is not used afterwards; all of them came from
         // `CString::into_raw`.
         drop(unsafe { CString::from_raw(text) });
     }
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn ggml_rs_sched_fallbacks(
     list: *mut ggml_rs_fallback,
     max: usize,
 ) -> usize {
-    // **The scheduler's graph** (defined in `capi/backend/sched.rs`) is valid: the header asks for that.
+    // **The scheduler's graph** (defined in `capi/backend/sched.rs`) is valid: the header requires it.
     need!(sched);
     let Some(all) = logged("ggml_rs_sched_fallbacks", sched.read().map(|s| s.fallbacks())) else { return 0 };
     let room = if list.is_null() { 0 } else { max.min(all.len()) };
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn ggml_rs_sched_fallbacks(
         for (to, &from) in out.reason.iter_mut().zip(&f.reason.as_bytes()[..end]) {
             *to = from as c_char;
         }
-        // SAFETY: the header asks for room for `max` entries, and `i` is less than `max`.
+        // SAFETY: the header requires room for `max` entries, and `i` is less than `max`.
         unsafe { list.add(i).write(out) };
     }
     all.len()

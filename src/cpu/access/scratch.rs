@@ -52,13 +52,13 @@ impl<'a> Workspace<'a> {
         unsafe { Dest::of_memory(self.data, at, self.thread, self.claims) }
     }
 
-    /// Rows of `n` plain numbers each that an earlier node has [published](publish) in this memory, and that nobody has
-    /// written since. Panics unless the executor says so.
+    /// Returns rows of `n` plain numbers each that an earlier node has [published](publish) in this memory, and that no
+    /// thread has written since. Panics unless the executor has found that this is so.
     pub fn kept_rows(self, w: &Worker<'_>, dtype: ggml_type, n: usize, rows: usize) -> Apart<'a> {
         assert!(w.finds_scratch(), "the rows are not there");
-        // SAFETY: the executor says so of nodes after which no other has used the scratch memory
-        // (`table::Shared::same`), except for parts that belong to one thread and are behind the rows. This consumes
-        // the only `Workspace` of this thread for this memory, and the other threads of the node do the same.
+        // SAFETY: the executor says so only if no other node has used the scratch memory since (`table::Shared::same`),
+        // except for parts that belong to one thread and come after the rows. This consumes the only `Workspace` of
+        // this thread for this memory, and the other threads of the node do the same.
         unsafe { self.rows(dtype, n, rows).written() }
     }
 

@@ -44,7 +44,7 @@ impl<'g> Source<'g> {
     /// Access to `tensor`.
     ///
     /// # Safety
-    /// The layout is inside memory that is readable for `'g`. Nobody writes an element while this `Source` reads it.
+    /// The layout is inside memory that is readable for `'g`. No thread writes an element while this `Source` reads it.
     pub unsafe fn new(tensor: TensorRef) -> Self {
         Self { data: tensor.data(), at: Layout::of(tensor), graph: PhantomData }
     }
@@ -183,7 +183,7 @@ impl<'g> Apart<'g> {
     /// Access to the layout `at` of memory at `data`.
     ///
     /// # Safety
-    /// The layout is inside memory that is readable for `'g`, and nobody writes it for that long.
+    /// The layout is inside memory that is readable for `'g`, and that no code writes for that long.
     pub(super) unsafe fn of_memory(data: *const u8, at: Layout) -> Self {
         Self(Source { data, at, graph: PhantomData })
     }

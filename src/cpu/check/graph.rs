@@ -219,8 +219,8 @@ pub struct Memory {
     entries: Recent<Entry, GRAPHS>,
 }
 
-// SAFETY: the tensors behind the handles are accessed only in `check`, while the host computes a **valid graph** with
-// them, on its thread.
+// SAFETY: the tensors to which the handles point are accessed only in `check`, while the host computes a
+// **valid graph** with them, on its thread.
 unsafe impl Send for Memory {}
 
 impl Memory {

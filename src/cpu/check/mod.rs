@@ -35,7 +35,7 @@ pub(crate) use ensure;
 /// Limit of the number of elements of a tensor. The size in bytes of a smaller tensor does not overflow.
 const MAX_ELEMENTS: i64 = 1 << 58;
 
-/// [`supported`], for those who need no kernel: backends that compute only nodes that this one would accept.
+/// [`supported`] for callers that need no kernel: backends that compute only nodes that the CPU backend would accept.
 pub fn accepts(node: TensorRef) -> Result<()> {
     supported(node).map(drop)
 }

@@ -175,9 +175,9 @@ impl<'g> CheckedNode<'g> {
         let range = (share.start * PART).min(n)..(share.end * PART).min(n);
         let source = |i| {
             let s: TensorRef = tensor.src(i)?;
-            // SAFETY: `runnable` has found as many aligned, contiguous floats in each source as in the result. Nobody
-            // writes them while the node is computed: `flat` says that they share no memory with the result. They are
-            // readable for `'g`, as in `try_source`.
+            // SAFETY: `runnable` has found as many aligned, contiguous floats in each source as in the result. No
+            // thread writes them while the node is computed: `flat` says that they share no memory with the result.
+            // They are readable for `'g`, as in `try_source`.
             Some(unsafe { std::slice::from_raw_parts(s.data().cast::<f32>().add(range.start), range.len()) })
         };
         let first = if flat == Flat::Apart { source(0) } else { None };

@@ -1,17 +1,17 @@
-//! [`Pace`], which decides when a kernel asks the host whether to go on.
+//! [`Pace`], which decides when a kernel calls the abort callback of the host.
 #![forbid(unsafe_code)]
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Time between two questions. A request to stop is noticed after about this time.
+/// Time between two calls of the callback. A request to stop is noticed after about this time.
 const EVERY: Duration = Duration::from_millis(1);
 /// How many items a kernel computes between two readings of the clock, if they take less than `QUICK` together.
 const ITEMS: u32 = 16;
 const QUICK: Duration = Duration::from_micros(20);
 
-/// When a thread asked last. Most items of a kernel (rows, or elements with a window) are much shorter than a call of
-/// the host, and some than a reading of the clock.
+/// The time of a thread's last call of the callback. Most items of a kernel (rows, or elements with a window) take much
+/// less time than a call of the host, and some take less than a reading of the clock.
 #[derive(Default)]
 pub(super) struct Pace {
     /// Items until the next reading of the clock.
@@ -21,8 +21,9 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Whether it is time for a question, which is then taken as asked. It is called once before each item. The first
-    /// item asks nothing: the host is asked between nodes as well.
+    /// Returns whether to call the callback now, and if so, stores this time as that of the last call. Kernels call
+    /// this function once before each item. It returns false for the first item, because the callback is also called
+    /// between nodes.
     pub(super) fn is_due(&self, clock: impl FnOnce() -> Instant) -> bool {
         if self.left.get() > 0 {
             self.left.set(self.left.get() - 1);
@@ -44,7 +45,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Questions and readings of the clock over items that take `each`, for a second.
+    /// Counts the calls of the callback and the readings of the clock over items that take `each`, for a second.
     fn in_a_second(each: Duration) -> (usize, usize) {
         let (pace, readings, begun) = (Pace::default(), Cell::new(0), Instant::now());
         let items = (Duration::from_secs(1).as_nanos() / each.as_nanos()) as u32;

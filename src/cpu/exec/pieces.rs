@@ -33,10 +33,11 @@ impl Pieces {
         Self { shares: (0..n).map(|_| Share(AtomicU64::new(0))).collect(), many: AtomicU64::new(0) }
     }
 
-    /// A piece for thread `ith`, below `n`, which nobody else takes; `None` if there is none left for it. The threads
-    /// together take all pieces, if each calls this until there is none left. They call it with the same `n`, below
-    /// 2^32, for the same `node`, which is not 0. A thread that has found no more pieces of a node goes on with greater
-    /// ones only, while other threads may still take pieces of this one.
+    /// Takes a piece for thread `ith` and returns its number, which is below `n`. No other thread takes this piece.
+    /// Returns `None` if no piece is left for the thread. The threads together take all pieces, if each calls this
+    /// until there is none left. They call it with the same `n`, below 2^32, for the same `node`, which is not 0. A
+    /// thread that has found no more pieces of a node goes on with greater ones only, while other threads may still
+    /// take pieces of this one.
     pub fn take(&self, node: u32, n: usize, ith: usize) -> Option<usize> {
         let threads = self.shares.len();
         if n > threads * MOST {

@@ -45,7 +45,7 @@ pub struct Steps {
     pub(super) serial: Serial,
     pub(super) nodes: Vec<Planned>,
     pub(super) steps: Vec<Step>,
-    /// Number of threads that the host asked for.
+    /// Number of threads that the host requested.
     asked: usize,
     pub(super) n_threads: usize,
     pub(super) scratch: usize,

@@ -131,7 +131,7 @@ fn products_of_experts_with_the_same_columns_are_one_step() {
     }
 }
 
-/// An index that names no matrix is an error of the graph, whoever sorts the columns.
+/// An index that names no matrix is an error of the graph, whichever thread sorts the columns.
 #[test]
 fn a_wrong_index_is_an_error_when_one_thread_sorts() {
     let mut n = Nodes { c: ctx(), all: Vec::new() };

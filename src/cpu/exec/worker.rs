@@ -44,7 +44,7 @@ impl Scratch {
     /// The aligned part of `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// `ptr` is NULL, or its `len` bytes are writable and nobody else uses them as long as the scratch memory is used.
+    /// `ptr` is NULL, or its `len` bytes are writable and no other code uses them while the scratch memory is used.
     pub unsafe fn new(ptr: *mut u8, len: usize) -> Self {
         let skip = ptr.align_offset(Self::ALIGN);
         if ptr.is_null() || skip >= len {
@@ -106,13 +106,13 @@ impl Stop {
         Self { abort, wanted: AtomicBool::new(false) }
     }
 
-    /// Whether the host has stopped it. Thread 0 asks the host.
+    /// Returns whether the host has stopped the region. On thread 0, this calls the abort callback of the host.
     #[inline]
     pub fn is_wanted(&self, ith: usize) -> bool {
         self.was_wanted() || self.can_ask(ith) && self.ask()
     }
 
-    /// Whether the host has stopped it. Thread 0 asks the host where `pace` says so.
+    /// As [`Self::is_wanted`], but thread 0 calls the abort callback only if `pace` says so.
     #[inline]
     fn is_wanted_now_and_then(&self, ith: usize, pace: &Pace) -> bool {
         self.was_wanted() || self.can_ask(ith) && pace.is_due(Instant::now) && self.ask()
@@ -276,15 +276,16 @@ impl<'a> Worker<'a> {
         if self.is_stopped() { None } else { self.pieces.take(self.number, n, self.ith) }
     }
 
-    /// Returns `items` until the host stops the computation, after which the rest of the node need not be computed. It
-    /// looks before every item, and asks the host about once a millisecond, so that items may be short.
+    /// Returns `items` until the host stops the computation, after which the rest of the node need not be computed. The
+    /// iterator checks this before every item. On thread 0, it calls the abort callback of the host about once a
+    /// millisecond, so that items may be short.
     #[inline]
     pub fn until_stopped<I: IntoIterator>(&self, items: I) -> impl Iterator<Item = I::Item> {
         items.into_iter().take_while(|_| !self.stop.is_wanted_now_and_then(self.ith, &self.pace))
     }
 
-    /// Whether the host has stopped the computation. The rest of the node need not be computed. This asks the host each
-    /// time: loops over rows use [`Self::until_stopped`].
+    /// Returns whether the host has stopped the computation. If so, the rest of the node need not be computed. On
+    /// thread 0, this calls the abort callback of the host each time: loops over rows use [`Self::until_stopped`].
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.stop.is_wanted(self.ith)

@@ -64,7 +64,7 @@ impl Step {
     /// The rows are readable for `k` numbers of the format of the kernel. The columns have `k` numbers, and their
     /// results are writable for a float of each row (readable, too, if there were steps before).
     unsafe fn multiply(&self, kernel: Product, columns: usize, at: &Addresses<MAX_COLS>) {
-        // The last row stands for rows that are missing.
+        // The last row fills the places of missing rows.
         let mut rows = [std::ptr::null(); MAX_BLOCK_ROWS];
         for (r, at) in rows[..self.rows.next_multiple_of(ROWS)].iter_mut().enumerate() {
             *at = self.first.wrapping_add(r.min(self.rows - 1) * self.stride);
@@ -141,7 +141,7 @@ impl<C: Columns> Job<'_, C> {
                     // values. The columns have as many from `k0`, and their results have the rows of the piece
                     // (`addresses`).
                     unsafe { step.multiply(kernel, width, &at) };
-                    // What follows is in the cache now: to ask again takes time.
+                    // The data that follows is in the cache now, and to request it again takes time.
                     step.ahead = 0;
                 }
             }

@@ -200,8 +200,9 @@ impl Panels<'_> {
         }
     }
 
-    /// Interleaves `rows` rows, or the first ones if there are more than those of a strip. The last one stands for rows
-    /// that are missing. `ahead`: what will be needed next, as for the kernel; NULL for nothing.
+    /// Interleaves `rows` rows, or the first ones if there are more than those of a strip. If there are fewer, the last
+    /// row fills the places of missing rows. `ahead` is the address of the data that is needed next, as for the kernel;
+    /// NULL for none.
     ///
     /// # Safety
     /// `strips` are the kernels of the format. For `r` below `rows`, which is not 0, `k` values of the format are

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::custom::Work;
 
-/// Whether all threads compute a custom node: unless the host asked for one task.
+/// Returns whether all threads compute a custom node. They do unless the host requested one task.
 pub fn is_wide(node: TensorRef) -> bool {
     Work::of_node(node).is_some_and(|work| work.n_tasks != 1)
 }

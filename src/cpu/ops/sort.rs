@@ -46,7 +46,7 @@ fn indices(keys: &[i64], order: &mut [i32]) {
 }
 
 /// Indices of the elements of each row in ascending or, by parameter 0, descending order. The sort is stable, zeros of
-/// both signs are equal, and NaN is behind all numbers in both orders.
+/// both signs are equal, and NaN comes after all numbers in both orders.
 pub fn argsort(w: &Worker<'_>, node: CheckedNode<'_>, d: Dest<'_>) {
     let falling = node.op_param_i32(0) == ggml_sort_order::GGML_SORT_ORDER_DESC as i32;
     each_row(w, node, d, |x, keys, order| {

@@ -19,9 +19,9 @@ use std::time::Duration;
 
 /// At most so many threads: they are as fast as memory.
 const THREADS: usize = 8;
-/// How often a thread that waits looks.
+/// Time between two checks of a thread that waits.
 const EACH: Duration = Duration::from_millis(10);
-/// After how many looks it asks whether there is still room for all.
+/// Number of such checks after which the thread queries again whether there is still room for all weights.
 const TIMES: usize = 10;
 
 struct Queue {
@@ -110,7 +110,7 @@ fn work() {
         }
         let may_wait = fit && memory.fit == Fit::Copies;
         let Some(_turn) = Turn::take(may_wait) else {
-            // Asking for the memory costs more than looking.
+            // A query of the free memory costs more than this check.
             for _ in 0..TIMES {
                 std::thread::sleep(EACH);
                 if !quiet::is_busy() {
@@ -127,7 +127,7 @@ fn work() {
             weight.stay();
             reader.set_tight(memory.is_tight);
             reader.gives_way = may_wait;
-            // Who computes with it gets another error.
+            // Any other error is ignored here: a computation that uses the weight gets it.
             if let (Err(Error::Aborted), false) = (weight.load_all(&mut reader), weight.is_ending()) {
                 brief(&QUEUE).weights.push_front(next);
             }

@@ -92,7 +92,7 @@ pub fn is_interleaved(t: TensorRef) -> bool {
     holds(t) && strips(t).is_some()
 }
 
-/// The weight of a product, if it may be somewhere else than in memory.
+/// The weight of a product, if it need not be in memory.
 pub fn weight_of(node: TensorRef) -> Option<Arc<Weight>> {
     weight_at(node.src(0).filter(|_| matches!(node.op(), GGML_OP_MUL_MAT | GGML_OP_MUL_MAT_ID))?)
 }

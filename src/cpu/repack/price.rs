@@ -1,6 +1,7 @@
-//! What interleaving costs, and what computations lose without it, which use weights where their file is mapped. Their
-//! threads interleave when they have lost as much as it would cost: whoever stops before has not paid for what it would
-//! not have used, and whoever goes on has lost as much again at most. Then they do so for as long as they compute.
+//! The cost of interleaving, and the time that computations lose without it while they use weights where their file is
+//! mapped. Their threads interleave after they have lost as much time as interleaving would cost. A program that stops
+//! before has not paid for what it would not have used. A program that continues has lost at most as much again. From
+//! then on, its threads may spend as much time on interleaving as they have spent on computing.
 
 use super::resident;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

@@ -1,6 +1,6 @@
-//! When threads that interleave weights in the background may use processors: where nothing of the host's would, and
-//! not before the host has been quiet for a moment. Their page faults also stop those who change the process's
-//! mappings.
+//! Decides when threads that interleave weights in the background may use processors: only processors that no
+//! computation of the host uses, and not before the host has been quiet for a moment. Page faults of these threads also
+//! block threads that change the mappings of the process.
 
 use crate::cpu::barrier::processors;
 use crate::sys::time::monotonic_ns;

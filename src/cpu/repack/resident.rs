@@ -1,9 +1,9 @@
-//! Weights that can be read again from a file, and so need not be in memory: which of their matrices are, and
-//! giving them back.
+//! Weights that can be read again from a file, and so need not be in memory. This module tracks which of their matrices
+//! are in memory, and gives memory back.
 //!
-//! A matrix is in memory whole and interleaved, or not at all. Who computes with a weight *holds* it: what is held
-//! stays. A computation whose weights are all in memory holds them by one [`Lease`], during which nothing is given
-//! back.
+//! A matrix is in memory whole and interleaved, or not at all. Code that computes with a weight *holds* it. The
+//! matrices of a held weight stay in memory. If all weights are in memory, a computation holds them with one [`Lease`],
+//! during which no memory is given back.
 
 use super::account;
 use super::budget::{self, When};
@@ -68,7 +68,7 @@ struct State {
 impl State {
     fn holds(&mut self) -> &mut usize {
         if self.process != fork::generation() {
-            // Those who held it are threads of another process.
+            // The threads that held it belong to another process.
             (self.process, self.holds) = (fork::generation(), 0);
         }
         &mut self.holds
@@ -300,7 +300,7 @@ impl Weight {
         if is_first {
             AWAY.fetch_add(1, Ordering::SeqCst);
         }
-        // Who begins a lease later finds that something is away.
+        // Code that creates a lease from now on finds that a matrix is not in memory.
         if LEASES.load(Ordering::SeqCst) > 0 {
             if is_first {
                 AWAY.fetch_sub(1, Ordering::SeqCst);

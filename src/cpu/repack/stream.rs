@@ -24,7 +24,7 @@ use std::time::Instant;
 /// Threads that read: some interleave what they have read while others wait for the device.
 const READERS: usize = 3;
 
-/// A product with a weight that may be somewhere else.
+/// A product with a weight that need not be in memory.
 pub struct Product {
     /// Its place in the order of the computation, which nothing else has.
     pub at: usize,
@@ -67,14 +67,14 @@ impl Weights {
         self.is_tight
     }
 
-    /// The weights that may be somewhere else; `None` if all are in memory.
+    /// Returns the weights, some of which may not be in memory; `None` if all are.
     #[inline]
     pub fn stream(&self) -> Option<&Stream> {
         self.stream.as_ref()
     }
 }
 
-/// Weights that may be somewhere else.
+/// The weights of a computation, some of which may not be in memory.
 pub struct Stream {
     fit: Fit,
     computing: Computing,

@@ -18,7 +18,7 @@ const K: i64 = 1024;
 /// Rows of a matrix.
 const ROWS: i64 = 2048;
 const EXPERTS: i64 = 8;
-/// Bytes in front of the weights of the file.
+/// Number of bytes in the file before the weights.
 const BEFORE: usize = 77;
 
 /// Weights that are set as hosts do, from a file that they have mapped, and the same in usual memory.

@@ -38,7 +38,7 @@ pub trait Coder: Lanes {
 /// The first of 32 values with the greatest magnitude, ignoring NaN; 0 if there is none.
 #[inline(always)]
 unsafe fn extreme<V: Coder>(x: *const f32) -> f32 {
-    // SAFETY: the caller promises 32 floats and the instruction set; a bit of `first` stands for each of them.
+    // SAFETY: the caller promises 32 floats and the instruction set; `first` has a bit for each of them.
     unsafe {
         let mut top = V::splat(0.0);
         for i in (0..32).step_by(V::N) {
@@ -60,7 +60,7 @@ unsafe fn extreme<V: Coder>(x: *const f32) -> f32 {
 /// has the sign of the first zero if it is zero.
 #[inline(always)]
 unsafe fn range<V: Coder>(x: *const f32) -> (f32, f32) {
-    // SAFETY: the caller promises 32 floats and the instruction set; a bit of `first` stands for each of them.
+    // SAFETY: the caller promises 32 floats and the instruction set; `first` has a bit for each of them.
     unsafe {
         let (mut low, mut high) = (V::splat(f32::MAX), V::splat(-f32::MAX));
         for i in (0..32).step_by(V::N) {

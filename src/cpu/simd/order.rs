@@ -62,7 +62,7 @@ pub unsafe fn sort_few<V: Ranks>(x: &[f32], falling: bool, order: &mut [i32]) ->
         // SAFETY: the caller promises the instruction set. `start` and `FEW` are multiples of `TOGETHER`, so `keys` has
         // as many numbers from `start` on, and `places` has room for them.
         unsafe {
-            // An element comes after those before it that are not greater, and those behind it that are less.
+            // An element comes after the earlier ones that are not greater, and after the later ones that are less.
             let (mut mine, mut place) = ([V::splat(0); 4], [V::splat(start as i32); 4]);
             for u in 0..TOGETHER / V::N {
                 mine[u] = V::load(keys.as_ptr().add(start + u * V::N));

@@ -148,7 +148,7 @@ fn activations_have_the_same_bytes_at_all_levels() {
     assert!(compared > 0 || levels.len() < 3);
 }
 
-/// Found halves stand between -10 and 10, and nowhere else, at any length.
+/// Found halves are the results for inputs between -10 and 10 only, at any length.
 #[test]
 fn gelu_takes_what_was_found_between_its_ends() {
     let below = |x: f32| f32::from_bits(x.to_bits() - 1);

@@ -36,7 +36,7 @@ impl Backward<'_> {
         self.add(a, part)
     }
 
-    /// The part of `grad` that stands where `b` went.
+    /// The part of `grad` in the region of the node that `b` was copied or added to.
     fn part_of(&mut self, grad: TensorRef, b: TensorRef, region: Region) -> Result<TensorRef> {
         view::view(self.ctx, grad, &b.ne(), &region.nb, region.offset)
     }

@@ -19,7 +19,7 @@ impl Backward<'_> {
             ggml_assert!(grad.ne()[2..] == b.ne()[2..]);
             let mut part = matmul::out_prod(self.ctx, b, grad)?;
             if !part.same_shape(a) {
-                // `a` was repeated for heads side by side: add up the repetitions, which lie next to each other.
+                // `a` was repeated for heads side by side: add up the repetitions, which are next to each other.
                 let (na, np) = (a.ne(), part.ne());
                 ggml_assert!(
                     na[..2] == np[..2] && np[3] == 1 && na[2] > 0,

@@ -39,7 +39,7 @@ impl Backward<'_> {
         self.add(a, part)
     }
 
-    /// Where a view lies in the gradient of its source, which may be of another format than the source.
+    /// The region of a view in the gradient of its source, which may be of another format than the source.
     fn region_of_view(&self, node: TensorRef, a: TensorRef) -> Region {
         let nb = node.nb();
         let mut region = Region { nb: [nb[1], nb[2], nb[3]], offset: node.op_param_u64(0) as usize };

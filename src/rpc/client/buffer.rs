@@ -19,9 +19,9 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// The alignment where the server cannot be asked, as most devices have it at most.
+/// The alignment that is used if the server cannot be queried. Most devices require at most this.
 const ALIGNMENT: usize = 256;
-/// The largest alignment that is believed.
+/// The largest alignment that the client accepts from a server.
 const MOST_ALIGNED: u64 = 1 << 16;
 
 /// What the size of a tensor in a buffer depends on.
@@ -54,7 +54,8 @@ impl RpcBufferType {
         Ok(u64::from_le_bytes(self.server.connection()?.call(request)?))
     }
 
-    /// A number that the server gave once; `other`, after a line in the log, if it cannot be asked.
+    /// Returns a number that the server reports once. If the request fails, or the number is not valid, logs an error
+    /// and returns `other`.
     fn once(&self, cell: &OnceLock<usize>, request: &Request, other: usize, is_fine: fn(u64) -> bool) -> usize {
         if let Some(&known) = cell.get() {
             return known;
@@ -142,8 +143,8 @@ impl BufferType for RpcBufferType {
     }
 }
 
-/// Whether a device may want more bytes for a tensor than it has, and prepare them: those of CUDA do for rows that are
-/// no multiple of 512.
+/// Whether a device may require more bytes for a tensor than it has, and prepare them. CUDA devices do so for rows
+/// whose length is no multiple of 512.
 fn may_be_padded(t: TensorRef) -> bool {
     t.dtype().blck_size() > 1 && t.ne()[0] % 512 != 0 && t.view_src().is_none()
 }

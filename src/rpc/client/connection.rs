@@ -1,8 +1,8 @@
-//! One connection to a server. Any thread sends requests; whoever needs a reply reads all replies up to its own. So a
-//! request without a reply costs a write, and one with a reply a write and a read on the thread that asked.
+//! One connection to a server. Any thread sends requests. A thread that needs a reply reads all replies up to its own.
+//! So a request without a reply costs a write; one with a reply costs a write and a read on the thread that sent it.
 //!
-//! Small requests wait for each other and leave together: when a graph is sent, when a reply is wanted, and at the
-//! latest when the stream is synchronised.
+//! Small requests wait for each other and are sent together: with the next graph, with the next request whose reply is
+//! needed, and at the latest when the stream is synchronised.
 //!
 //! Weights that were offered to the server, and are not answered yet, come before any other request (`offers`).
 //!
@@ -42,7 +42,7 @@ pub struct Settings {
 
 /// Where a reply goes.
 enum Target {
-    /// To whoever waits for it.
+    /// To a slot, from which the thread that waits for the reply takes it.
     Slot(Arc<Slot>),
     /// To memory of the host.
     Host(HostTarget),
@@ -88,7 +88,7 @@ pub struct Connection {
     pub(super) offers: Mutex<Offers>,
 }
 
-/// A request whose reply somebody will want to read.
+/// A request whose reply is read later.
 pub(super) struct Asked {
     number: u64,
     slot: Arc<Slot>,
@@ -112,7 +112,7 @@ impl Connection {
     /// Connects and greets.
     ///
     /// # Errors
-    /// Nobody is there, or somebody with another version or another key.
+    /// `text` is no endpoint, the server cannot be reached, or it has another version of the protocol or another key.
     pub fn open(text: &str, settings: &Settings) -> Result<Arc<Self>> {
         let endpoint = Endpoint::parse(text)?;
         let limits = Limits { message: settings.connect, idle: settings.connect };
@@ -227,7 +227,7 @@ impl Connection {
     /// are read first if more would be sent than it takes anyway.
     fn send(&self, more: usize, mut act: impl FnMut(&mut Sender) -> Result<()>) -> Result<()> {
         loop {
-            // Replies are requested by those who have the sender, so nothing comes between the look and the act.
+            // Only the holder of the sender's lock requests replies, so no request comes between this check and `act`.
             let first = self.sending(|s| {
                 let is_free = s.ahead.saturating_add(more) < UNREAD || lock(&self.expected).is_empty();
                 match is_free {
@@ -252,8 +252,8 @@ impl Connection {
         })
     }
 
-    /// Asks for a reply of `size` bytes, which is read later. Only `offers` knows what may be asked before all offers
-    /// are settled.
+    /// Queues a request whose reply of `size` bytes is read later. Every caller except `offers` settles all offers
+    /// first; `offers` knows which requests may be sent before that.
     pub(super) fn ask(&self, request: &Request, size: usize) -> Result<Asked> {
         let slot = Arc::new(Slot::default());
         let number = self.request(request, size, Target::Slot(slot.clone()))?;

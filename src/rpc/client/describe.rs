@@ -121,7 +121,7 @@ pub fn graph(graph: GraphRef, device: u32, connection: &Arc<Connection>) -> Resu
 }
 
 struct All<'a> {
-    /// Numbers and no addresses: where this process has its tensors is nobody's business.
+    /// Tensors have numbers here, not addresses, so that the server does not learn the memory layout of this process.
     ids: HashMap<TensorRef, u64>,
     tensors: Vec<WireTensor>,
     graph: GraphRef,

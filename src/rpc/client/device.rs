@@ -72,7 +72,7 @@ impl Device for RpcDevice {
 
     fn open(&self, this: DeviceRef, _params: Option<&CStr>) -> Result<RpcStream> {
         let connection = self.server.connection()?;
-        // Asked once, so that nobody waits for it in the middle of work.
+        // Queries the alignment once, here, so that no later call waits for the answer in the middle of work.
         self.buffer_type(this).alignment();
         let name = RpcBufferType::new(self.server, self.index).name().to_owned();
         Ok(RpcStream::new(connection, self.index, name, self.check))

@@ -1,5 +1,5 @@
 //! The servers of this process, by their endpoints, and their registrations. They live until the process ends, as hosts
-//! expect of devices; the connections live as long as somebody uses them.
+//! expect of devices. A connection lives as long as it is used.
 #![forbid(unsafe_code)]
 
 use super::connection::{Connection, Settings};

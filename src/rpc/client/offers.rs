@@ -1,9 +1,10 @@
 //! Weights, which the server may have on disk. They are offered by their hash, and sent if the server does not have
 //! them.
 //!
-//! Offers do not wait for their answers: the client copies what it offers, and goes on with the next weights. What is
-//! refused is sent from the copy. So that nobody sees a tensor without its bytes, every other request of the connection
-//! first settles all offers, and so do weights for bytes that were offered.
+//! Offers do not wait for their answers: the client copies what it offers, and continues with the next weights. If the
+//! server refuses an offer, the client sends the copy. Every request that does not send weights first settles all
+//! offers, so that no request reads a tensor without its bytes. Weights do the same if some of their bytes are already
+//! offered.
 //!
 //! The hash takes longer than the loopback takes for the bytes, and is wasted on a server that does not have this
 //! model. So after a refusal the next weights are sent without an offer: at first 1, and twice as many after each

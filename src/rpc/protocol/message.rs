@@ -84,7 +84,7 @@ impl Graph {
     }
 }
 
-/// What a client wants. Data that follows the head of `SetTensor` and `SetTensor2d` is not part of it.
+/// A request of a client. Data that follows the head of `SetTensor` and `SetTensor2d` is not part of it.
 // There is one at a time.
 #[allow(missing_docs, clippy::large_enum_variant)]
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,8 +24,9 @@ pub const VERSION: [u8; 3] = [8, 0, 1];
 /// Bytes in `Hello` for what else the ends can do. All zeros: plain TCP.
 pub const CAPS: usize = 24;
 
-/// Weights with more bytes are first offered by their hash: with fewer, the offer is as large as they are. The
-/// original's client offers from 10 MiB on; its server keeps what it is told to, of any size.
+/// Weights with more bytes are first offered by their hash. For fewer bytes, the offer would be at least as large as
+/// they are. The original's client offers weights of 10 MiB and more; its server keeps data of any size if the client
+/// requests it.
 pub const OFFERED_ABOVE: usize = 1 + 8 + WireTensor::BYTES + 8 + 8;
 
 /// In the greeting of a server that has no cache: offers are useless. The original's server leaves this byte 0, and its
@@ -119,8 +120,8 @@ impl Command {
         }
     }
 
-    /// Checks the size that a request says it has, before anything of it is read. Returns how many bytes of it are to
-    /// be read whole; behind a head there is data.
+    /// Checks the size that a request says it has, before anything of it is read. Returns how many of its bytes are to
+    /// be read at once. If the command has a head, its data follows these bytes.
     ///
     /// # Errors
     /// The command has no request of this size.
@@ -140,8 +141,8 @@ pub fn is_of_the_host(op: ggml_op) -> bool {
     matches!(op, GGML_OP_MAP_CUSTOM1 | GGML_OP_MAP_CUSTOM2 | GGML_OP_MAP_CUSTOM3 | GGML_OP_CUSTOM)
 }
 
-/// FNV-1a with 64 bits, as both sides compute it for weights. It finds equal data again; it proves nothing about who
-/// made it.
+/// FNV-1a with 64 bits, as both sides compute it for weights. It identifies equal data, but does not prove where the
+/// data comes from.
 pub fn hash(data: &[u8]) -> u64 {
     hash_on(HASH_OF_NOTHING, data)
 }

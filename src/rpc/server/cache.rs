@@ -139,7 +139,8 @@ impl Cache {
         if size as u64 > most {
             return unused(&"it has grown");
         }
-        // The file is open: it is the same one, even if another has its name by now. Somebody may have written into it.
+        // The open file is still the same one, even if its name now refers to another. But another process may have
+        // written into it, so the hash is computed again.
         let mut taken = HASH_OF_NOTHING;
         let again =
             file.rewind().map_err(|source| Error::Io { what: "a file of the cache".into(), source }).and_then(|()| {
@@ -168,7 +169,7 @@ impl Cache {
     fn enter(&self, number: u64, bytes: u64) -> bool {
         let mut content = lock(&self.content);
         if content.numbers.contains(&number) {
-            // Its room is still counted if somebody has removed it.
+            // If another process has removed the file, its room is still counted.
             return !self.path(number).exists();
         }
         let sum = content.bytes.checked_add(on_disk(bytes)).filter(|&sum| sum <= self.limit);
@@ -270,7 +271,7 @@ mod tests {
         assert!(!cache.path(hash(b"weights")).exists());
         put(&cache, b"weights");
         assert!(has(&cache, b"weights"));
-        // A file that somebody has removed is kept again.
+        // The cache writes a file again after it was removed from the folder.
         std::fs::remove_file(cache.path(hash(b"weights"))).unwrap();
         assert!(!has(&cache, b"weights"));
         put(&cache, b"weights");

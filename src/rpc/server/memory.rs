@@ -25,7 +25,8 @@ impl Budget {
         Arc::new(Self { limit, used: AtomicU64::new(0), whose: "all clients (--memory)", whole: None })
     }
 
-    /// A part of a budget with a limit of its own. Parts may have more in all than the whole: who comes first gets it.
+    /// A part of a budget, with a limit of its own. The limits of all parts together may exceed that of the whole: the
+    /// part that takes the bytes first gets them.
     pub fn part(self: &Arc<Self>, limit: u64, whose: &'static str) -> Arc<Self> {
         Arc::new(Self { limit, used: AtomicU64::new(0), whose, whole: Some(self.clone()) })
     }
@@ -157,11 +158,11 @@ impl Buffers {
         self.held.get(&number).ok_or_else(|| invalid!("this client has no buffer {number:#x}"))
     }
 
-    /// Makes a buffer whose bytes are all 0: those of the last owner of its memory are nobody's business. `Ok(None)`:
-    /// the device has no memory.
+    /// Makes a buffer whose bytes are all 0, so that the client cannot read what the last owner of its memory left.
+    /// Returns `Ok(None)` if the budget or the device does not have enough memory.
     ///
     /// # Errors
-    /// The session has too many.
+    /// The session has too many buffers, or has used up all addresses.
     pub fn make(&mut self, buft: BufferTypeRef, size: u64, budget: &Arc<Budget>) -> Result<Option<(u64, u64)>> {
         if self.held.len() >= self.most {
             return Err(invalid!("a client may have {} buffers", self.most));

@@ -2,8 +2,8 @@
 //! buffers (`memory`), its graphs (`graph`), its streams. Sessions share the budget of memory and the `cache` of
 //! weights, and nothing else.
 //!
-//! - `places`: who is connected, and who gives way when there are too many
-//! - `tensors`: descriptions become tensors of this process, if all about them is right
+//! - `places`: which connections there are, and which of them give way when there are too many
+//! - `tensors`: checks descriptions of tensors, and makes tensors of this process from them
 //! - `stream`: the streams of devices, with a limit of time for each graph
 //! - `data`: what is written into tensors and read from them, in pieces as it comes
 
@@ -94,8 +94,8 @@ impl Options {
     }
 }
 
-/// Opens a stream on a device, with the threads that the server was started with. The device's abort callback asks the
-/// deadline, which lives longer than the stream.
+/// Opens a stream on a device, with the threads that the server was started with. The device's abort callback queries
+/// the deadline, which lives longer than the stream.
 pub type Open = Box<dyn Fn(DeviceRef, &Arc<Deadline>) -> Option<BackendBox> + Send + Sync>;
 
 /// What the server needs to know about graphs from the backends.
@@ -208,7 +208,7 @@ fn admit(stream: TcpStream, peer: SocketAddr, host: &Arc<Host>) {
     let spawned = thread::builder().name("ggml-rpc".into()).spawn(move || {
         let attended = contained(|| attend(stream, peer, &place, &host));
         match attended.unwrap_or_else(|text| Err(Error::Backend(text))) {
-            // Who has not greeted gives way without a line for each.
+            // Logged for debugging only: many connections may give way before they have greeted.
             _ if place.gave_way() => log_debug!("RPC server: {peer} has given way"),
             Ok(()) => log_info!("RPC server: {peer} has left"),
             Err(e) => log_error!("RPC server: {peer}: {e}; the connection is closed"),
@@ -220,7 +220,7 @@ fn admit(stream: TcpStream, peer: SocketAddr, host: &Arc<Host>) {
 }
 
 fn attend(stream: TcpStream, peer: SocketAddr, place: &Arc<Place>, host: &Arc<Host>) -> Result<()> {
-    // Of other machines, only the address of each is known: who stays silent makes no line for every attempt.
+    // The log line for a connection follows the greeting: before it, only the address of the other end is known.
     let limits = Limits { message: host.options.handshake, idle: host.options.handshake };
     let mut channel = Channel::new(stream, limits)?;
     session::greet(&mut channel, host.options.key.as_ref(), host.cache.is_some(), || place.greeted())?;

@@ -1,4 +1,4 @@
-//! Who is connected, and who gives way to a new client when all places are taken.
+//! The connections of a server, and which of them gives way to a new client when all places are taken.
 //!
 //! Connections that have not greeted have places of their own: they take none of a client, and need not be trusted.
 //! When these are taken, the oldest connection of the address that has most of them gives way. A connection that has
@@ -8,9 +8,9 @@
 //! 1. without a buffer, and silent for [`Patience::empty`]
 //! 2. with buffers, in which it has never computed anything, and silent for [`Patience::unused`]
 //!
-//! A client that has computed keeps its place until the server's limit of idle time: the model of a host that is not
-//! used at night is not lost to strangers. Nor does a client give way whose request is being answered. If none gives
-//! way, the new one is turned away.
+//! A client that has computed keeps its place until the server's limit of idle time, so that a host that is idle at
+//! night does not lose its model to strangers. A client whose request is being processed does not give way either. If
+//! no client gives way, the new one is turned away.
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result};

@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 /// Time between two looks at whether the client is still there, if requests wait in line.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The first message of a connection: who is there, and, with a key, whether it has that. `admit` finds a place for it;
-/// before, it has none.
+/// Exchanges the first messages of a connection: the greetings and, if the server has a key, the proofs that both ends
+/// have it. `admit` gives the connection the place of a client, which it does not have before.
 ///
 /// # Errors
-/// The client speaks something else, or has another key or none, and those of `admit`.
+/// The client uses another protocol, has no key or another one, or `admit` fails.
 pub fn greet(
     channel: &mut Channel,
     key: Option<&Key>,
@@ -203,7 +203,7 @@ impl Session {
         Ok(Alone { tensor, _arena: arena })
     }
 
-    /// `rest`: bytes behind the head.
+    /// Processes a request. `rest`: number of bytes that follow its head.
     fn answer(&mut self, request: Request, rest: u64) -> Result<()> {
         if !matches!(request, Request::GraphCompute(_) | Request::GraphRecompute { .. }) {
             self.finish();
@@ -399,7 +399,7 @@ struct Alone {
     _arena: Arena,
 }
 
-/// Computes a graph, or queues it. A stream that fails is not used again, by nobody.
+/// Computes a graph, or queues it. If this fails, closes the stream, so that no later request uses it.
 fn run(stream: &mut Option<Timed>, stored: &Stored, limit: Duration, place: &Place) -> Result<()> {
     let Some(open) = stream else { return Err(invalid!("a graph is computed again that never was")) };
     open.compute(stored.graph, limit, place.watch()).inspect_err(|_| *stream = None)

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Milliseconds between two looks at a client's connection.
 const LOOK: u64 = 20;
 
-/// When the graph of a stream must have ended. The device's abort callback asks.
+/// The time at which the graph of a stream must have ended. The device's abort callback queries it.
 pub struct Deadline {
     start: Instant,
     /// Milliseconds after `start`.
@@ -69,7 +69,7 @@ impl Deadline {
     }
 }
 
-/// A stream, whose device asks the deadline. Fields are dropped in their order: nobody asks a deadline that is gone.
+/// A stream, whose device queries the deadline. Fields are dropped in their order, so the deadline outlives the stream.
 pub struct Timed {
     /// The stream.
     pub backend: BackendBox,
@@ -77,7 +77,7 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// Opens a stream with `open`, which gets the deadline that the device's abort callback has to ask.
+    /// Opens a stream with `open`, which gets the deadline that the device's abort callback must query.
     pub fn open(open: impl FnOnce(&Arc<Deadline>) -> Option<BackendBox>) -> Option<Self> {
         let deadline = Arc::default();
         open(&deadline).map(|backend| Self { backend, deadline })

@@ -18,10 +18,10 @@ const FLAGS: i32 = ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT as i32
     | ggml_tensor_flag::GGML_TENSOR_FLAG_LOSS as i32
     | ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE as i32;
 
-/// How often the elements of a tensor may lie in the same memory, by strides of 0 and less than rows have. Without a
-/// limit a few bytes could have as many elements as take years to add up.
+/// How often the elements of a tensor may share the same memory, through strides of 0 or strides that are shorter than
+/// a row. Without a limit, a tensor of a few bytes could have so many elements that adding them up takes years.
 const REPEATS: u128 = 16;
-/// What a buffer counts at least for that.
+/// A smaller buffer counts as this number of bytes for that limit.
 const SMALLEST: u64 = 1 << 16;
 
 /// Bytes of all elements, if each had memory of its own.
@@ -32,7 +32,7 @@ fn dense(t: TensorRef) -> u128 {
 
 /// Memory for the structs of tensors and graphs.
 ///
-/// Who has handles of its tensors holds the arena as long: they are in the same struct, or in the same function.
+/// Code that has handles of its tensors holds the arena as long: both are in the same struct, or in the same function.
 pub struct Arena(Context);
 
 impl Arena {
@@ -94,7 +94,7 @@ impl Arena {
         Ok(made)
     }
 
-    /// As [`Self::place`] for a tensor of which only the shape is wanted: its buffer may be another server's.
+    /// As [`Self::place`], for a tensor of which only the shape is needed: its buffer may be on another server.
     ///
     /// # Errors
     /// As [`Self::place`].

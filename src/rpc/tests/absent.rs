@@ -98,7 +98,7 @@ fn work_ends_when_its_client_leaves() {
         ("memory that is cleared again and again", |raw| {
             raw.send(&Request::AllocBuffer { device: 0, size: 32 * MIB });
             let buffer = raw.number();
-            // No more than the system keeps for the server: an end behind that cannot be seen.
+            // No more than the system buffers for the server: with more, it could not see that the client has left.
             (0..3000).for_each(|_| raw.send(&Request::BufferClear { buffer, value: 1 }));
         }),
         ("memory that is taken and given back", |raw| {

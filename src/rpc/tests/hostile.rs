@@ -15,7 +15,7 @@ pub(super) const SIZE: u64 = 4096;
 /// Tensors that a graph may have here.
 const MOST_TENSORS: usize = 64;
 
-/// A client that sends whatever it wants.
+/// A client that can send any bytes.
 pub(super) struct Raw {
     pub stream: TcpStream,
     pub buffer: u64,
@@ -496,7 +496,7 @@ fn slow_clients_and_floods_end() {
         std::thread::sleep(Duration::from_millis(100));
     }
     assert!(start.elapsed() < Duration::from_secs(10));
-    // Who takes no replies blocks nobody else, and is gone after a while.
+    // A client that reads no replies blocks no other client, and is disconnected after a while.
     let mut deaf = Raw::new(&s.address);
     for _ in 0..20_000 {
         deaf.send(&Request::GetTensor {

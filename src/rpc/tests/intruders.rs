@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 /// What an attack is called, and the attack.
 type Attack = (&'static str, fn(&Served));
 
-/// Runs attacks on a server, each with a name, beside a client that has done nothing wrong. Its results stay right, and
-/// nothing is left behind.
+/// Runs attacks on a server, each with a name, while a client is connected that has done nothing wrong. After each
+/// attack the results of that client are still right, and the server has freed everything that the attack used.
 fn siege(s: &Served, attacks: &[Attack]) {
     let backend = s.backend();
     let (work, right) = (Work::new(&backend), expected(9));
@@ -342,7 +342,7 @@ fn intruders_get_nothing_and_disturb_nobody() {
     siege(&s, &attacks);
 }
 
-/// Greets a server that wants a key, with `proof` of the capabilities of both.
+/// Greets a server that requires a key. `proof` makes the client's proof from the server's capabilities.
 fn with_key(s: &Served, caps: [u8; CAPS], proof: impl FnOnce(&[u8; CAPS]) -> Vec<u8>) -> Raw {
     let mut raw = Raw::silent(&s.address);
     raw.send(&Request::Hello { caps });
@@ -416,7 +416,7 @@ fn the_cache_gives_and_takes_no_more_than_it_may() {
         raw.reply()
     };
     let data: Vec<u8> = (0..64).collect();
-    // A file gets the name of what is in it, and only if the client wants it kept.
+    // The name of a file is the hash of its content, and the cache writes a file only if the client requests it.
     raw.with(&set(whole.clone(), false), 64, &data);
     assert_eq!((asked(&mut raw, whole.clone(), 0, hash(&data)), files()), (Some(vec![0]), 0));
     raw.with(&set(whole.clone(), true), 64, &data);
@@ -427,7 +427,7 @@ fn the_cache_gives_and_takes_no_more_than_it_may() {
     assert_eq!(asked(&mut raw, whole.clone(), 4, hash(&data)), Some(vec![0]));
     std::fs::write(folder.join(format!("{:016x}", 5)), [1; 64]).unwrap();
     assert_eq!(asked(&mut raw, whole.clone(), 0, 5), Some(vec![0]));
-    // A link to somebody else's file is none of the cache's.
+    // The cache does not follow a link to another file.
     let secret = temporary.path().join("secret");
     std::fs::write(&secret, [9; 64]).unwrap();
     crate::sys::file::symlink(&secret, folder.join(format!("{:016x}", hash(&[9; 64])))).unwrap();

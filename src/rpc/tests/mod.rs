@@ -124,8 +124,9 @@ fn expected(seed: u32) -> Vec<u8> {
     Work::new(&backend).run(&backend, seed)
 }
 
-/// Memory of this process, operations of the host and what no CPU computes: the scheduler hears of it before, and a
-/// graph that comes all the same is an error here. Nothing of it is sent, so the connection stays.
+/// Sources in memory of this process, operations of the host, and operations that no CPU computes. The device's answers
+/// keep a scheduler from making such a graph. If a host computes one all the same, the computation fails. The client
+/// sends nothing of it, so the connection stays.
 #[test]
 fn what_a_server_would_refuse_fails_and_harms_nothing() {
     use crate::abi::ggml::ggml_op;

@@ -162,7 +162,7 @@ fn a_second_start_sends_no_weights() {
         assert!(first.offers < 20, "{first:?}");
         assert_eq!(files(folder).len(), 300);
         assert_eq!(loaded(&meter, 11), Counts { offers: 300, sets: 0, bytes: 0 });
-        // Somebody has changed a file: it is sent again, with what followed without an offer.
+        // After a file was changed on disk, its weights are sent again, with the weights that follow without an offer.
         let name = folder.join(format!("{:016x}", hash(&noise(100, 11))));
         std::fs::write(&name, [1; 400]).unwrap();
         let mended = loaded(&meter, 11);
@@ -195,8 +195,8 @@ fn what_is_smaller_than_its_offer_is_sent_and_not_kept() {
     assert_eq!((meter.take().offers, files(temporary.path()).len()), (1, 1));
 }
 
-/// Offers that are not answered yet, and then are refused, and what comes after them for the same bytes or asks for
-/// them.
+/// Offers that are not answered yet and that the server then refuses, followed by requests that write or read the same
+/// bytes.
 #[test]
 fn whatever_follows_an_offer_sees_its_bytes() {
     let temporary = tempfile::tempdir().unwrap();
@@ -208,7 +208,7 @@ fn whatever_follows_an_offer_sees_its_bytes() {
     assert!(weights.are(7));
     let (last, other) = (weights.tensors[39], weights.data(0, 7));
     let offered = || {
-        // All are on disk but the last, and nobody has waited for what the server says to that.
+        // All are on disk but the last, and no request has waited for the server's answer to the offer of that one.
         std::fs::remove_file(temporary.path().join(format!("{:016x}", hash(&weights.data(39, 7))))).unwrap();
         weights.set(7);
     };

@@ -4,8 +4,8 @@
 //! ends leave empty. Then the client sends HMAC-SHA-256 of its role and all random bytes, and the server answers with
 //! its own. A server without a key sends nothing of this.
 //!
-//! This says who is at the other end when the connection is made. It does not encrypt, and does not protect what
-//! follows from somebody who can change packets on their way.
+//! This proves, when the connection is made, that the other end has the secret. It does not encrypt, and does not
+//! protect what follows from an attacker that can change packets on their way.
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result, invalid};
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// Who proves.
+/// The end of the connection that makes a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The side that connects.

@@ -29,7 +29,7 @@ pub struct Checker {
     prune_at: usize,
 }
 
-/// Whoever does something: a stream, and a clause that says what it does.
+/// The origin of an operation: a stream, and a clause that says what the stream does.
 struct Actor<'a> {
     stream: usize,
     time: u64,
@@ -59,7 +59,7 @@ fn span_of(t: TensorRef) -> Span {
     if in_rows { Span { row, stride, ..whole } } else { whole }
 }
 
-/// Bytes of a row whose elements lie side by side; 0 for other rows.
+/// Bytes of a row, from its first byte to its last; 0 for an empty tensor.
 fn row_of(t: TensorRef) -> usize {
     let row = Span::all(0, t.nbytes());
     let [_, rest @ ..] = t.ne();

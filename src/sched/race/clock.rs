@@ -5,7 +5,7 @@
 use crate::backend::{BackendRef, EventRef};
 use std::collections::HashMap;
 
-/// The stream that stands for the host.
+/// The stream that represents the host.
 pub const HOST: usize = 0;
 
 /// By stream: how much of its work is done before.
@@ -72,7 +72,7 @@ impl Streams {
         clock.of(stream)
     }
 
-    /// Two streams are given work that stands in both queues.
+    /// Two streams are given the same work, which is in both queues. Returns the time of the work on `to`.
     pub fn give_both(&mut self, from: usize, to: usize) -> u64 {
         let before = self.clocks[from].clone();
         self.clocks[to].join(&before);

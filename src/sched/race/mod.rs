@@ -1,13 +1,13 @@
-//! A race checker: two uses of the same bytes, one of them a write, that nothing orders are reported, whether or not
-//! the result was wrong this time. It runs in debug builds, and elsewhere with `GGML_SCHED_SANITIZE=1`
-//! (`GGML_SCHED_SANITIZE=0`: nowhere); it begins to watch with the first scheduler and costs nothing when off.
+//! A race checker. Reports two uses of the same bytes, one of them a write, that nothing orders, whether or not the
+//! result was wrong this time. It runs in debug builds, and in other builds with `GGML_SCHED_SANITIZE=1`
+//! (`GGML_SCHED_SANITIZE=0`: in none). It starts with the first scheduler and costs nothing when off.
 //!
 //! Every stream with a queue, and the host, has a vector clock: for each stream, how much of its work is known to be
-//! done before. What a stream is given stands behind what it was given before and behind what the host did before;
-//! `synchronize`, events and copies pass clocks on, as the contract in `sched` says. All threads of the host count as
-//! one.
+//! done before. Work that is given to a stream is ordered after all earlier work of that stream and after everything
+//! that the host did before. `synchronize`, events and copies pass clocks on, according to the contract in `sched`. All
+//! threads of the host count as one.
 //!
-//! Files: `clock` (the clocks), `shadow` (who used which bytes last), `check` (operations turned into uses).
+//! Files: `clock` (the clocks), `shadow` (the last uses of each byte), `check` (turns operations into uses).
 
 mod check;
 mod clock;
@@ -34,14 +34,14 @@ thread_local! {
 
 #[cfg(test)]
 thread_local! {
-    /// Where a test wants to have the races of its thread; otherwise a race fails the test.
+    /// Collects the races of a test's thread; if it is `None`, a race fails the test.
     pub(crate) static EXPECTED: std::cell::RefCell<Option<Vec<String>>> = const { std::cell::RefCell::new(None) };
 }
 
 static CHECKER: LazyLock<Mutex<Checker>> = LazyLock::new(Default::default);
 static SEEN: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Default::default);
 
-/// Begins to watch, if this build or the environment wants it.
+/// Starts to observe operations, if this build or the environment enables it.
 pub fn start() {
     static WANTED: LazyLock<bool> = LazyLock::new(|| match environment::SCHED_SANITIZE.is_set() {
         true => environment::SCHED_SANITIZE.is_on(),

@@ -6,12 +6,12 @@ use super::clock::Clock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes of a tensor: from the first to behind the last, and the rows in between.
+/// Bytes of a tensor: the range from the first to the last, and the rows in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// First address.
     pub start: usize,
-    /// Behind the last.
+    /// The address after the last byte.
     pub end: usize,
     /// Bytes of a row.
     pub row: usize,
@@ -61,7 +61,7 @@ pub struct Use {
 }
 
 impl Use {
-    /// Whether it is done before what a clock stands for.
+    /// Whether it is among the work that is done before, according to a clock.
     pub fn is_before(&self, clock: &Clock) -> bool {
         clock.of(self.stream) >= self.time
     }
@@ -84,7 +84,7 @@ impl Shadow {
         self.cells.len()
     }
 
-    /// Cuts the cell that `at` lies in.
+    /// Splits the cell that contains `at`, unless the cell starts there.
     fn cut(&mut self, at: usize) {
         if let Some((&start, cell)) = self.cells.range_mut(..at).next_back()
             && cell.end > at
@@ -122,7 +122,7 @@ impl Shadow {
                 gaps.push((at, cell_start));
             }
             at = cell.end;
-            // What is ordered behind the new use is ordered behind those that are done before it.
+            // Anything ordered after the new use is also ordered after the uses that are done before it.
             cell.uses.retain(|old| !((u.origin.write || !old.origin.write) && old.is_before(clock)));
             cell.uses.push(u.clone());
         }

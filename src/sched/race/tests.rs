@@ -108,7 +108,7 @@ fn streams_are_ordered_by_events_and_copies_only() {
     assert_eq!(compute(false, true).len(), 1, "nobody waits");
     b.handle().synchronize();
     a.handle().synchronize();
-    // The mark stands where it was put last time.
+    // The event still marks the point at which it was recorded last.
     assert_eq!(compute(true, false).len(), 1, "an old mark");
     b.handle().synchronize();
     event.synchronize();
@@ -116,7 +116,7 @@ fn streams_are_ordered_by_events_and_copies_only() {
     event.record(a.handle());
     event.synchronize();
     get(w.y);
-    // A copy stands in both queues.
+    // A copy is in both queues.
     let other = World::new(&b);
     let seen = races(|| {
         a.handle().graph_compute_async(w.first);

@@ -31,7 +31,8 @@ fn names(backends: &[BackendRef]) -> String {
     names.join(", ")
 }
 
-/// What a node is held by: the weight that lies there, the memory it has, or what the node is a view of.
+/// Describes the memory that determines where a node runs: that of a weight, its own, that of a tensor that it writes
+/// into, or that of what it is a view of. `None` for other causes.
 fn held_by(node: TensorRef, cause: Cause) -> Option<String> {
     let place = |t: TensorRef| t.data_buffer().or(t.buffer()).map_or_else(String::new, |b| b.buft().name());
     if let Some(slot) = cause.weight_slot() {

@@ -1,4 +1,5 @@
-//! Who uses which compute memory when. Taken from where the tensors lie, not from the plan, so that it shows what is.
+//! The use of compute memory: which tensors need it, and when. Derived from the addresses of the tensors, not from the
+//! plan, so that it shows the actual state.
 
 use super::data::Step;
 use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_COMPUTE;
@@ -36,7 +37,7 @@ fn root(t: TensorRef) -> TensorRef {
     std::iter::successors(Some(t), |t| t.view_src()).last().unwrap_or(t)
 }
 
-/// The compute buffer that a tensor lies in.
+/// The compute buffer that contains a tensor.
 fn compute_buffer(t: TensorRef) -> Option<BufferRef> {
     t.buffer().filter(|b| !t.data().is_null() && b.usage_raw() == GGML_BACKEND_BUFFER_USAGE_COMPUTE as i32)
 }
@@ -75,7 +76,7 @@ fn lives(steps: &[Step], lasting: &[TensorRef]) -> (Vec<TensorRef>, HashMap<Tens
 /// The compute memory of a graph whose steps run in this order, by buffer type.
 pub(super) fn survey(steps: &[Step], lasting: &[TensorRef]) -> Vec<Memory> {
     let (order, mut lives) = lives(steps, lasting);
-    // Results that lie over a source end the source's stay one step earlier.
+    // If a result has the address of a source, the lifetime of the source ends one step earlier.
     let mut over = std::collections::HashSet::new();
     for (at, step) in steps.iter().enumerate() {
         let t = step.tensor;
@@ -129,7 +130,7 @@ impl Memory {
             now += change;
             self.lower_bound = self.lower_bound.max(now as usize);
         }
-        // Padding of the last tensor may stand out of its buffer.
+        // The padding of the last tensor may exceed its buffer.
         self.used = tops.iter().zip(&self.chunks).map(|(&top, &size)| top.min(size)).sum();
     }
 }

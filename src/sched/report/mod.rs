@@ -1,7 +1,7 @@
-//! A scheduler explains itself. Who lives here: `print` (what `GGML_SCHED_DEBUG` prints), `data` (the placement report
-//! as JSON), `memory` (who uses which compute memory when, and how little would do), `weights` (where weights are, and
-//! how much of them is in memory), `fallback` (what runs on the CPU although there is an accelerator), `page` (the
-//! report as a page for people), `write` (reports into files, also because of the environment).
+//! Reports about a scheduler. Modules: `print` (what `GGML_SCHED_DEBUG` prints), `data` (the placement report as JSON),
+//! `memory` (which tensors use which compute memory when, and the least that would suffice), `weights` (where weights
+//! are, and how much of them is in memory), `fallback` (what runs on the CPU although there is an accelerator), `page`
+//! (the report as a page for people), `write` (reports into files, also those that the environment requests).
 
 mod data;
 pub mod fallback;

@@ -17,7 +17,7 @@ fn names_come_into_the_page_as_text() {
     assert!(!page.contains("@REPORT@"));
 }
 
-/// Two results of 256 bytes, one of which lies over its source: 512 bytes are needed at once, never 768.
+/// Results of 256 bytes, one of which takes over the memory of its source: 512 bytes are needed at once, never 768.
 #[test]
 fn the_lower_bound_counts_each_byte_once() {
     let (buft, _state) = buffer_type(32, usize::MAX, 0);

@@ -21,7 +21,7 @@ pub enum Format {
     Html,
 }
 
-/// Reports that the environment asked for: their files, and the work of the graph that each describes.
+/// Reports that the environment requested: their files, and the work of the graph that each describes.
 static REPORTED: Mutex<Vec<(PathBuf, u64)>> = Mutex::new(Vec::new());
 
 impl View<'_> {
@@ -44,9 +44,9 @@ impl View<'_> {
         write().map_err(|source| Error::Io { what: path.display().to_string(), source })
     }
 
-    /// Writes the report that the environment variable GGML_SCHED_REPORT asks for (a page; JSON when the name ends with
-    /// `.json`), when this graph is the most work of all that the process has had: hosts start with small ones, to warm
-    /// up, and may have several schedulers.
+    /// Writes the report that the environment variable GGML_SCHED_REPORT requests: a page, or JSON if the name ends
+    /// with `.json`. Does nothing if the file already describes a graph of as much work or more: hosts start with small
+    /// graphs, to warm up, and may have several schedulers.
     pub(in crate::sched) fn report_if_asked(&self, graph: GraphRef) {
         let Some(path) = self.settings.report_path.as_deref() else { return };
         let work = graph.nodes().map(TensorRef::work).fold(0, u64::saturating_add);

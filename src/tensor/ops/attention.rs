@@ -105,7 +105,7 @@ pub struct Picks {
     /// F32 [all that can be picked, rows...]: a pick counts where its score is above minus infinity. Without it, all
     /// count.
     pub score: Option<TensorRef>,
-    /// I32 [cells of a pick, all that can be picked]: the cells that a pick stands for. Without it, a pick is a cell.
+    /// I32 [cells of a pick, all that can be picked]: the cells that each pick selects. Without it, a pick is a cell.
     pub blocks: Option<TensorRef>,
     /// I32 [cells, rows...]: cells that each row keeps without a pick.
     pub extra: Option<TensorRef>,

@@ -1,7 +1,7 @@
 //! Convolutions: the unfolding of patches into rows, convolutions composed of it and a matrix product, direct and
 //! transposed ones.
 //!
-//! The tensors of a composed convolution lie in the context in the order that hosts know from the original.
+//! The tensors of a composed convolution are in the context in the order that hosts know from the original.
 //!
 //! Sizes: kernels are [KW, KH, IC, OC], data [W, H, C, N]. Strides, paddings and dilations are given innermost first.
 #![forbid(unsafe_code)]

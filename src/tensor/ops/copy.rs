@@ -23,7 +23,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// The strides of `a`, behind `offset` bytes.
+    /// The strides of `a`, at an offset of `offset` bytes.
     pub fn like(a: TensorRef, offset: usize) -> Self {
         let nb = a.nb();
         Self { nb: [nb[1], nb[2], nb[3]], offset }
@@ -128,7 +128,7 @@ pub fn repeat_back(ctx: &mut Context, a: TensorRef, b: TensorRef) -> Result<Tens
     Node::new(GGML_OP_REPEAT_BACK, ctx.new_tensor(a.dtype(), &b.ne())?).of([a])
 }
 
-/// `b` behind `a` along dimension `axis`; the other dimensions are the same.
+/// `b` after `a` along dimension `axis`. The other dimensions must be the same.
 ///
 /// # Parameters
 /// 0: the axis.

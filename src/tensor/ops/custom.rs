@@ -27,7 +27,7 @@ pub struct Job<F> {
     pub userdata: *mut c_void,
 }
 
-/// A function pointer that may stand in a [`Job`].
+/// A function pointer that a [`Job`] may hold.
 ///
 /// # Safety
 /// The type is an `Option` of a function pointer: 8 bytes, of which zero is `None`.

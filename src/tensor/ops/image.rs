@@ -8,8 +8,8 @@ use crate::abi::ggml::{GGML_MAX_DIMS, ggml_scale_flag, ggml_scale_mode};
 use crate::error::Result;
 use crate::tensor::{Context, TensorRef};
 
-/// `a` with elements around it: `pad[2 * i]` before and `pad[2 * i + 1]` behind dimension `i`, zeros, or, when
-/// `circular`, from the other end.
+/// `a` with more elements along each dimension `i`: `pad[2 * i]` before and `pad[2 * i + 1]` after those of `a`. They
+/// are zeros or, if `circular`, the elements from the other end.
 ///
 /// # Parameters
 /// 0 to 7: the counts, 8: circular.
@@ -21,7 +21,7 @@ pub fn pad(ctx: &mut Context, a: TensorRef, pad: [i32; 2 * GGML_MAX_DIMS], circu
     Node::new(GGML_OP_PAD, ctx.new_tensor(a.dtype(), &ne)?).params(0, pad).param(8, circular).of([a])
 }
 
-/// Rows of contiguous F32 `a` with `p0` mirrored elements before and `p1` behind; both are smaller than a row.
+/// Rows of contiguous F32 `a` with `p0` mirrored elements before and `p1` after them; both are smaller than a row.
 ///
 /// # Parameters
 /// 0: `p0`, 1: `p1`.

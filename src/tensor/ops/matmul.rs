@@ -117,7 +117,7 @@ pub fn mul_mat_set_prec(node: TensorRef, prec: ggml_prec) {
     node.set_op_param_i32(0, prec as i32);
 }
 
-/// Tells what is known about the sources of a matrix product.
+/// Sets a hint about the sources of a matrix product.
 pub fn mul_mat_set_hint(node: TensorRef, hint: ggml_op_hint) {
     require_mul_mat("mul_mat_set_hint", node);
     node.set_op_param_i32(1, hint as i32);

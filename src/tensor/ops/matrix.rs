@@ -15,7 +15,7 @@ pub fn diag(ctx: &mut Context, a: TensorRef) -> Result<TensorRef> {
     Node::new(GGML_OP_DIAG, ctx.new_tensor(a.dtype(), &[ne[0], ne[0], ne[2], ne[3]])?).of([a])
 }
 
-/// What stands above the diagonal after masking.
+/// The value of the masked elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mask {
     /// Minus infinity.

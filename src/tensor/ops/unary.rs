@@ -59,8 +59,8 @@ fn softplus(x: f32) -> f32 {
     if x > 20.0 { x } else { (1.0 + x.exp()).ln() }
 }
 
-/// The expanded integral of ELU (xIELU). The slopes `alpha_n` and `alpha_p` are stored behind a softplus, which keeps
-/// them positive.
+/// The expanded integral of ELU (xIELU). The node stores the softplus of the slopes `alpha_n` and `alpha_p`, which
+/// keeps them positive.
 ///
 /// # Parameters
 /// 0: the function, 1: negative slope + beta, 2: positive slope, 3: beta, 4: eps.

@@ -45,7 +45,7 @@ impl Recorder {
 
     /// Submits kept commands again. Returns false, and submits nothing, if they are still in flight.
     pub fn replay(&mut self, kept: &mut Kept) -> Result<bool> {
-        // A host that has waited for the graph need not ask the driver.
+        // If the host has already waited for the graph, the driver need not be queried.
         if !self.reached.includes(kept.last) && !self.timeline.reached()?.includes(kept.last) {
             return Ok(false);
         }

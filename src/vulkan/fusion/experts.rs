@@ -235,7 +235,7 @@ fn summed(search: &Search<'_>) -> Option<Found> {
             && search.may_overtake(nodes, nodes, &all, result)
     };
     let chain = |summand, result| Chain::Experts(Joined::Sum { down, weights: sum.weights, summand, result });
-    // What is added to the sum, if nobody else reads that.
+    // Includes the addition of a summand to the sum, if nothing else reads the sum.
     let last = *nodes.last()?;
     if let Some((k, add)) = search.reader(sum.result, last)
         && add.op() == GGML_OP_ADD

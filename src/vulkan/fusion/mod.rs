@@ -300,8 +300,8 @@ fn conv_chain(graph: GraphRef, conv: TensorRef, add: Option<TensorRef>, silu: Te
     fits.then_some(Chain::Convolved { conv, bias, silu })
 }
 
-/// Whether SET_ROWS writes all heads of a token of a rotation to a row by index, and nobody else reads them. `view`:
-/// what is between.
+/// Whether SET_ROWS writes all heads of a token of a rotation to a row by index, and nothing else reads them. `view`:
+/// the node between the two.
 fn goes_to_rows(graph: GraphRef, rope: TensorRef, view: TensorRef, set: TensorRef) -> bool {
     let Some(ids) = set.src(1) else { return false };
     let ne = rope.ne();

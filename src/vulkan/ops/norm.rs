@@ -32,7 +32,7 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
 }
 
 /// A norm, and what is fused with it: `add` is an addition whose sum is also written, and `w` a factor that repeats
-/// over rows. The result goes to `result`, and also to blocks of integers, if these are asked for and the device can
+/// over rows. The result goes to `result`. It also goes to blocks of integers, if `blocks` is set and the device can
 /// make them.
 pub fn fused(
     node: TensorRef,

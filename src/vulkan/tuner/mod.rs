@@ -82,7 +82,7 @@ pub struct Tuned {
 }
 
 impl Tuned {
-    /// What the environment asks for: nothing, the choices of a file, or also new ones.
+    /// Returns what the environment requests: nothing, the choices of a file, or these and new ones.
     pub fn requested(info: &Info) -> Option<Arc<Self>> {
         let measures = match environment::VK_MEASURE.text()?.as_str() {
             "" | "0" => return None,

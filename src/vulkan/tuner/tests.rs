@@ -104,7 +104,7 @@ fn a_second_device_uses_what_the_first_has_measured() {
         assert_eq!(later.measured.load(Ordering::Relaxed), 0);
     }
     assert_eq!(std::fs::read_to_string(&path).unwrap(), written);
-    // A damaged file is measured anew.
+    // If the file is damaged, the products are measured again.
     std::fs::write(&path, &written[..written.len() / 2]).unwrap();
     let (device, later) = card(Some(path.clone()), true).unwrap();
     assert!(read(&later.choices).is_empty());

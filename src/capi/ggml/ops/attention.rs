@@ -101,9 +101,9 @@ pub unsafe extern "C" fn ggml_lightning_indexer(
 /// cells that a row keeps, and minus infinity elsewhere.
 ///
 /// A row keeps the cells it picks in `top_k`. With F32 `score` [m, n1, n2, n3], a pick counts only if its score is
-/// above minus infinity. With I32 `blocks` [cells, m], a pick stands for these cells instead of one. A row also keeps
-/// the cells of I32 `extra` [cells, n1, n2, n3]. `score`, `blocks` and `extra` may be NULL. Picks and cells out of
-/// range are ignored.
+/// above minus infinity. With I32 `blocks` [cells, m], pick p selects the cells in row p of `blocks` instead of cell p.
+/// A row also keeps the cells of I32 `extra` [cells, n1, n2, n3]. `score`, `blocks` and `extra` may be NULL. Picks and
+/// cells out of range are ignored.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_top_k_mask(

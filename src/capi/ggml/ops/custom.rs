@@ -129,7 +129,7 @@ pub unsafe extern "C" fn ggml_custom_4d(
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
     need!(ctx);
-    // SAFETY: the header asks for a list of `n_args` tensors.
+    // SAFETY: the header requires a list of `n_args` tensors.
     let args = unsafe { list(args, n_args) };
     out(custom::custom(ctx, dtype(ty), [ne0, ne1, ne2, ne3], &args, Job::new(fun, n_tasks, userdata)))
 }
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn ggml_custom_inplace(
     userdata: *mut c_void,
 ) -> *mut ggml_tensor {
     need!(ctx, a);
-    // SAFETY: the header asks for a list of `n_args` tensors.
+    // SAFETY: the header requires a list of `n_args` tensors.
     let args = unsafe { list(args, n_args) };
     out(custom::custom_inplace(ctx, a, &args, Job::new(fun, n_tasks, userdata)))
 }

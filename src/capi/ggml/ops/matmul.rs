@@ -91,7 +91,7 @@ pub unsafe extern "C" fn ggml_mul_mat_id(
     ids: *mut ggml_tensor,
 ) -> *mut ggml_tensor {
     need!(ctx);
-    // SAFETY: the header asks for a valid tensor. (`need!` would say "r#as" in its message.)
+    // SAFETY: the header requires a valid tensor. (`need!` would say "r#as" in its message.)
     let experts = unsafe { need_tensor(r#as, "as") };
     need!(b, ids);
     out(matmul::mul_mat_id(ctx, experts, b, ids))

@@ -227,7 +227,7 @@ pub unsafe extern "C" fn ggml_rope_yarn_corr_dims(
 ) {
     if !dims.is_null() {
         let range = rope::yarn_corr_dims(n_dims, n_ctx_orig, freq_base, beta_fast, beta_slow);
-        // SAFETY: not NULL, so the room for two numbers that the header asks for.
+        // SAFETY: not NULL, so the room for two numbers that the header requires.
         unsafe { dims.cast::<[f32; 2]>().write_unaligned(range) };
     }
 }

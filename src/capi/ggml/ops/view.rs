@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ggml_reshape_4d(
     out(view::reshape(ctx, a, &[ne0, ne1, ne2, ne3]))
 }
 
-/// View of `ne0` elements of `a`, starting at byte `offset`. It must lie inside `a`.
+/// View of `ne0` elements of `a`, starting at byte `offset`. The view must be inside `a`.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_view_1d(

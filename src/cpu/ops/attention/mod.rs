@@ -6,9 +6,10 @@
 //! and the values for their sums ([`spans`]). A thread that computes several small tiles goes over the keys once: in a
 //! cache the heads of a key are next to each other, and memory is read in longer pieces.
 //!
-//! The bits of a result depend only on the keys that a query sees and on their order, not on where they are among
-//! others or who computes it. Weights are relative to a power of two, so that a new maximum changes no digits of the
-//! sums. Each sum is one chain of additions in the order of the keys, to which masked keys add zero.
+//! The bits of a result depend only on the keys that a query sees and on their order, not on the positions of these
+//! keys among others or on the thread that computes the result. Weights are relative to a power of two, so that a new
+//! maximum changes no digits of the sums. Each sum is one chain of additions in the order of the keys, to which masked
+//! keys add zero.
 #![forbid(unsafe_code)]
 
 mod back;

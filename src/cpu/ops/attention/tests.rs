@@ -106,7 +106,7 @@ fn masked_keys_do_not_matter_whatever_they_are() {
     }
 }
 
-/// In a cache that sequences share, keys of others are before, between and behind those of a sequence.
+/// In a cache that sequences share, keys of others are before, between and after those of a sequence.
 #[test]
 fn the_place_of_keys_does_not_matter() {
     for dtype in [GGML_TYPE_F16, GGML_TYPE_F32, GGML_TYPE_BF16, GGML_TYPE_Q8_0] {

@@ -51,7 +51,7 @@ unsafe fn tile<const C: usize>(
     add: bool,
 ) {
     // SAFETY: the contract of `ByteTile`: the panel has `k` values of its rows, and the columns have `k` numbers and
-    // `k / 32` scales behind them.
+    // `k / 32` scales after them.
     unsafe {
         let mut acc = [[Avx2::splat(0.0); VECTORS]; C];
         for (c, acc) in acc.iter_mut().enumerate() {

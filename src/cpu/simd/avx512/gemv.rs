@@ -437,8 +437,8 @@ macro_rules! kernel {
         ) {
             for first in (0..rows).step_by(ROWS) {
                 let n = ROWS.min(rows - first);
-                // SAFETY: the contract of `Rows`, for at most sixteen of its rows: where fewer are left, the last
-                // stands for the others. The features of this function are those that the callees require.
+                // SAFETY: the contract of `Rows`, for at most sixteen of its rows: where fewer are left, the last row
+                // fills the places of the others. The features of this function are those that the callees require.
                 unsafe {
                     let x = std::array::from_fn(|i| x.add((first + i.min(n - 1)) * stride));
                     let acc = super_rows::<B, $groups>(k, x, ROWS * stride, act);
@@ -457,8 +457,8 @@ unsafe fn act(k: usize, x: *const f32, y: *mut u8) {
     unsafe { act_row::<VnniDots>(k, x, y) }
 }
 
-/// Sets the matrix times column kernels in the table. Those of AVX2 remain for formats with a scale in front of every
-/// 32 values: collecting the scales of sixteen rows took longer. So do those for rows in a file.
+/// Sets the matrix times column kernels in the table. Those of AVX2 remain for formats with a scale before every 32
+/// values, because collecting the scales of sixteen rows took longer, and for rows in a file.
 ///
 /// # Safety
 /// The processor has AVX-512 F, BW, DQ, VL and VNNI.

@@ -1,9 +1,9 @@
 //! Interleaved weights: the blocks of as many rows as a vector has lanes, word by word, so that a lane has the data of
 //! a row. No kernel needs sums or shuffles across lanes then, and weights are unpacked in registers.
 //!
-//! An interleaved block has the size of the blocks that it is made of: first the 32-bit words of the blocks in order,
-//! each as a vector with a word of each row; then the scale in front of or behind the words, as an array with an
-//! element for each row, if the format has such a scale of one or two bytes ([`Shape`]).
+//! An interleaved block has the size of the blocks that it is made of. It begins with the 32-bit words of the blocks in
+//! order, each as a vector with a word of each row. If the format has a separate scale of one or two bytes, before or
+//! after its words ([`Shape`]), an array of these scales follows, with an element for each row.
 //!
 //! Files: this one has the kernels, generic over the instruction set ([`Words`]) and the format ([`Format`]); `formats`
 //! has the formats.
@@ -19,8 +19,8 @@ use super::words::Words;
 use crate::sys::memory::{Later, prefetch, prefetch_near};
 
 /// Bytes from what is processed to what is loaded into the cache: two pages, because processors load ahead by
-/// themselves up to the end of a page. Kernels ask for a part of a block at a time: some processors stop at many
-/// requests at once.
+/// themselves up to the end of a page. Kernels request a part of a block at a time, because some processors stall if
+/// there are many requests at once.
 const AHEAD: usize = 8192;
 /// The same for formats with a byte for each weight, which are loaded into the nearest cache.
 const NEAR_AHEAD: usize = 4096;

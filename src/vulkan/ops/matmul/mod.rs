@@ -224,8 +224,9 @@ fn in_blocks(b: &View, plan: &mut DispatchList<'_>) -> Result<Option<View>> {
     to_blocks(b, room, plan).map(Some)
 }
 
-/// Whether a product with few columns should rather read them as they are, because nobody else needs the blocks. The
-/// answer is the same for one column and for several, so that their results are, too.
+/// Whether a product with few columns should read them without conversion to blocks, because there are no blocks of
+/// them yet and the weights are too small for a conversion to pay for this product alone. The answer is the same for
+/// one column and for several, so that their results are the same, too.
 fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32, plan: &DispatchList<'_>) -> bool {
     let bytes = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64 * u64::from(o.a.ne[1]) * u64::from(matrices);
     method == Product::VectorInts

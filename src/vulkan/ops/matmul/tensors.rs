@@ -20,7 +20,7 @@ use crate::vulkan::{Info, Range};
 
 /// Maximum bytes of converted operands.
 const MOST_SCRATCH: u64 = 1 << 30;
-/// Converted columns have room for this number of others behind them, so that no tile reads beyond it.
+/// Converted columns have room for this number of others after them, so that no tile reads beyond that room.
 const SPARE: u32 = 255;
 /// Fewest rows and columns of a tile.
 const LEAST: u32 = 32;
@@ -365,7 +365,7 @@ mod tests {
     }
 
     /// All steps but the product itself, which no driver in software can compute: tiles have the pairs of their expert,
-    /// and the columns of these stand in their order.
+    /// and the columns are in the order of these pairs.
     #[test]
     fn columns_stand_in_the_order_of_the_experts() {
         let Some([device, _]) = devices() else { return };
