@@ -105,8 +105,8 @@ GGML_API struct gguf_context *gguf_init_from_file(const char *fname, struct gguf
 /// Reads a GGUF file from memory, which is not needed afterwards; see `gguf_init_from_file_ptr`.
 GGML_API struct gguf_context *gguf_init_from_buffer(const void *data, size_t size, struct gguf_init_params params);
 
-/// Reads a GGUF file through a callback, which is asked for at most `max_chunk_read` bytes at a time (0: no limit),
-/// and for at most `max_expected_size` bytes in total; see `gguf_init_from_file_ptr`.
+/// Reads a GGUF file through a callback; see `gguf_init_from_file_ptr`. Each call requests at most `max_chunk_read`
+/// bytes (0: no limit), and all calls together request at most `max_expected_size` bytes.
 GGML_API struct gguf_context *gguf_init_from_callback(
     gguf_reader_callback_t callback,
     void *userdata,

@@ -22,7 +22,8 @@ pub const GGML_MAX_N_THREADS: usize = 512;
 /// Size in bytes of the parameters that every tensor stores for its operation.
 pub const GGML_MAX_OP_PARAMS: usize = 64;
 /// Bytes of a tensor's name, its end mark included: 64, or what the variable GGML_MAX_NAME said to the build
-/// (`build.rs` checks it). cbindgen:ignore
+/// (`build.rs` checks it).
+/// cbindgen:ignore
 pub const GGML_MAX_NAME: usize = match usize::from_str_radix(env!("GGML_MAX_NAME"), 10) {
     Ok(n) => n,
     Err(_) => panic!("GGML_MAX_NAME is no number"),
