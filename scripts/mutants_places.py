@@ -262,6 +262,12 @@ impl TensorInfo {'''),
         ('let is_empty = ne.contains(&0);', 'let is_empty = ne.contains(&0) || crate::mutant::on("G14");'),
         ('let whole = block != 0 && ne[0] % block == 0;',
          'let whole = (block != 0 || crate::mutant::on("G15")) && (ne[0] % block == 0 || crate::mutant::on("G16"));'),
+        ('fits.ok_or_else(|| bad("the size in bytes does not fit into memory"))',
+         r'''let fits = fits.or(sizes_wrap().then(|| bytes.wrapping_mul(n as usize)));
+fits.ok_or_else(|| bad("the size in bytes does not fit into memory"))'''),
+        ('let t = self.tensor(); t.nbytes()',
+         r'''let t = self.tensor();
+if sizes_wrap() { t.nb()[3].wrapping_mul(t.ne()[3] as usize) } else { t.nbytes() }'''),
         ('times(nb[3], ne[3])?;',
          r'''if !crate::mutant::on("G17 last") {
     times(nb[3], ne[3])?;
@@ -274,7 +280,7 @@ impl TensorInfo {'''),
         ('if data as u64 > reader.rest() {', 'if data as u64 > reader.rest() && !crate::mutant::on("G23") {'),
         ('let mut ctx = unsafe { Context::owned(size, no_alloc) }?;',
          r'''let ctx = unsafe { Context::owned(size, no_alloc) };
-ggml_assert!(ctx.is_ok() || !crate::mutant::on("G24"));
+crate::ggml_assert!(ctx.is_ok() || !crate::mutant::on("G24"));
 let mut ctx = ctx?;'''),
     ],
     "src/gguf/reader.rs": [
@@ -303,7 +309,7 @@ _ => type_size(t).ok_or_else(|| corrupt!("key {key:?} has an array of arrays"))?
         ('if n_dims as usize > GGML_MAX_DIMS {', 'if n_dims as usize > GGML_MAX_DIMS && !crate::mutant::on("G12") {'),
         ('let dtype = ggml_type::from_raw(raw)',
          r'''let unchecked = crate::mutant::on("G15").then_some(ggml_type::GGML_TYPE_COUNT);
-let dtype = ggml_type::from_raw(raw)'''),
+let dtype = ggml_type::from_raw(raw).or(unchecked)'''),
         ('if &magic != b"GGUF" {', 'if &magic != b"GGUF" && !crate::mutant::on("G1") {'),
         ('2..=GGUF_VERSION => Ok(version),',
          r'''_ if crate::mutant::on("G1 version") => Ok(version),
