@@ -202,7 +202,7 @@ def embedding(t):
                 vectors[side] = json.loads(text[text.index("["):])
                 break
             except ValueError as why:
-                # Seen once in many runs, on a machine with much to do: the program prints each number and each comma by a thread of its log.
+                # Seen once in many runs, on a busy machine: the thread of the program's log prints each number and comma.
                 at = text.index("[") + getattr(why, "pos", 0) if "[" in text else 0
                 detail = f"{why}: {text[max(0, at - 60):at + 60]!r} of {len(text)} characters"
                 if attempt:

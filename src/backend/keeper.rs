@@ -15,15 +15,15 @@ pub struct Kept {
     pub from_file: u64,
 }
 
-/// What happens to weights that are not in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
-    /// They are interleaved in the background, and used where their file is mapped until then.
-    Interleaved,
-    /// They are used where their file is mapped.
-    Mapped,
-    /// They are read for each computation.
-    Read,
+/// What there is room for, of the weights that are not in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fit {
+    /// Not all of them: some are read for each computation.
+    Some,
+    /// The pages of the file, where they are used.
+    Pages,
+    /// Those, and interleaved copies: computations use the pages until the background has made the copies.
+    Copies,
 }
 
 /// How much memory weights may take, and what that has led to.
@@ -39,8 +39,8 @@ pub struct Account {
     pub taken: u64,
     /// Weights that are not in memory.
     pub away: u64,
-    /// What happens to them.
-    pub then: Then,
+    /// What there is room for, of these.
+    pub fit: Fit,
     /// Bytes of weights that have been read from files, again and again for those without room.
     pub read: u64,
     /// How long computations have waited for weights.

@@ -235,7 +235,7 @@ fn run(graph: &CheckedGraph<'_>, steps: &Steps, settings: &Settings<'_>) -> Resu
         faults: Faults::default(),
         claims: Claims::default(),
         slept: Slept::default(),
-        weights: Weights::new(n_threads, || products(graph, steps)),
+        weights: Weights::new(n_threads, |takes_rows| products(graph, steps, takes_rows)),
         process: fork::generation(),
         stop: Stop::new(settings.abort),
         stop_at: AtomicUsize::new(usize::MAX),
@@ -272,14 +272,15 @@ fn run(graph: &CheckedGraph<'_>, steps: &Steps, settings: &Settings<'_>) -> Resu
     }
 }
 
-/// The products whose weights may not be in memory, in the order in which threads compute them.
-fn products(graph: &CheckedGraph<'_>, steps: &Steps) -> Vec<Product> {
+/// The products whose weights may not be in memory, in the order in which threads compute them. `takes_rows` is whether
+/// those that can may use rows of files.
+fn products(graph: &CheckedGraph<'_>, steps: &Steps, takes_rows: bool) -> Vec<Product> {
     let computed = steps.nodes.iter().enumerate().filter(|(_, planned)| !planned.prepares);
     let product = |(at, planned): (usize, &steps::Planned)| {
         let node = *graph.node(planned.number as usize);
         let weight = weight_of(node)?;
         let is_routed = node.op() == GGML_OP_MUL_MAT_ID;
-        let takes_rows = matmul::takes_rows(node, steps.n_threads);
+        let takes_rows = takes_rows && matmul::takes_rows(node, steps.n_threads);
         // A router's tokens have several columns each.
         let columns = if is_routed { node.ne()[2] } else { node.nrows() } as usize;
         Some(Product { at, weight, is_routed, takes_rows, columns })

@@ -50,8 +50,8 @@ impl Shapes {
 
     /// Matrix times column, if it is not a dot product for each row.
     fn gemv(&self, k: &Kernels) -> Option<Gemv> {
-        let table = if self.in_file { &k.gemv_in_file } else { &k.gemv };
-        table[self.src0.dtype as usize]
+        let t = self.src0.dtype as usize;
+        k.gemv_in_file[t].filter(|_| self.in_file).or(k.gemv[t])
     }
 
     /// Values in a row.

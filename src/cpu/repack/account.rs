@@ -1,8 +1,8 @@
 //! What reports say of weights that are read from files: counters, and the account of all.
 
-use super::budget::{self, Fit, When};
-use super::{is_from_file, is_interleaved, relief, resident};
-use crate::backend::keeper::{self, Kept, Then};
+use super::budget::{self, Pressure, When};
+use super::{is_from_file, is_interleaved, resident};
+use crate::backend::keeper::{self, Kept};
 use crate::sys::available;
 use crate::tensor::TensorRef;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,18 +25,14 @@ pub fn waited(time: Duration) {
 
 /// The account as it is now.
 pub fn account() -> keeper::Account {
-    let memory = available::memory();
+    let (memory, away) = (available::memory(), resident::away());
     keeper::Account {
         memory,
         limit: budget::limit(),
         left_free: memory.map_or(0, |m| budget::reserve(m, When::Computing)),
         taken: budget::taken(),
-        away: resident::away(),
-        then: match relief::relieve().fit {
-            Fit::Copies => Then::Interleaved,
-            Fit::Pages => Then::Mapped,
-            Fit::Some => Then::Read,
-        },
+        away,
+        fit: budget::fit(away, Pressure::now().is_tight),
         read: READ.load(Ordering::Relaxed),
         waited: Duration::from_micros(WAITED.load(Ordering::Relaxed)),
     }

@@ -1,6 +1,7 @@
 //! How much memory interleaved weights may take whose bytes can be read again from a file.
 
 use super::LARGE;
+use crate::backend::keeper::Fit;
 use crate::environment;
 use crate::sys::available::{self, Memory};
 use crate::sys::sync::once;
@@ -93,17 +94,6 @@ impl Pressure {
         };
         available::memory().map_or(Self { excess: 0, is_tight: false }, of)
     }
-}
-
-/// What there is room for, of weights that are not in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fit {
-    /// Not all of them.
-    Some,
-    /// The pages of the file, where they are used.
-    Pages,
-    /// Both: they are interleaved in the end.
-    Copies,
 }
 
 /// What there is room for, of `away` bytes of weights.

@@ -1,7 +1,7 @@
 //! The products of a computation whose weights are not all in memory: which are held, which are waited for, and what
 //! readers, threads of their own, bring next.
 
-use super::budget::{Fit, Room, When};
+use super::budget::{Room, When};
 use super::relief;
 use super::resident::{self, Weight};
 use super::stream::Product;
@@ -16,11 +16,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 pub const WAITING: u8 = 0;
 pub const READY: u8 = 1;
-pub const FAILED: u8 = 2;
+const FAILED: u8 = 2;
 
 pub struct Item {
     pub product: Product,
-    pub state: AtomicU8,
+    state: AtomicU8,
     /// Whether the rows of the file are used unless it is interleaved.
     pub is_mapped: bool,
 }
@@ -30,9 +30,9 @@ pub struct Turn {
     /// For each item: whether it is held, and the bytes that it has taken of the window.
     pub held: Vec<(bool, usize)>,
     /// Bytes taken of the window.
-    pub used: usize,
+    used: usize,
     /// Items below have been passed by all threads.
-    pub passed: usize,
+    passed: usize,
     /// Items below are waited for.
     pub wanted: usize,
     pub has_ended: bool,
@@ -43,16 +43,16 @@ pub struct Items {
     pub items: Vec<Item>,
     /// The place that each thread has come to.
     pub places: Box<[AtomicUsize]>,
-    pub window: usize,
+    window: usize,
     pub computation: u64,
     /// The item that the next reader looks at.
-    pub next: AtomicUsize,
+    next: AtomicUsize,
     pub turn: Mutex<Turn>,
     pub moved: Condvar,
 }
 
 impl Items {
-    pub fn new(threads: usize, products: Vec<Product>, window: usize, fit: Fit) -> Self {
+    pub fn new(threads: usize, products: Vec<Product>, window: usize) -> Self {
         let computation = resident::next_computation();
         let mut checked: Option<Arc<Weight>> = None;
         let mut is_unchanged = |weight: &Arc<Weight>| {
@@ -65,12 +65,7 @@ impl Items {
         let mut item = |product: Product| {
             let Product { weight, is_routed, takes_rows, .. } = &product;
             let is_here = !is_routed && weight.hold_if_here();
-            let is_mapped = !is_here
-                && fit >= Fit::Pages
-                && *takes_rows
-                && weight.has_rows()
-                && is_unchanged(weight)
-                && weight.hold();
+            let is_mapped = !is_here && *takes_rows && weight.has_rows() && is_unchanged(weight) && weight.hold();
             if !is_routed {
                 weight.all_used(computation);
             }
@@ -131,14 +126,14 @@ impl Items {
     }
 
     /// What waits for an item need not do so any more.
-    pub fn is_ready(&self, i: usize) {
+    fn is_ready(&self, i: usize) {
         let _turn = lock(&self.turn);
         self.items[i].state.store(READY, Ordering::Release);
         self.moved.notify_all();
     }
 
     /// What waits has failed.
-    pub fn fail(&self, why: String) {
+    fn fail(&self, why: String) {
         lock(&self.turn).error.get_or_insert(why);
         for item in &self.items {
             // Nothing to do for one that does not wait.
@@ -149,7 +144,7 @@ impl Items {
 
     /// Holds the weight of an item, when it has room in the window or is waited for. Returns false when the computation
     /// has ended.
-    pub fn begin(&self, i: usize, stays: bool) -> bool {
+    fn begin(&self, i: usize, stays: bool) -> bool {
         let weight = &self.items[i].product.weight;
         let mut turn = lock(&self.turn);
         loop {

@@ -3,11 +3,12 @@
 //! take processors only that nothing else uses. It stops where memory ends: what is left is brought when a computation
 //! needs it.
 
-use super::budget::{self, Fit, Room, When};
+use super::budget::{self, Room, When};
 use super::quiet::{self, Turn};
 use super::relief;
 use super::resident::Weight;
 use super::strips::Reader;
+use crate::backend::keeper::Fit;
 use crate::cpu::barrier::processors;
 use crate::error::Error;
 use crate::log_info;

@@ -1,7 +1,8 @@
 //! Giving weights back when something else needs memory, and how memory is for those that are not there.
 
-use super::budget::{self, Fit, Pressure};
+use super::budget::{self, Pressure};
 use super::resident::{all, away, count};
+use crate::backend::keeper::Fit;
 use crate::sys::sync::brief;
 use std::cmp::Reverse;
 use std::sync::Mutex;

@@ -5,7 +5,7 @@
 //! Experts are brought when the router has chosen them (`experts`).
 
 use super::account;
-use super::budget::{self, Fit, Pressure, When};
+use super::budget::{self, Pressure, When};
 use super::items::{Item, Items, READY, WAITING};
 use super::mapped::FileRows;
 use super::quiet::Computing;
@@ -13,6 +13,7 @@ use super::relief;
 use super::resident::{self, Lease, Weight};
 use super::strips::Reader;
 use super::together::Together;
+use crate::backend::keeper::Fit;
 use crate::error::{Error, Result};
 use crate::sys::fork;
 use crate::sys::sync::lock;
@@ -47,8 +48,8 @@ pub struct Weights {
 
 impl Weights {
     /// Those of a computation of `threads` threads. `products` returns its products, in order; it is called only if
-    /// something is not in memory.
-    pub fn new(threads: usize, products: impl FnOnce() -> Vec<Product>) -> Self {
+    /// something is not in memory, and learns whether rows of files may be used meanwhile.
+    pub fn new(threads: usize, products: impl FnOnce(bool) -> Vec<Product>) -> Self {
         if !resident::any() {
             return Self { _lease: None, stream: None, is_tight: false };
         }
@@ -57,7 +58,7 @@ impl Weights {
         if lease.is_some() {
             return Self { _lease: lease, stream: None, is_tight: memory.is_tight };
         }
-        let stream = Stream::new(threads, products(), memory.fit);
+        let stream = Stream::new(threads, products(memory.fit >= Fit::Pages), memory.fit);
         Self { is_tight: memory.fit == Fit::Some, _lease: None, stream: Some(stream) }
     }
 
@@ -78,7 +79,7 @@ impl Weights {
 pub struct Stream {
     fit: Fit,
     computing: Computing,
-    together: Option<Together>,
+    together: Together,
     shared: Arc<Items>,
     readers: Vec<JoinHandle<()>>,
     /// The process that has the thread.
@@ -89,7 +90,7 @@ impl Stream {
     /// If there is room to interleave all that is not yet, it does a part of that.
     fn new(threads: usize, products: Vec<Product>, fit: Fit) -> Self {
         let computing = Computing::begin(threads);
-        let shared = Arc::new(Items::new(threads, products, budget::window(), fit));
+        let shared = Arc::new(Items::new(threads, products, budget::window()));
         let has_work = (0..shared.items.len()).any(|i| shared.state(i) == WAITING);
         let mut readers = Vec::new();
         if has_work {
@@ -104,14 +105,7 @@ impl Stream {
             lock(&shared.turn).wanted = usize::MAX;
             shared.read();
         }
-        Self {
-            fit,
-            computing,
-            together: (fit == Fit::Copies).then(Together::default),
-            shared,
-            readers,
-            process: fork::generation(),
-        }
+        Self { fit, computing, together: Together::default(), shared, readers, process: fork::generation() }
     }
 
     /// A thread has come to a place: it has done everything before it. Waits until the weight of the product there is
@@ -153,8 +147,10 @@ impl Stream {
 
     /// A thread begins: it interleaves its part of what earlier computations have used where it is mapped.
     pub fn begin(&self) {
-        let Some(together) = &self.together else { return };
-        together.work(|| {
+        if self.fit != Fit::Copies {
+            return;
+        }
+        self.together.work(|| {
             let items = &self.shared.items;
             let of =
                 move |is_routed| items.iter().filter(move |item| item.is_mapped && item.product.is_routed == is_routed);
@@ -226,12 +222,14 @@ impl Drop for Stream {
         }
         let mut turn = lock(&shared.turn);
         (0..shared.items.len()).for_each(|i| shared.release_one(&mut turn, i));
-        if let Some(together) = &self.together {
-            let columns = shared.items.iter().map(|item| item.product.columns).max().unwrap_or(0);
-            together.end(self.computing.time(), columns);
-        } else if self.fit == Fit::Some {
+        match self.fit {
+            Fit::Copies => {
+                let columns = shared.items.iter().map(|item| item.product.columns).max().unwrap_or(0);
+                self.together.end(self.computing.time(), columns);
+            }
+            Fit::Pages => {}
             // What experts have taken beyond it.
-            relief::make_room(Pressure::now().excess);
+            Fit::Some => relief::make_room(Pressure::now().excess),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Weights that are read again from their file, in graphs: results, memory, and what happens when the file changes.
 
-use super::budget::{Fit, tests::Limit};
+use super::budget::tests::Limit;
 use super::*;
 use crate::abi::ggml::ggml_type::{self, *};
 
-use crate::backend::{BufferBox, tensor_io};
+use crate::backend::{BufferBox, keeper::Fit, tensor_io};
 use crate::cpu::exec::Abort;
 use crate::cpu::tests::{compute_with, ctx, floats, integers, read, tensor};
 use crate::error::Error;
@@ -113,6 +113,17 @@ impl Model {
         }
         panic!("{:?} matrices are in memory", self.here());
     }
+
+    /// Waits until the background has brought all.
+    fn wait_for_all(&self) {
+        for _ in 0..10_000 {
+            if self.here() == [1, 1, 1, EXPERTS as usize] {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        panic!("{:?} matrices are in memory", self.here());
+    }
 }
 
 /// The bytes of a tensor in usual memory.
@@ -191,13 +202,8 @@ fn without_room_for_copies_weights_stay_where_they_are_mapped() {
     }
     assert_eq!(model.here(), [0; 4]);
     limit.fit(Fit::Copies);
-    for _ in 0..10_000 {
-        if model.here() == [1, 1, 1, EXPERTS as usize] {
-            return model.compare(2, 1, &[1, 6]);
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    panic!("{:?} matrices are in memory when there is room", model.here());
+    model.wait_for_all();
+    model.compare(2, 1, &[1, 6]);
 }
 
 #[test]
@@ -212,13 +218,8 @@ fn computations_interleave_what_they_use_where_it_is_mapped() {
     let threads = crate::cpu::barrier::processors().min(8);
     model.wait_for(threads, &[0, 1], |here| here[..3] == [1, 1, 1]);
     // The others when nothing is computed.
-    for _ in 0..10_000 {
-        if model.here() == [1, 1, 1, EXPERTS as usize] {
-            return model.compare(2, 7, &[2, 7]);
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    panic!("{:?} matrices are in memory", model.here());
+    model.wait_for_all();
+    model.compare(2, 7, &[2, 7]);
 }
 
 #[test]

@@ -169,7 +169,6 @@ pub fn set(k: &mut super::Kernels, t: ggml_type, rows: Rows) {
         let form = unpacker.form;
         Gemv { layout: Layout::Blocks(form), act: k.byte_tiles.act[form.act_index()], rows, few_rows: false }
     });
-    k.gemv_in_file[t as usize] = k.gemv[t as usize];
 }
 
 impl Layout {

@@ -254,8 +254,8 @@ pub struct Kernels {
     pub dot_f8: unsafe fn(n: usize, x: *const u8, y: *const f32) -> f32,
     /// Matrix times column by weight format. `None` if `vec_dot` is used for each row.
     pub gemv: [Option<gemv::Gemv>; TYPES],
-    /// The same for rows of a file that will be interleaved: with activations in the form that they need then, and with
-    /// the same results.
+    /// The same for rows of a file that will be interleaved, with the results of interleaved rows and their form of
+    /// activations. `None` if that is `gemv`.
     pub gemv_in_file: [Option<gemv::Gemv>; TYPES],
     /// Products of rows of plain numbers and columns.
     pub products: products::Products,

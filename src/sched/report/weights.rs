@@ -2,7 +2,7 @@
 //! that is in memory, and what the library keeps there.
 
 use super::data::View;
-use crate::backend::keeper::{self, Account, Kept, Then};
+use crate::backend::keeper::{self, Account, Fit, Kept};
 use crate::backend::{BufferRef, BufferTypeRef};
 use crate::sys::mapping::{MappedFiles, ResidentPages};
 use crate::tensor::TensorRef;
@@ -69,11 +69,11 @@ impl Weights {
 }
 
 fn account_json(account: &Account) -> Value {
-    let then = match (account.limit, account.then) {
+    let then = match (account.limit, account.fit) {
         (Some(_), _) => "the limit is GGML_RS_CPU_COPIES",
-        (None, Then::Interleaved) => "used where their file is mapped, until they are interleaved in the background",
-        (None, Then::Mapped) => "used where their file is mapped, since there is no room for more",
-        (None, Then::Read) => "read for each computation",
+        (None, Fit::Copies) => "used where their file is mapped, until they are interleaved in the background",
+        (None, Fit::Pages) => "used where their file is mapped, since there is no room for more",
+        (None, Fit::Some) => "read for each computation",
     };
     let decision = match account.away {
         0 => "all are in memory".to_owned(),

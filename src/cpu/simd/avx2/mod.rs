@@ -44,5 +44,4 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
     wide::fill(k);
     // SAFETY: forwarded to the caller.
     unsafe { gemv::fill(k) };
-    k.gemv_in_file = k.gemv;
 }

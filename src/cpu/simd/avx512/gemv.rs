@@ -475,6 +475,7 @@ pub unsafe fn fill(k: &mut Kernels) {
     .into_iter()
     .chain(super::gemv_codes::KERNELS)
     {
+        k.gemv_in_file[t as usize] = k.gemv[t as usize];
         k.gemv[t as usize] = Some(Gemv { layout: Layout::Wide, act, rows, few_rows: false });
     }
 }
