@@ -23,7 +23,7 @@ FENCE = re.compile(r"^(```.*?^```$)", re.M | re.S)
 
 def pages():
     """All pages, by their path in the repository."""
-    docs = [os.path.join("docs", n) for n in sorted(os.listdir(os.path.join(ROOT, "docs"))) if n.endswith(".md")]
+    docs = [os.path.join(folder, n) for folder in ("docs", "docs/measurements") for n in sorted(os.listdir(os.path.join(ROOT, folder))) if n.endswith(".md")]
     return [p for p in TOP if os.path.exists(os.path.join(ROOT, p))] + docs
 
 

@@ -5,7 +5,7 @@
 # earlier runs found (target/fuzz/corpus). `cargo fuzz run TARGET` does the same where cargo-fuzz is at hand. What fails stays in
 # target/fuzz/findings. With -h all targets run at once, and what they find is kept outside of the tree (FUZZ_OUT, default
 # ~/.cache/libggml-rs-fuzz), with the number of executions so far; inputs that reach nothing of their own are left out first. With -c nothing is searched: the inputs that -h has kept, and the seeds, run
-# once in a build that counts lines (rustup component add llvm-tools), and scripts/fuzz_table.py writes the table in docs/TESTS.md.
+# once in a build that counts lines (rustup component add llvm-tools), and scripts/fuzz_table.py writes the table in docs/measurements/fuzz.md.
 # vulkan_node needs a software driver (the package mesa-vulkan-drivers), which must be the first device of GGML_VK_VISIBLE_DEVICES (0). Without it, that target is left
 # out; with GGML_TEST_VULKAN=1 it fails. The last line counts the targets.
 set -u

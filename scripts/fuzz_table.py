@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the table of fuzz targets and the coverage of lines into docs/TESTS.md: fuzz_table.py FOLDER TARGET ...
+"""Writes the table of fuzz targets and the coverage of lines into docs/measurements/fuzz.md: fuzz_table.py FOLDER TARGET ...
 
 FOLDER is where scripts/fuzz.sh keeps its findings: TARGET.runs has the executions of each run
 since the page was last written, and how many there were for a second of processor time, counts.json is what llvm-cov says."""
@@ -11,7 +11,7 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PAGE = f"{ROOT}/docs/TESTS.md"
+PAGE = f"{ROOT}/docs/measurements/fuzz.md"
 LINES = "Lines of the sources that these inputs and the seeds reach"
 BEGIN, END = "<!-- fuzz: begin -->\n", "<!-- fuzz: end -->\n"
 

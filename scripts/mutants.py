@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Do the tests of docs/TESTS.md fail on the bugs that they are there for? mutants.py [check | write] [ROW ...]
+"""Do the tests of docs/FAULTS.md fail on the bugs that they are there for? mutants.py [check | write] [ROW ...]
 
 On demand. Each row of mutants_rows.py names a bug that another implementation had, and tests that must fail with it and pass without.
 mutants_places.py says what is replaced in a copy of the sources (target/mutants/tree); there the environment variable GGML_RS_MUTANT picks
 the row. One build without optimisation, in target/mutants, holds all of them; each test runs in a process of its own with a limit of memory
 and of time. A panic, a crash, a hang and a wrong result all count as failing. `check` builds nothing: are rows and places complete, and is
-each needle there? `write` puts the list into docs/TESTS.md. MUTANTS_JOBS: how many unit tests run at once (default: as there are
+each needle there? `write` puts the list into docs/FAULTS.md. MUTANTS_JOBS: how many unit tests run at once (default: as there are
 processors). The last line counts the checks."""
 import concurrent.futures
 import os
@@ -24,10 +24,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = f"{ROOT}/target/mutants"
 TREE = f"{WORK}/tree"
 TARGET = os.environ.get("MUTANTS_TARGET", f"{WORK}/build")
-PAGE = f"{ROOT}/docs/TESTS.md"
+PAGE = f"{ROOT}/docs/FAULTS.md"
 BEGIN, END = "<!-- mutants: begin -->\n", "<!-- mutants: end -->\n"
 MEMORY = 12 << 30  # bytes of address space; a thousand threads need 8 GiB, some bugs ask for what a hostile file says
-LISTS = {"G": 32, "C": 10, "S": 22, "A": 11, "V": 15, "R": 17}  # how long the lists of docs/TESTS.md are
+LISTS = {"G": 32, "C": 10, "S": 25, "A": 11, "V": 15, "R": 17}  # how long the lists of docs/FAULTS.md are
 
 
 def pattern(needle):
@@ -83,7 +83,7 @@ def put(path, content):
 
 
 def mistakes():
-    """What does not fit together: rows, places, sources and the lists of docs/TESTS.md."""
+    """What does not fit together: rows, places, sources and the lists of docs/FAULTS.md."""
     for path, list_of in PLACES.items():
         for needle, _ in list_of:
             if len(pattern(needle).findall(text_of(path))) != 1:
@@ -101,7 +101,7 @@ def mistakes():
     covered = {row.split()[0] for row in names}
     for item in (f"{letter}{n}" for letter, last in LISTS.items() for n in range(1, last + 1)):
         if (item in covered) == (item in WITHOUT):
-            yield f"{item} of docs/TESTS.md needs a row or a reason why there is none, and not both"
+            yield f"{item} of docs/FAULTS.md needs a row or a reason why there is none, and not both"
 
 
 def cargo(*args):
@@ -169,12 +169,12 @@ def limits():
 
 
 def short(test):
-    """A test as the list in docs/TESTS.md names it."""
+    """A test as the list in docs/FAULTS.md names it."""
     return f"`{test.split(':', 1)[1].replace(':', ' ')}`" if test.startswith("c:") else f"`{test}`"
 
 
 def write(lines):
-    """Puts the list into docs/TESTS.md."""
+    """Puts the list into docs/FAULTS.md."""
     with open(PAGE, encoding="utf-8") as f:
         before, rest = f.read().split(BEGIN)
     when = time.strftime("%Y-%m-%d", time.gmtime())

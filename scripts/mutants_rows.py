@@ -1,6 +1,6 @@
 """The rows of mutants.py: name, the bug of the field, tests that must fail with it.
 
-A row has the number of its list in docs/TESTS.md (G: what a GGUF reader must check, C: the CPU backend, S: schedulers, A: the graph
+A row has the number of its list in docs/FAULTS.md (G: what a GGUF reader must check, C: the CPU backend, S: schedulers, A: the graph
 allocator, V: Vulkan backends, R: the defects in docs/RELIABILITY.md) and, where a number has several, a word. `c:` before a test: a C program, with the name of its test. In the texts L#n is an issue
 or a pull request of ggml-org/llama.cpp, G#n one of ggml-org/ggml."""
 

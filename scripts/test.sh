@@ -24,7 +24,7 @@
 #   asan      everything that can fail in a scheduler fails once, other hosts, and unit tests of what handles pointers, with AddressSanitizer and LeakSanitizer;
 #             ASAN=peers: the original's own test programs, too
 #   valgrind  C and C++ hosts under valgrind
-#   mutants   each bug of the lists in docs/TESTS.md is put back, and its test must fail
+#   mutants   each bug of the lists in docs/FAULTS.md is put back, and its test must fail
 #   tsan      the thread pool and graphs under stress, with ThreadSanitizer
 #   status    docs/STATUS.md and docs/ENVIRONMENT.md say the truth
 #   docs      the commands, the C and the links of README, CONTRIBUTING and the book; DOCS=all: those that take long, too
@@ -35,7 +35,7 @@
 #   cinstall  cargo cinstall, and what it lacks of make install
 #   debian    the Debian packages are built, installed, used and removed
 #   nmse      errors of products and attention in every format, and of all operations over several kinds of numbers,
-#             against double precision and the original's; NMSE=--write: docs/TESTS.md
+#             against double precision and the original's; NMSE=--write: docs/measurements/errors.md
 #   memory    as root: models of 0.5 to 1.4 times the memory load wherever they do on the original, with the same text
 #
 # The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).

@@ -4,7 +4,7 @@ most bytes in use at once): buffers.py CACHE OURS [--write]
 
 CACHE is the folder of scripts/oracle.sh (hosts/bin, original/lib, src), OURS the folder of the installed library's lib. Each host runs
 twice on each library, with all layers on the CPU, and with two layers on an accelerator (c_tests/async/module.c); nothing is computed.
-Writes the table between the marks of docs/BENCHMARKS.md with --write. Exit status 1 when a buffer is larger than the original's."""
+Writes the table between the marks of docs/measurements/buffers.md with --write. Exit status 1 when a buffer is larger than the original's."""
 import json
 import os
 import re
@@ -101,7 +101,7 @@ def main():
         text += f"\n{title}:\n\n{table(rows)}"
     print(text)
     if "--write" in rest:
-        page.replace("buffers", text)
+        page.replace("buffers", text, page.BUFFERS)
     for line in wrong:
         print(f"FAIL {line}")
     return int(bool(wrong))

@@ -4,6 +4,8 @@ import platform
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TARGET = os.path.join(ROOT, "docs", "BENCHMARKS.md")
+BUFFERS = os.path.join(ROOT, "docs", "measurements", "buffers.md")
+ERRORS = os.path.join(ROOT, "docs", "measurements", "errors.md")
 
 
 def processor():

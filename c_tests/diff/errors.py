@@ -10,7 +10,7 @@ For each class of numbers, neither the normalised mean square error (NMSE) nor t
 times the original's. The level `avx2` is compared with the build for AVX2, higher ones with all builds. (The level `scalar` does not fuse multiplication and
 addition, and the original has no such build here: it is not compared.) What both have below the floors is not compared:
 results that are all off by at most a unit in the last place (LARGEST), or by half a unit in the square mean (NMSE). --write puts a summary between
-the marks of docs/TESTS.md.
+the marks of docs/measurements/errors.md.
 """
 import concurrent.futures
 import datetime
@@ -140,7 +140,7 @@ def main():
     check(c, originals, runs, names)
     check_control(c, originals, control)
     if a.write and not c.failed:
-        page.replace("errors", summary(originals, runs, names), os.path.join(page.ROOT, "docs", "TESTS.md"))
+        page.replace("errors", summary(originals, runs, names), page.ERRORS)
     return c.finish()
 
 

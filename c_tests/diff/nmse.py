@@ -9,7 +9,7 @@ products. Prints a table of the errors (NMSE), then PASS or FAIL for each format
 
 An error of this library must be at most TOLERANCE times the lowest error of all builds of the original, plus ROUNDING, at every level. Weights in an additional
 type of buffer (CPU_REPACK) are compared with the original's in the same type of buffer if it has them there, and with those in its default type otherwise.
---write puts a summary between the marks of docs/TESTS.md.
+--write puts a summary between the marks of docs/measurements/errors.md.
 """
 import argparse
 import concurrent.futures
@@ -153,7 +153,7 @@ def cell(originals, runs, key):
 
 
 def summary(originals, runs, keys):
-    """The tables of docs/TESTS.md."""
+    """The tables of docs/measurements/errors.md."""
     lines = [f"{datetime.date.today().isoformat()}, {page.processor()}; levels of this library: {', '.join(runs)}.\n"]
     lines += [f"Original, {name}: {', '.join(run.features)}.\n" for name, run in originals.items()]
     for kind, title, head in (("product", "weights", lambda w: f"{w[0]} column" + "s" * (w[0] > 1)),
@@ -220,7 +220,7 @@ def main():
     check(c, originals, runs, keys)
     check_control(c, originals, control)
     if a.write and not c.failed:
-        page.replace("nmse", summary(originals, runs, keys), os.path.join(page.ROOT, "docs", "TESTS.md"))
+        page.replace("nmse", summary(originals, runs, keys), page.ERRORS)
     return c.finish()
 
 
