@@ -21,7 +21,7 @@ if [ "${1:-}" = cpu ]; then
     printf '#!/bin/sh\nexec "%s/target/install/bin/ggml-info" --peaks\n' "$root" > target/bench/peak
     chmod +x target/bench/peak
     python3 c_tests/bench/cpu.py "$GGML_CACHE" target/install/lib "$@"
-    if git diff --quiet -- docs/BENCHMARKS.md 2> /dev/null; then exit; fi # nothing new to draw
+    if git diff --quiet -- docs/measurements/cpu.md 2> /dev/null; then exit; fi # nothing new to draw
     plot=$GGML_CACHE/plot
     [ -x "$plot/bin/python" ] || python3 -m venv "$plot"
     "$plot/bin/python" -c 'import matplotlib' 2> /dev/null || "$plot/bin/pip" install --quiet matplotlib==3.11.2 || { echo "bench: no plot without matplotlib"; exit; }

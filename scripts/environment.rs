@@ -68,7 +68,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
     (
         "OLD_DRIVER",
         "tests",
-        "Vulkan is tested with a software driver that is too old for it ([TESTS.md](TESTS.md#what-once-broke-in-vulkan-backends))",
+        "Vulkan is tested with a software driver that is too old for it ([TESTS.md](TESTS.md#vulkan))",
     ),
     (
         "DEBIAN_MIRROR, DEBIAN_SUITES, DEBIAN_PACKAGES",

@@ -9,7 +9,7 @@ lib. The model is a random llama of 200M parameters, quantized to each format; "
 uses 4; "1.1B" is larger than the caches, and its text shows how much of the memory's speed is used. Products of 2048 x 2048 by 512 columns, on one
 thread, show how much of the processor's speed the kernels use (gemv.c, built in target/bench, and ggml-info --peaks). encoders.c times the shapes of
 MiniLM and of Whisper's encoder, and llama-completion a whole process from its start to the first token. Each measurement runs with one library, then immediately with the other; the order changes every round. There are as many threads as
-processors. Without --level, all levels are measured of which there is a build of the original. Writes a table between the marks of docs/BENCHMARKS.md: medians of tokens per second, and of the ratios of each pair (above 1: this library is faster).
+processors. Without --level, all levels are measured of which there is a build of the original. Writes a table between the marks of docs/measurements/cpu.md: medians of tokens per second, and of the ratios of each pair (above 1: this library is faster).
 Exit status 1 when a program fails.
 """
 import argparse
@@ -240,7 +240,7 @@ def main():
     if a.no_write or a.short:
         print("".join(text), end="")
         return
-    page.replace("cpu", "".join(text))
+    page.replace("cpu", "".join(text), page.CPU)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import platform
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TARGET = os.path.join(ROOT, "docs", "BENCHMARKS.md")
+CPU = os.path.join(ROOT, "docs", "measurements", "cpu.md")
 BUFFERS = os.path.join(ROOT, "docs", "measurements", "buffers.md")
 ERRORS = os.path.join(ROOT, "docs", "measurements", "errors.md")
 
@@ -14,6 +15,12 @@ def processor():
             return next(line.split(":", 1)[1].strip() for line in f if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.machine()
+
+
+def read(name, target=TARGET):
+    """The table between the marks `<!-- NAME: begin -->` and `<!-- NAME: end -->` of a page."""
+    with open(target, encoding="utf-8") as f:
+        return f.read().split(f"<!-- {name}: begin -->")[1].split(f"<!-- {name}: end -->")[0]
 
 
 def replace(name, text, target=TARGET):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the plots of docs/BENCHMARKS.md from its tables: docs/bench-cpu.svg, for each level how much faster this library is than the original in prompts,
+"""Draws the plots of docs/BENCHMARKS.md from the tables there and in docs/measurements/cpu.md: docs/bench-cpu.svg, for each level how much faster this library is than the original in prompts,
 text and batches, by format; docs/bench-graphs.svg, what it costs to build, split and allocate graphs, as a part of the original's cost. Needs matplotlib. Colours and a transparent ground that read on white and on black.
 """
 import os
@@ -57,9 +57,7 @@ def draw_costs(text):
 
 
 def main():
-    with open(page.TARGET, encoding="utf-8") as f:
-        whole = f.read()
-    text = whole.split("<!-- cpu: begin -->")[1].split("<!-- cpu: end -->")[0]
+    text = page.read("cpu", page.CPU)
     levels = list(tables(text))
     plt.rcParams.update({"svg.hashsalt": "bench-cpu", "svg.fonttype": "none", "font.family": "sans-serif", "text.color": GREY, "axes.labelcolor": GREY,
                          "axes.edgecolor": GREY, "xtick.color": GREY, "ytick.color": GREY})
@@ -76,7 +74,7 @@ def main():
         ax.legend(frameon=False, ncols=len(SHOWN))
     fig.savefig(OUT, transparent=True, metadata={"Date": None})
     print(f"{os.path.relpath(OUT, page.ROOT)}: {', '.join(level for level, _ in levels)}")
-    draw_costs(whole.split("<!-- cost: begin -->")[1].split("<!-- cost: end -->")[0])
+    draw_costs(page.read("cost"))
 
 
 if __name__ == "__main__":
