@@ -1,4 +1,4 @@
-/* What once broke in schedulers, by its name in docs/TESTS.md (S4, S6 and so on), over a device with a slow queue. */
+/* What once broke in schedulers, by its name in docs/FAULTS.md (S4, S6 and so on), over a device with a slow queue. */
 #include "common.h"
 
 /* One graph computed over and over, the next inputs written as soon as it is started. */
