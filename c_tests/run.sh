@@ -2,9 +2,11 @@
 # Builds the C and C++ tests and runs them against an installed library.
 #
 #   GGML_PREFIX=DIR          the library under test: DIR/include and DIR/lib (default: target/install)
-#   GGML_ORACLE_PREFIX=DIR   the original ggml 0.28.0, installed likewise; without it the tests that need it are skipped, with a note
+#   GGML_ORACLE_PREFIX=DIR   the original ggml 0.28.0, installed likewise; without it the tests that need it are
+#                            skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
-#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad robust rs foreign refuse whisper examples (default: all)
+#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad robust rs
+#                                         foreign refuse whisper examples (default: all)
 #
 # Prints PASS or FAIL for each test and, last, `N passed, M failed`; the exit status says the same.
 set -u
@@ -155,9 +157,9 @@ suite_host() {
     done
 }
 
-# Random graphs over random devices: placement, splits, copies, offsets and every call to a device, on both libraries; then
-# with the small plans that are the default, whose buffers must not be larger. SCHED_SEEDS: how many graphs; a thousand at a time, as
-# each is described in a hundred kilobytes.
+# Random graphs over random devices: placement, splits, copies, offsets and every call to a device, on both libraries;
+# then with the small plans that are the default, whose buffers must not be larger. SCHED_SEEDS: how many graphs; a
+# thousand at a time, as each is described in a hundred kilobytes.
 # Nodes that write into the memory of others do not need the original: WRITERS_SEEDS and WRITERS_WITH.
 suite_sched() {
     local which first=1 n seeds=${SCHED_SEEDS:-300}
@@ -178,8 +180,8 @@ suite_sched() {
     done
 }
 
-# Devices with queues and threads: results, regressions by name, failures; with the race checker, and on the original as far as that goes.
-# ASYNC_SEEDS: how many random graphs.
+# Devices with queues and threads: results, regressions by name, failures; with the race checker, and on the original as
+# far as that goes. ASYNC_SEEDS: how many random graphs.
 suite_async() {
     local seeds=${ASYNC_SEEDS:-150} part
     for part in results rows batches callbacks races faults heap; do
@@ -343,10 +345,10 @@ suite_rs() {
     fi
 }
 
-# Modules that somebody else compiled: the original's CPU and RPC modules (and Vulkan's, when it is there) on this library, two of
-# the original's RPC servers on this library, and this library as a CPU module of the original. GGML_MODULES: folder with
-# libggml-cpu.so, libggml-rpc.so, ggml-rpc-server and, perhaps, libggml-vulkan.so (scripts/oracle.sh modules). GGML_MESA: that of
-# scripts/fetch_mesa.py.
+# Modules that somebody else compiled: the original's CPU and RPC modules (and Vulkan's, when it is there) on this
+# library, two of the original's RPC servers on this library, and this library as a CPU module of the original.
+# GGML_MODULES: folder with libggml-cpu.so, libggml-rpc.so, ggml-rpc-server and, perhaps, libggml-vulkan.so
+# (scripts/oracle.sh modules). GGML_MESA: that of scripts/fetch_mesa.py.
 suite_foreign() {
     local modules=${GGML_MODULES:-} port ports pids= i
     if [ ! -e "$modules/libggml-cpu.so" ]; then note "foreign modules were not tried (GGML_MODULES, from scripts/oracle.sh modules)"; return; fi
@@ -365,7 +367,8 @@ suite_foreign() {
     counted "foreign: two RPC servers" on ours "$out/ours/test_foreign" "$modules/libggml-rpc.so" 1e-4 $ports
     # shellcheck disable=SC2086
     kill $pids
-    # Wants a device, or a software driver of Mesa 26: with those of Debian 12 it takes minutes for its pipelines, or waits for ever.
+    # Wants a device, or a software driver of Mesa 26: with those of Debian 12 it takes minutes for its pipelines, or
+    # waits for ever.
     if [ -e "$modules/libggml-vulkan.so" ]; then
         local driver=
         if [ -z "${GGML_VK_VISIBLE_DEVICES:-}" ] && [ -x "${GGML_MESA:-}/run" ]; then driver=$GGML_MESA/run; fi
@@ -380,8 +383,8 @@ suite_foreign() {
     counted "foreign: this library as a module of the original" on oracle "$out/oracle/test_foreign" "$out/text/module/libggml-cpu-rs.so" 1e-4
 }
 
-# A host of another kind, unmodified, written for a ggml years older: whisper.cpp with a small random model, with and without flash
-# attention. GGML_WHISPER: folder with its sources (scripts/oracle.sh whisper).
+# A host of another kind, unmodified, written for a ggml years older: whisper.cpp with a small random model, with and
+# without flash attention. GGML_WHISPER: folder with its sources (scripts/oracle.sh whisper).
 suite_whisper() {
     local source=${GGML_WHISPER:-} which way model=$out/text/whisper.bin error
     if [ ! -e "$source/src/whisper.cpp" ]; then note "whisper.cpp was not built (GGML_WHISPER, from scripts/oracle.sh whisper)"; return; fi
@@ -404,8 +407,8 @@ suite_whisper() {
     done
 }
 
-# What was built for another ggml is refused in one line, before any of its code runs, and what fits is not. GGML_FORMER: folder with the
-# CPU and RPC modules of ggml 0.26.0 (scripts/oracle.sh former).
+# What was built for another ggml is refused in one line, before any of its code runs, and what fits is not.
+# GGML_FORMER: folder with the CPU and RPC modules of ggml 0.26.0 (scripts/oracle.sh former).
 suite_refuse() {
     local former=${GGML_FORMER:-} modules=${GGML_MODULES:-} dir=$out/text/refuse file
     build ours foreign/load.c load || return

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the seeds of the fuzz targets: python3 fuzz/seeds.py. Small files, the same every time; committed, so that nobody needs to run this.
-Seeds with other names were made by hand, and stay as they are."""
+"""Makes the seeds of the fuzz targets: python3 fuzz/seeds.py. Small files, the same every time; committed, so that
+nobody needs to run this. Seeds with other names were made by hand, and stay as they are."""
 import pathlib
 import random
 import struct
@@ -88,7 +88,8 @@ for i in range(12):
         answers[at] = draw.randrange(10)
     (here / "rpc_client" / f"{i:02}").write_bytes(bytes([4 * i + 2]) + answers)
 
-# Requests one after the other, each with its number and as many bytes as it has without data; 224 and more: with all the bytes that are left; 255: an endpoint.
+# Requests one after the other, each with its number and as many bytes as it has without data; 224 and more: with all
+# the bytes that are left; 255: an endpoint.
 own = random.Random(2)
 (here / "rpc_message").mkdir(parents=True, exist_ok=True)
 graph = struct.pack("<IQIQI", 0, 1, 1, 7, 3) + bytes(3 * 296)

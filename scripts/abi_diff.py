@@ -9,12 +9,13 @@ DEBUG      our library once more, built with all debug information
 SOURCES    the original's source tree (default: src/ggml beside ORIGINAL)
 
 names      what the shared libraries export, as functions or as data, and their SONAMEs
-headers    the headers in include/, all types and functions, by abidiff: with the original's headers, harmless changes included, and with the
+headers    the headers in include/, all types and functions, by abidiff: with the original's headers, harmless changes
+           included, and with the
            debug information of its libraries
 library    signatures and layouts in our library's debug information with those in the original's, by abidw
 
-Differences that are meant stand in c_tests/abi/differences.txt (names, library) and in the two files of suppressions for abidiff beside it,
-each with its reason. An entry that matches nothing is a failure.
+Differences that are meant stand in c_tests/abi/differences.txt (names, library) and in the two files of suppressions
+for abidiff beside it, each with its reason. An entry that matches nothing is a failure.
 """
 import os
 import shutil

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # AddressSanitizer and LeakSanitizer over the library and C hosts: asan.sh
 #
-# Builds the library with it (a stable compiler will do: RUSTC_BOOTSTRAP; the standard library is not instrumented) and hosts with gcc, whose
-# run-time library serves both. A seeded overflow and a seeded leak, both inside the library, must be reported, so a set-up that sees
-# nothing fails. Then everything fails once in a scheduler (c_tests/async/test_faults.c), and the hosts of c_tests run that need neither a limit of
-# memory nor a malloc of their own: that must be silent. So must the unit tests of what handles pointers of C (`sys`, `capi`), and those of RPC's client and server. On demand: the
-# builds take ten minutes of processor time. ASAN="units hosts" is the default; with `peers`, programs of the original run, too (after scripts/oracle.sh tests).
-# ASAN=rpc: RPC alone, its unit tests and its host. ASAN_BUILT=1: with what was built last.
+# Builds the library with it (a stable compiler will do: RUSTC_BOOTSTRAP; the standard library is not instrumented) and
+# hosts with gcc, whose run-time library serves both. A seeded overflow and a seeded leak, both inside the library, must
+# be reported, so a set-up that sees nothing fails. Then everything fails once in a scheduler
+# (c_tests/async/test_faults.c), and the hosts of c_tests run that need neither a limit of memory nor a malloc of their
+# own: that must be silent. So must the unit tests of what handles pointers of C (`sys`, `capi`), and those of RPC's
+# client and server. On demand: the builds take ten minutes of processor time. ASAN="units hosts" is the default; with
+# `peers`, programs of the original run, too (after scripts/oracle.sh tests). ASAN=rpc: RPC alone, its unit tests and
+# its host. ASAN_BUILT=1: with what was built last.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$root/target/asan

@@ -1,4 +1,5 @@
-"""A headless Chromium that makes screenshots, and pages that a test types into; nothing of the user's browser is touched."""
+"""A headless Chromium that makes screenshots, and pages that a test types into; nothing of the user's browser is
+touched."""
 import base64
 import contextlib
 import json

@@ -1,12 +1,15 @@
 #!/bin/sh
 # Builds what make install installs, into target/release: build.sh [if-needed]
 #
-# cargo builds the library (libggml.so and libggml.a, which are installed as libggml-base) and ggml-info, forward.sh the small files beside it
-# and the tool ggml-rpc-server (small/). Nothing of where it was built gets into them, so that two builds of one commit have the same bytes.
+# cargo builds the library (libggml.so and libggml.a, which are installed as libggml-base) and ggml-info, forward.sh the
+# small files beside it and the tool ggml-rpc-server (small/). Nothing of where it was built gets into them, so that two
+# builds of one commit have the same bytes.
 #
-#   if-needed         builds only when a source is newer than the last build, or that was built for another GGML_MAX_NAME:
+#   if-needed         builds only when a source is newer than the last build, or that was built for another
+#                     GGML_MAX_NAME:
 #                     installing then needs neither cargo nor a compiler
-#   GGML_MAX_NAME=N   bytes of a tensor's name, a multiple of 16 from 32 to 1024 (default 64). A host must be compiled with the
+#   GGML_MAX_NAME=N   bytes of a tensor's name, a multiple of 16 from 32 to 1024 (default 64). A host must be compiled
+#                     with the
 #                     same number: docs/INSTALL.md
 #   CARGO_FLAGS=...   more for cargo; --no-default-features leaves the Vulkan backend out
 set -eu

@@ -1,7 +1,8 @@
 """Counts the checks of a test that is a Python script, and says how they ended, in one way for all of them.
 
-Each check is a line that begins with PASS or FAIL. The last line of a script is `SUITE: N passed, M failed`, with `, K skipped` if something was
-left out, or `SUITE: skipped: REASON` if all of it was. c_tests/run.sh counts the lines of programs without a suite of their own.
+Each check is a line that begins with PASS or FAIL. The last line of a script is `SUITE: N passed, M failed`, with `, K
+skipped` if something was left out, or `SUITE: skipped: REASON` if all of it was. c_tests/run.sh counts the lines of
+programs without a suite of their own.
 """
 
 

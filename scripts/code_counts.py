@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Counts that show how well the sources follow the rules of docs/HOUSE.md: code_counts.py [ROOT]
 
-Unsafe blocks where there should be few, files that forbid unsafe code, long functions, fields of the scheduler, and operations whose
-family has another name in another part of the library."""
+Unsafe blocks where there should be few, files that forbid unsafe code, long functions, fields of the scheduler, and
+operations whose family has another name in another part of the library."""
 import os
 import re
 import sys
@@ -53,8 +53,8 @@ def families(root):
 
 
 def places(root):
-    """(folder, operation) -> the files there that have it: constructors, kernels, Vulkan recipes, gradients. The unit tests of
-    src/tensor/family.rs look closer; this counts."""
+    """(folder, operation) -> the files there that have it: constructors, kernels, Vulkan recipes, gradients. The unit
+    tests of src/tensor/family.rs look closer; this counts."""
     found = {}
     for folder, pattern in [("src/tensor/ops", r"(?:new\(|node\(|=> |set_op\()GGML_OP_(\w+)"), ("src/graph/backward", r"\bGGML_OP_(\w+)")]:
         for path, text in sources(root):

@@ -1,5 +1,6 @@
 #!/bin/bash
-# make dist: the archives of a release in target/dist. docs/RELEASING.md says what is in them. DIST_DIRTY=1: also with uncommitted changes, for a try.
+# make dist: the archives of a release in target/dist. docs/RELEASING.md says what is in them. DIST_DIRTY=1: also with
+# uncommitted changes, for a try.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Builds Mesa's no-op kernel device for Intel's cards (libintel_noop_drm_shim.so), which Debian does not package. Nothing is installed.
+"""Builds Mesa's no-op kernel device for Intel's cards (libintel_noop_drm_shim.so), which Debian does not package.
+Nothing is installed.
 
 usage: fetch_intel_shim.py DIR
 
-apt fetches Mesa's source, and the headers and libraries that it is built with, as scripts/fetch_mesa.py fetches packages; DEBIAN_SUITES="trixie sid" names
-the suites to try. pip fetches meson, ninja and what they need. All of it goes to a folder that is removed afterwards. The packages gcc, bison, flex,
-pkg-config, dpkg-dev and python3-venv must be installed. The device need not be of the version of the drivers. What is in DIR already is kept.
+apt fetches Mesa's source, and the headers and libraries that it is built with, as scripts/fetch_mesa.py fetches
+packages; DEBIAN_SUITES="trixie sid" names the suites to try. pip fetches meson, ninja and what they need. All of it
+goes to a folder that is removed afterwards. The packages gcc, bison, flex, pkg-config, dpkg-dev and python3-venv must
+be installed. The device need not be of the version of the drivers. What is in DIR already is kept.
 """
 import glob
 import os
@@ -19,7 +21,8 @@ from fetch import die, locked, quiet_ending
 from fetch_mesa import LIBRARIES, configure, mirror, output
 
 SUITES = os.environ.get("DEBIAN_SUITES", "sid trixie").split()
-# Unpacked, not installed: the system may have other versions of these libraries, beside which apt cannot install the headers of its own.
+# Unpacked, not installed: the system may have other versions of these libraries, beside which apt cannot install the
+# headers of its own.
 LIBRARY_PACKAGES = ["libdrm-dev", "libdrm2", "libexpat1-dev", "libexpat1", "zlib1g-dev", "zlib1g"]
 SHIM = "libintel_noop_drm_shim.so"
 TARGET = "src/intel/tools/" + SHIM
@@ -28,7 +31,8 @@ OPTIONS = ["-Dtools=drm-shim,intel", "-Dbuildtype=release", "-Dvulkan-drivers=",
 
 
 def fetch(work, uri):
-    """The folders of Mesa's source and of its libraries, from the first suite that has both: not every repository keeps the sources of all its packages."""
+    """The folders of Mesa's source and of its libraries, from the first suite that has both: not every repository keeps
+    the sources of all its packages."""
     for suite in SUITES:
         print(f"fetching the source of Mesa from {suite} ...", flush=True)
         state = os.path.join(work, suite)

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Makes the small files that are beside libggml-base as the original's do: forward.sh LIBRARY FOLDER
 #
-# libggml.so, libggml-cpu.so, libggml-rpc.so and, where LIBRARY has the backend, libggml-vulkan.so: each defines the functions that
-# src/capi/forward.rs lists for it, and every one of them is a jump through a table of LIBRARY. Processors that have no such
-# jump here get files without functions: the dynamic linker finds them all in libggml-base, which each file needs.
-# The static libraries of these names are empty, as libggml-base.a has everything.
+# libggml.so, libggml-cpu.so, libggml-rpc.so and, where LIBRARY has the backend, libggml-vulkan.so: each defines the
+# functions that src/capi/forward.rs lists for it, and every one of them is a jump through a table of LIBRARY.
+# Processors that have no such jump here get files without functions: the dynamic linker finds them all in libggml-base,
+# which each file needs. The static libraries of these names are empty, as libggml-base.a has everything.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 library=${1:?usage: forward.sh LIBRARY FOLDER}
@@ -56,8 +56,8 @@ for part in ggml cpu rpc vulkan; do
         continue
     fi
     assembly $part > "$work/forward.S"
-    # It finds libggml-base beside itself, so that a host may load it by its path. A table that LIBRARY lacks is an error here.
-    # shellcheck disable=SC2086
+    # It finds libggml-base beside itself, so that a host may load it by its path. A table that LIBRARY lacks is an
+    # error here. shellcheck disable=SC2086
     (cd "$work" && $CC -shared -fPIC -nostdlib -o "$name.so" forward.S -Wl,--no-as-needed "$library" -Wl,-soname,"$name.so.$major" \
         -Wl,-z,defs -Wl,-z,noexecstack -Wl,-z,relro -Wl,-z,now -Wl,--enable-new-dtags "-Wl,-rpath,\$ORIGIN")
     mv "$work/$name.so" "$out/$name.so"

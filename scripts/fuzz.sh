@@ -2,12 +2,14 @@
 # Fuzzing with libFuzzer and AddressSanitizer: fuzz.sh [-t SECONDS | -h HOURS | -c] [TARGET ...]
 #
 # Builds the targets of fuzz/ (a stable compiler will do: RUSTC_BOOTSTRAP), then runs each over its seeds and over what
-# earlier runs found (target/fuzz/corpus). `cargo fuzz run TARGET` does the same where cargo-fuzz is at hand. What fails stays in
-# target/fuzz/findings. With -h all targets run at once, and what they find is kept outside of the tree (FUZZ_OUT, default
-# ~/.cache/libggml-rs-fuzz), with the number of executions so far; inputs that reach nothing of their own are left out first. With -c nothing is searched: the inputs that -h has kept, and the seeds, run
-# once in a build that counts lines (rustup component add llvm-tools), and scripts/fuzz_table.py writes the table in docs/TESTS.md.
-# vulkan_node needs a software driver (the package mesa-vulkan-drivers), which must be the first device of GGML_VK_VISIBLE_DEVICES (0). Without it, that target is left
-# out; with GGML_TEST_VULKAN=1 it fails. The last line counts the targets.
+# earlier runs found (target/fuzz/corpus). `cargo fuzz run TARGET` does the same where cargo-fuzz is at hand. What fails
+# stays in target/fuzz/findings. With -h all targets run at once, and what they find is kept outside of the tree
+# (FUZZ_OUT, default ~/.cache/libggml-rs-fuzz), with the number of executions so far; inputs that reach nothing of their
+# own are left out first. With -c nothing is searched: the inputs that -h has kept, and the seeds, run once in a build
+# that counts lines (rustup component add llvm-tools), and scripts/fuzz_table.py writes the table in docs/TESTS.md.
+# vulkan_node needs a software driver (the package mesa-vulkan-drivers), which must be the first device of
+# GGML_VK_VISIBLE_DEVICES (0). Without it, that target is left out; with GGML_TEST_VULKAN=1 it fails. The last line
+# counts the targets.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 seconds=25
@@ -29,8 +31,8 @@ work=${FUZZ_OUT:-$root/target/fuzz}
 mkdir -p "$work" || exit 1
 host=$(rustc -vV | sed -n 's/^host: //p')
 
-# As cargo-fuzz has it: coverage of branches with counters, and the sanitizer. Comparisons are not traced: that makes the build half
-# as long again, and the seeds hold the magic numbers.
+# As cargo-fuzz has it: coverage of branches with counters, and the sanitizer. Comparisons are not traced: that makes
+# the build half as long again, and the seeds hold the magic numbers.
 pass() { printf ' -Cllvm-args=%s' "$@"; }
 flags="--cfg fuzzing -Cpasses=sancov-module$(pass -sanitizer-coverage-level=3 -sanitizer-coverage-inline-8bit-counters \
     -sanitizer-coverage-pc-table) -Zsanitizer=address -Cforce-frame-pointers"
@@ -50,10 +52,11 @@ one() { # TARGET SECONDS
     local target=$1 log=$work/$1.log leaks=1 patience=20 status runs cover speed program=$build/$host/release/$1
     local found=$work/corpus/$1
     TIMEFORMAT='%U %S'
-    # libFuzzer's limit for one input is in seconds of the clock, and a long run may have to wait for what else the machine does.
+    # libFuzzer's limit for one input is in seconds of the clock, and a long run may have to wait for what else the
+    # machine does.
     [ -z "$together" ] || patience=900
-    # A server's threads end beside the next input, and what a thread that is ending owns looks like a leak then: those targets are
-    # examined once, at the end of the process.
+    # A server's threads end beside the next input, and what a thread that is ending owns looks like a leak then: those
+    # targets are examined once, at the end of the process.
     # A driver keeps what it has compiled, which is no leak, and compiles for seconds.
     local minimum=100 at_end=1
     case $target in
@@ -66,11 +69,13 @@ one() { # TARGET SECONDS
         return
     fi
     mkdir -p "$found" "$work/findings"
-    # What a host may be about is memory: a request for more than there is must come back as an error, so it is not the sanitizer's. What is freed is
-    # kept for a while, so that its use is seen: 16 MiB of it, which stay in the processor's cache longer than 256. Eight callers name who took it.
-    # The choice of inputs by how rare their paths are (-entropic) costs time for each of the many counters.
+    # What a host may be about is memory: a request for more than there is must come back as an error, so it is not the
+    # sanitizer's. What is freed is kept for a while, so that its use is seen: 16 MiB of it, which stay in the
+    # processor's cache longer than 256. Eight callers name who took it. The choice of inputs by how rare their paths
+    # are (-entropic) costs time for each of the many counters.
     local options=allocator_may_return_null=1:detect_leaks=$at_end:abort_on_error=1:quarantine_size_mb=16:malloc_context_size=8:${ASAN_OPTIONS:-}
-    # Frames that have returned are watched in the short form only: each exception that ends a call of the library looks through all of them.
+    # Frames that have returned are watched in the short form only: each exception that ends a call of the library looks
+    # through all of them.
     [ -z "$together" ] || options=detect_stack_use_after_return=0:$options
     if [ -n "$together" ] && [ -n "$(ls -A "$found")" ]; then
         rm -rf "$found.less"
@@ -130,7 +135,8 @@ count() {
 }
 if [ -n "$counts" ]; then count; exit; fi
 
-# Says every BEAT seconds (30) how long is left. It waits for a pipe that nobody writes, not for a program that would outlive it.
+# Says every BEAT seconds (30) how long is left. It waits for a pipe that nobody writes, not for a program that would
+# outlive it.
 alive() { # SECONDS IN ALL
     local fd start=$SECONDS left
     exec {fd}<> <(:)

@@ -2,7 +2,8 @@
 """Writes the table of fuzz targets and the coverage of lines into docs/TESTS.md: fuzz_table.py FOLDER TARGET ...
 
 FOLDER is where scripts/fuzz.sh keeps its findings: TARGET.runs has the executions of each run
-since the page was last written, and how many there were for a second of processor time, counts.json is what llvm-cov says."""
+since the page was last written, and how many there were for a second of processor time, counts.json is what llvm-cov
+says."""
 import collections
 import json
 import os
@@ -17,7 +18,8 @@ BEGIN, END = "<!-- fuzz: begin -->\n", "<!-- fuzz: end -->\n"
 
 
 def executions(folder, target, before):
-    """Of all runs, those in the last run for each second of processor time, and how many inputs are kept. The runs are counted once, whoever writes the page next."""
+    """Of all runs, those in the last run for each second of processor time, and how many inputs are kept. The runs are
+    counted once, whoever writes the page next."""
     n, speed, kept = before.get(target, (0, "", 0))
     runs = f"{folder}/{target}.runs"
     if os.path.exists(runs):

@@ -1,4 +1,5 @@
-"""Reads and writes GGUF files with any alignment, for tests: by the description of the format, and without this library or the original."""
+"""Reads and writes GGUF files with any alignment, for tests: by the description of the format, and without this library
+or the original."""
 import struct
 
 ALIGNMENT = b"general.alignment"
@@ -38,7 +39,8 @@ def padded(n, alignment):
 
 
 def read(path):
-    """The pairs {key: the bytes of type and value} and the tensors {name: (dimensions, type, bytes)} of a file of F32, F16 and Q8_0."""
+    """The pairs {key: the bytes of type and value} and the tensors {name: (dimensions, type, bytes)} of a file of F32,
+    F16 and Q8_0."""
     with open(path, "rb") as f:
         r = Reader(f.read())
     if r.take(4) != b"GGUF":

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Installs the release build: install.sh PREFIX [LIBDIR] [INCLUDEDIR]. It copies; scripts/build.sh builds. docs/INSTALL.md says
-# what goes where, and what happens beside other copies of ggml.
+# Installs the release build: install.sh PREFIX [LIBDIR] [INCLUDEDIR]. It copies; scripts/build.sh builds.
+# docs/INSTALL.md says what goes where, and what happens beside other copies of ggml.
 #
 #   LIBDIR, INCLUDEDIR   below PREFIX (default: lib, include)     DESTDIR   is put before every path
 #   STRIP=1              without names and lines for debuggers; STRIP_PROGRAM names the tool (default: strip)
 #
-# Every file appears whole, by a rename. What has not changed keeps its times, so that builds which depend on it stay up to
-# date. The manifest in LIBDIR/cmake/ggml is what uninstall.sh goes by.
+# Every file appears whole, by a rename. What has not changed keeps its times, so that builds which depend on it stay up
+# to date. The manifest in LIBDIR/cmake/ggml is what uninstall.sh goes by.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 prefix=${1:?usage: install.sh PREFIX [LIBDIR] [INCLUDEDIR]}
@@ -105,8 +105,8 @@ fill ggml-config.cmake.in "$libdir/cmake/ggml/ggml-config.cmake"
 fill ggml-version.cmake.in "$libdir/cmake/ggml/ggml-config-version.cmake"
 fill ggml.pc.in "$libdir/pkgconfig/ggml.pc"
 
-# The manifest: `file CKSUM BYTES PATH`, `link TARGET PATH`, `dir PATH` for folders made here, `above N` for PREFIX and folders
-# above it made here, outermost first.
+# The manifest: `file CKSUM BYTES PATH`, `link TARGET PATH`, `dir PATH` for folders made here, `above N` for PREFIX and
+# folders above it made here, outermost first.
 each() { # FUNCTION: calls it with PATH KIND REST for every line of the plan
     while IFS= read -r path && IFS= read -r what; do
         "$1" "$path" "${what%% *}" "${what#* }"

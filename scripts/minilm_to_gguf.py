@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Turns the sentence-embedding model all-MiniLM-L6-v2 (safetensors) into a BERT GGUF file. Python's standard library only.
+"""Turns the sentence-embedding model all-MiniLM-L6-v2 (safetensors) into a BERT GGUF file. Python's standard library
+only.
 
 usage: minilm_to_gguf.py MODEL_DIR OUT.gguf [f32|f16]
 
@@ -35,7 +36,8 @@ def die(message):
 
 
 class Progress:
-    """A line on stderr about what is done, and how long the rest may take. On a terminal it changes four times a second; elsewhere a new one comes every ten."""
+    """A line on stderr about what is done, and how long the rest may take. On a terminal it changes four times a
+    second; elsewhere a new one comes every ten."""
 
     def __init__(self):
         self.begun = self.shown = time.monotonic()
@@ -56,7 +58,8 @@ class Progress:
 
 
 class Safetensors:
-    """The tensors of one .safetensors file: a JSON header (length in the first 8 bytes), then raw little-endian data."""
+    """The tensors of one .safetensors file: a JSON header (length in the first 8 bytes), then raw little-endian
+    data."""
 
     def __init__(self, path):
         self.path = path

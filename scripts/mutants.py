@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Do the tests of docs/TESTS.md fail on the bugs that they are there for? mutants.py [check | write] [ROW ...]
 
-On demand. Each row of mutants_rows.py names a bug that another implementation had, and tests that must fail with it and pass without.
-mutants_places.py says what is replaced in a copy of the sources (target/mutants/tree); there the environment variable GGML_RS_MUTANT picks
-the row. One build without optimisation, in target/mutants, holds all of them; each test runs in a process of its own with a limit of memory
-and of time. A panic, a crash, a hang and a wrong result all count as failing. `check` builds nothing: are rows and places complete, and is
-each needle there? `write` puts the list into docs/TESTS.md. MUTANTS_JOBS: how many unit tests run at once (default: as there are
-processors). The last line counts the checks."""
+On demand. Each row of mutants_rows.py names a bug that another implementation had, and tests that must fail with it and
+pass without. mutants_places.py says what is replaced in a copy of the sources (target/mutants/tree); there the
+environment variable GGML_RS_MUTANT picks the row. One build without optimisation, in target/mutants, holds all of them;
+each test runs in a process of its own with a limit of memory and of time. A panic, a crash, a hang and a wrong result
+all count as failing. `check` builds nothing: are rows and places complete, and is each needle there? `write` puts the
+list into docs/TESTS.md. MUTANTS_JOBS: how many unit tests run at once (default: as there are processors). The last line
+counts the checks."""
 import concurrent.futures
 import os
 import re

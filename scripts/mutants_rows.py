@@ -1,8 +1,9 @@
 """The rows of mutants.py: name, the bug of the field, tests that must fail with it.
 
-A row has the number of its list in docs/TESTS.md (G: what a GGUF reader must check, C: the CPU backend, S: schedulers, A: the graph
-allocator, V: Vulkan backends, R: the defects in docs/RELIABILITY.md) and, where a number has several, a word. `c:` before a test: a C program, with the name of its test. In the texts L#n is an issue
-or a pull request of ggml-org/llama.cpp, G#n one of ggml-org/ggml."""
+A row has the number of its list in docs/TESTS.md (G: what a GGUF reader must check, C: the CPU backend, S: schedulers,
+A: the graph allocator, V: Vulkan backends, R: the defects in docs/RELIABILITY.md) and, where a number has several, a
+word. `c:` before a test: a C program, with the name of its test. In the texts L#n is an issue or a pull request of
+ggml-org/llama.cpp, G#n one of ggml-org/ggml."""
 
 READER = "gguf::reader::tests::"
 BAD = "c:bad/test_bad.c:"
@@ -83,7 +84,8 @@ ROWS = [
     ("S1 in place", "nor for a backend that reads that memory where it is", [SCHED + "a_split_waits_for_all_who_use_its_memory", "sched::order::tests::a_split_waits_for_all_who_use_its_memory"]),
     ("S2", "the copy in use moves when a graph is computed twice (L#14855)", [SCHED + "the_same_allocation_uses_the_same_copy"]),
     ("S3", "the copy in use changes while a graph is allocated (L#13922)", [SCHED + "the_same_allocation_uses_the_same_copy"]),
-    # The wait for the destination's own event before a copy has no row: by the contract of copies (sched/mod.rs) the queues order that.
+    # The wait for the destination's own event before a copy has no row: by the contract of copies (sched/mod.rs) the
+    # queues order that.
     ("S4", "a copy is written while an earlier graph reads it (L#20463)", [SCHED + "pipelined_graphs_do_not_disturb_each_other"]),
     ("S6", "inputs are copied later, when the host writes the next ones (L#27572)", [ROWS_C + "S6_inputs_are_written_while_the_device_computes"]),
     ("S6 in place", "inputs that a device reads where they are count as read when the graph has started", [SCHED + "inputs_may_be_written_as_soon_as_the_graph_is_started"]),

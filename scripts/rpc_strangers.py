@@ -1,6 +1,7 @@
 """Clients of an RPC server that are silent, have gone, or request too much memory, for scripts/test_rpc.py.
 
-`Raw` speaks the protocol over a socket of its own, so that it can stop anywhere. Everything is on the loopback, and every loop ends.
+`Raw` speaks the protocol over a socket of its own, so that it can stop anywhere. Everything is on the loopback, and
+every loop ends.
 """
 import contextlib
 import os

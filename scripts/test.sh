@@ -7,29 +7,38 @@
 #   headers   the committed headers are those of the sources, and compile alone
 #   install   make install and uninstall; programs that link, load and find_package; ldconfig, and other copies of ggml
 #   info      ggml-info: libraries, programs as the dynamic loader finds theirs, damaged files, reports
-#   package   cargo package: what is in both crates; they build from their archives, and a Rust program that depends on them runs
+#   package   cargo package: what is in both crates; they build from their archives, and a Rust program that depends on
+#             them runs
 #   run       make run: odd names, interrupted fetches, two at once
-#   upstream  upstream_diff.py, which says what changed in the original: on small trees, and facts about two real versions
-#   abi       names, functions, layouts and enums against the original's build, by abidiff (package abigail-tools; else skipped)
+#   upstream  upstream_diff.py, which says what changed in the original: on small trees, and facts about two real
+#   versions
+#   abi       names, functions, layouts and enums against the original's build, by abidiff (package abigail-tools; else
+#             skipped)
 #   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
 #   hosts     unmodified llama.cpp on this library and on the original
-#   rpc       clients and servers of this library and of the original in all four pairs; RPC="pairs tool speed" for sections of test_rpc.py
-#   invariance   the answers of llama-server do not depend on its load; INVARIANCE="f16 Q4_0" for other formats of weights, "" for all
+#   rpc       clients and servers of this library and of the original in all four pairs; RPC="pairs tool speed" for
+#             sections of test_rpc.py
+#   invariance   the answers of llama-server do not depend on its load; INVARIANCE="f16 Q4_0" for other formats of
+#                weights, "" for all
 #   peers     the original's own tests, built against this library; all of test-backend-ops: make test-peers-all
-#   placement   where every node of llama.cpp's graphs goes with an accelerator, and what it computes, as with the original; PLACEMENT="" for all models
+#   placement   where every node of llama.cpp's graphs goes with an accelerator, and what it computes, as with the
+#               original; PLACEMENT="" for all models
 #   shaders   the committed SPIR-V is what vulkan_shaders/ gives, byte for byte (the first time builds glslang)
 #   vulkan    the Vulkan backend on a driver, with validation layers; GGML_TEST_VULKAN=1: no driver is a failure
-#   drivers   what Mesa's drivers of cards make of the Vulkan backend's pipelines and graphs, without a card, against docs/DRIVERS.md; all of it: make test-drivers
+#   drivers   what Mesa's drivers of cards make of the Vulkan backend's pipelines and graphs, without a card, against
+#             docs/DRIVERS.md; all of it: make test-drivers
 #   fuzz      20 seconds of each fuzz target, with AddressSanitizer (FUZZ_SECONDS)
-#   asan      everything that can fail in a scheduler fails once, other hosts, and unit tests of what handles pointers, with AddressSanitizer and LeakSanitizer;
+#   asan      everything that can fail in a scheduler fails once, other hosts, and unit tests of what handles pointers,
+#             with AddressSanitizer and LeakSanitizer;
 #             ASAN=peers: the original's own test programs, too
 #   valgrind  C and C++ hosts under valgrind
 #   mutants   each bug of the lists in docs/TESTS.md is put back, and its test must fail
 #   tsan      the thread pool and graphs under stress, with ThreadSanitizer
 #   status    docs/STATUS.md and docs/ENVIRONMENT.md say the truth
-#   docs      the commands, the C and the links of README, CONTRIBUTING and the book; DOCS=all: those that take long, too
-#   book      the book is built, and its main pages are looked at in Chromium, light and dark; so is the page of a report, with its keys
-#   max_name  a library for names of 128 bytes, and hosts for it
+#   docs      the commands, the C and the links of README, CONTRIBUTING and the book; DOCS=all: those that take long,
+#             too
+#   book      the book is built, and its main pages are looked at in Chromium, light and dark; so is the page of a
+#             report, with its keys max_name  a library for names of 128 bytes, and hosts for it
 #   reproducible   two builds of one commit have the same bytes
 #   msrv      the oldest version of Rust is one number everywhere, and that version compiles everything
 #   cinstall  cargo cinstall, and what it lacks of make install
@@ -42,8 +51,8 @@
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
-# Not by default: those that take five minutes of processor time and more, most of them because they build everything again, or the original twice
-# more (nmse).
+# Not by default: those that take five minutes of processor time and more, most of them because they build everything
+# again, or the original twice more (nmse).
 # `vulkan` runs beside what follows it, and needs what `hosts` builds.
 all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c rpc invariance peers placement drivers fuzz tsan status docs)
 known=("${all[@]}" book asan valgrind mutants max_name reproducible msrv cinstall debian nmse memory)
@@ -133,8 +142,8 @@ suite_clippy() { # a newer Rust has lints that nobody has looked at yet: its war
     once clippy lints
 }
 suite_unit() { # the documentation's examples need the library once more: with the profile of the tools, which other suites use, too
-    # Mesa's software driver compiles a thousand pipelines here, each for a moment's work: without optimising them it takes half the time, if its cache is
-    # empty. The suite vulkan has them optimised.
+    # Mesa's software driver compiles a thousand pipelines here, each for a moment's work: without optimising them it
+    # takes half the time, if its cache is empty. The suite vulkan has them optimised.
     local -x GALLIVM_PERF=${GALLIVM_PERF-nopt}
     { cargo test --quiet --features internals --lib --bin ggml-info && cargo test --quiet --features internals --doc --profile tools; } 2>&1 |
         tee "$logs/unit.log" | grep -E '^(test result|error|failures:|---- |    [a-z_:]+$|thread|assertion)' | head -n 60
@@ -199,8 +208,8 @@ suite_placement() { # PLACEMENT: architectures of test-llama-archs; empty for al
     # shellcheck disable=SC2086
     python3 scripts/test_placement.py "$cache" target/install/lib ${PLACEMENT-llama gemma3 deepseek2 qwen3moe mamba2 t5}
 }
-# Memory, copies, streams and recording from Rust, then everything else from C. Where nobody promised a driver, its absence
-# is reported, and not a failure.
+# Memory, copies, streams and recording from Rust, then everything else from C. Where nobody promised a driver, its
+# absence is reported, and not a failure.
 suite_shaders() {
     local log=$logs/shaders.log status
     # A target folder in the cache: glslang takes minutes to build.
@@ -286,8 +295,8 @@ last_time() { awk -v suite="$1" '$1 == suite { t = $2 } END { if (t) print t }' 
 remember() { # SUITE SECONDS: written beside and renamed, so that an interruption leaves a whole file
     { grep -v "^$1 " "$logs/times" 2> /dev/null; echo "$1 $2"; } > "$logs/times.$$" && mv "$logs/times.$$" "$logs/times"
 }
-# Says every BEAT seconds (30) that a suite still runs, and how long it may take. It waits for a pipe that nobody writes, not for a program that would
-# outlive it.
+# Says every BEAT seconds (30) that a suite still runs, and how long it may take. It waits for a pipe that nobody
+# writes, not for a program that would outlive it.
 beat() { # SUITE
     local usual start=$SECONDS fd left
     usual=$(last_time "$1")

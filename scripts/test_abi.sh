@@ -1,8 +1,10 @@
 #!/bin/sh
-# The binary interface against the original's, by what a build of the original and ours have in them: test_abi.sh [LIB_DIR]
+# The binary interface against the original's, by what a build of the original and ours have in them: test_abi.sh
+# [LIB_DIR]
 #
-# LIB_DIR holds our installed libraries (default: target/install/lib). What is compared: scripts/abi_diff.py. Builds the original with debug
-# information (scripts/oracle.sh debug), and this library too, not optimised: layouts and signatures are those of any build.
+# LIB_DIR holds our installed libraries (default: target/install/lib). What is compared: scripts/abi_diff.py. Builds the
+# original with debug information (scripts/oracle.sh debug), and this library too, not optimised: layouts and signatures
+# are those of any build.
 #
 # Without abidiff (package abigail-tools) the suite is skipped; root, who could have installed it, and CI must have it.
 set -eu

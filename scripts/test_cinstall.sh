@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # cargo cinstall, and the lines of docs/INSTALL.md that add what it cannot make, against make install.
 #
-# On demand: a release build of its own. Without cargo-c (cargo install cargo-c, ten minutes) there is a line, and no failure; CARGO_C names the
-# folder of a copy that is not in PATH. Needs what make has built. The last line counts the checks.
+# On demand: a release build of its own. Without cargo-c (cargo install cargo-c, ten minutes) there is a line, and no
+# failure; CARGO_C names the folder of a copy that is not in PATH. Needs what make has built. The last line counts the
+# checks.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1

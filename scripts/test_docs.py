@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 """Runs what README.md, CONTRIBUTING.md and the book tell people to run: test_docs.py CACHE [all]
 
-- Every fenced block of shell commands is run in a copy of the top folder, as a new user with an empty home folder. The word after ```sh says where it is not run:
+- Every fenced block of shell commands is run in a copy of the top folder, as a new user with an empty home folder. The
+word after ```sh says where it is not run:
     by=SUITE     that suite runs the same commands
     needs=TOOL   only if there is such a program; llama-cli and llama-bench are those of the suite `hosts`
-    slow, cargo  takes long, or compiles the library: only with `all`, in a clone with the changes that are not committed yet
+    slow, cargo  takes long, or compiles the library: only with `all`, in a clone with the changes that are not
+    committed yet
     hours        takes hours: nobody waits for that here
     root         changes the system
     last         after all others of its page
-- Every block of C is included from a program in docs/examples, or has file=NAME and is compiled by a block of commands. Programs are compiled with all warnings and run, on the
-  original, too, if they use its interface only. Blocks of Rust are included from the sources, which the unit tests compile.
+- Every block of C is included from a program in docs/examples, or has file=NAME and is compiled by a block of commands.
+Programs are compiled with all warnings and run, on the
+  original, too, if they use its interface only. Blocks of Rust are included from the sources, which the unit tests
+  compile.
 - Links and anchors; `make help` names every target; docs/DEPENDENCIES.md has every dependency.
 
 Blocks that are not run are listed with the reason. The last line counts.
@@ -92,7 +96,8 @@ def snippets(t, page, known):
 
 
 def clone(t, work, env):
-    """A contributor's clone: what is built there is no part of this tree's target folder. Only commits and changes to files that git knows come with it."""
+    """A contributor's clone: what is built there is no part of this tree's target folder. Only commits and changes to
+    files that git knows come with it."""
     tree = os.path.join(work, "tree")
     if not os.path.isdir(tree):
         changed = subprocess.run(["git", "stash", "create"], cwd=ROOT, capture_output=True, text=True).stdout.strip() or "HEAD"
@@ -187,7 +192,8 @@ def main():
         # What the pages take as done: README says how.
         ok, said = run(["make", "-s", "install", f"PREFIX={home}/ggml"], place, env)
         t.check(ok, "make install as a new user", said)
-        # Hosts that were linked to the original find it where they were built; with LD_LIBRARY_PATH they find this library.
+        # Hosts that were linked to the original find it where they were built; with LD_LIBRARY_PATH they find this
+        # library.
         env["LD_LIBRARY_PATH"] = f"{home}/ggml/lib"
         for page in PAGES:
             snippets(t, page, known)

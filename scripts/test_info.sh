@@ -1,6 +1,7 @@
 #!/bin/sh
-# ggml-info: test_info.sh PREFIX. What it says of a library, of programs in every way in which the dynamic loader finds a library (compared with what the
-# loader itself says), of damaged files, and of reports. With GGML_ORACLE_PREFIX also the original's library, and with GGML_CACHE llama.cpp's programs.
+# ggml-info: test_info.sh PREFIX. What it says of a library, of programs in every way in which the dynamic loader finds
+# a library (compared with what the loader itself says), of damaged files, and of reports. With GGML_ORACLE_PREFIX also
+# the original's library, and with GGML_CACHE llama.cpp's programs.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 prefix=${1:?usage: test_info.sh PREFIX}

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Loads and text under limits of memory: test_memory.py CACHE OURS
 
-In memory cgroups of 0.7 to 2 times a model, with its file mapped and not, llama-completion on this library ends well wherever it does on the
-original, and writes the text that it writes without a limit. Needs root; without, a line says so. Takes ten minutes: not part of `make test`.
+In memory cgroups of 0.7 to 2 times a model, with its file mapped and not, llama-completion on this library ends well
+wherever it does on the original, and writes the text that it writes without a limit. Needs root; without, a line says
+so. Takes ten minutes: not part of `make test`.
 """
 import os
 import subprocess

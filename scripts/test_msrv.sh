@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # The oldest compiler: one number everywhere, and it compiles everything. The last line counts the checks.
 #
-# Cargo.toml's `rust-version` is the number. With that toolchain at hand (rustup toolchain install 1.89.0 --profile minimal; nothing is
-# fetched here) all targets are checked with it, dependencies as in Cargo.lock included. Without it clippy's list of what came with
-# which version of the standard library must do; it knows nothing of the language and of dependencies.
+# Cargo.toml's `rust-version` is the number. With that toolchain at hand (rustup toolchain install 1.89.0 --profile
+# minimal; nothing is fetched here) all targets are checked with it, dependencies as in Cargo.lock included. Without it
+# clippy's list of what came with which version of the standard library must do; it knows nothing of the language and of
+# dependencies.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1

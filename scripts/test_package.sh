@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# What cargo publish would send: both crates, packed from the committed and uncommitted files that git knows, unpacked elsewhere and
-# built from there. The last line counts the checks.
+# What cargo publish would send: both crates, packed from the committed and uncommitted files that git knows, unpacked
+# elsewhere and built from there. The last line counts the checks.
 #
-# Without the network, when cargo has fetched the dependencies before. The library is built without optimization: one minute the
-# first time, in target/package-test. `cargo package` of two crates that need each other wants cargo 1.90 or later.
+# Without the network, when cargo has fetched the dependencies before. The library is built without optimization: one
+# minute the first time, in target/package-test. `cargo package` of two crates that need each other wants cargo 1.90 or
+# later.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
@@ -15,7 +16,8 @@ mkdir -p "$work"
 # shellcheck source=/dev/null
 . "$root/scripts/checks.sh"
 
-# cargo's own patterns: a file that git does not know (a model in src/, say) would be packed, too. So unknown ones are refused below.
+# cargo's own patterns: a file that git does not know (a model in src/, say) would be packed, too. So unknown ones are
+# refused below.
 pack() {
     rm -rf "$work/build/package"
     cargo package --workspace --no-verify --allow-dirty --offline "$@"
@@ -120,7 +122,8 @@ check "a Rust program that depends on it runs" runs
 hidden() { ! in_host build --offline --bin private > "$work/private.log" 2>&1 && grep -q 'E0603' "$work/private.log"; }
 check "what is behind the C interface is private" hidden
 
-# make install from the unpacked archive puts the same files as from here (only where there is a build: it takes minutes).
+# make install from the unpacked archive puts the same files as from here (only where there is a build: it takes
+# minutes).
 release=${GGML_RELEASE_TARGET:-$root/target}
 if [ -f "$release/release/small/built" ]; then
     same_files() {

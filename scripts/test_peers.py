@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Runs the original's own test programs, built unmodified against this library, on this library; what they say depends on the
-machine or on random models, they say of the original too, and both are compared.
+"""Runs the original's own test programs, built unmodified against this library, on this library; what they say depends
+on the machine or on random models, they say of the original too, and both are compared.
 
 usage: test_peers.py CACHE OURS [NAME ...]
 
-CACHE is the folder of scripts/oracle.sh (tests/bin, original/lib), OURS the folder of the installed library's lib. NAMEs choose
-some of the sections (see SECTIONS at the end); none means those of CI. Only on demand (make test-peers-all): gradients against finite
-differences, states of models, samplers, and `ops-all`, `grad-all`, `models-all`: every case of test-backend-ops (hours) and
-every architecture. The last line counts the checks.
+CACHE is the folder of scripts/oracle.sh (tests/bin, original/lib), OURS the folder of the installed library's lib.
+NAMEs choose some of the sections (see SECTIONS at the end); none means those of CI. Only on demand (make
+test-peers-all): gradients against finite differences, states of models, samplers, and `ops-all`, `grad-all`,
+`models-all`: every case of test-backend-ops (hours) and every architecture. The last line counts the checks.
 """
 import os
 import re
@@ -87,8 +87,8 @@ def supported(t, side, device="CPU"):
 
 
 def listed(t):
-    """Every case of test-backend-ops test by name. `support` leaves out those that compute a whole graph (fusions, TOPK_QSA ...), so
-    the program runs with a device that supports nothing: it names each case and computes none."""
+    """Every case of test-backend-ops test by name. `support` leaves out those that compute a whole graph (fusions,
+    TOPK_QSA ...), so the program runs with a device that supports nothing: it names each case and computes none."""
     module = os.path.join(t.folder, "toy.so")
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     subprocess.run([*os.environ.get("CC", "cc").split(), "-std=c11", "-shared", "-fPIC", "-DBACKEND", '-DNAME="Toy"', "-I", os.path.join(root, "include"),
@@ -133,9 +133,9 @@ def kind(case):
 
 
 def sample(cases, rounds, most=SAMPLE_COST):
-    """Cases that cover, for each op, every combination of types and every value of every parameter (sizes of dimensions aside)
-    `rounds` times; what costs more than `most` is left out, unless an op has these types there only: then its cheapest case. The
-    order of choice is that of a checksum, so that it stays the same where cases come and go."""
+    """Cases that cover, for each op, every combination of types and every value of every parameter (sizes of dimensions
+    aside) `rounds` times; what costs more than `most` is left out, unless an op has these types there only: then its
+    cheapest case. The order of choice is that of a checksum, so that it stays the same where cases come and go."""
     seen, chosen, dear = {}, [], []
     for case in sorted(cases, key=lambda c: zlib.crc32(c.encode())):
         op, values = parts(case)
@@ -230,7 +230,8 @@ def grad(t):
 
 
 def table(text):
-    """Rows of test-llama-archs: (architecture, device, configuration) -> what was said of it; nothing, where the row ends early."""
+    """Rows of test-llama-archs: (architecture, device, configuration) -> what was said of it; nothing, where the row
+    ends early."""
     rows = {}
     for line in text.splitlines():
         cells = [c.strip() for c in line.split("|")]
@@ -240,11 +241,12 @@ def table(text):
 
 
 def archs(t):
-    """Every architecture that llama.cpp knows, with random weights: logits of two runs, and of a model written and read back. Only
-    here: the original's threads wait for each other in loops, and it takes half an hour where there are fewer cores than threads.
+    """Every architecture that llama.cpp knows, with random weights: logits of two runs, and of a model written and read
+    back. Only here: the original's threads wait for each other in loops, and it takes half an hour where there are
+    fewer cores than threads.
 
-    llama.cpp's log has a thread of its own that nobody waits for at the end (common/log.cpp says so): now and then the last lines
-    are lost, with the original too. Then the architectures without a verdict run again, alone."""
+    llama.cpp's log has a thread of its own that nobody waits for at the end (common/log.cpp says so): now and then the
+    last lines are lost, with the original too. Then the architectures without a verdict run again, alone."""
     status, out, seconds = t.start("ours", "test-llama-archs", "-s", 1, "-b", "CPU")
     rows = table(out)
     again = 0
@@ -263,7 +265,8 @@ def archs(t):
 
 
 def models(t, which=STATES):
-    """Small random models of some architectures, saved; the programs that save and restore states run over all of them."""
+    """Small random models of some architectures, saved; the programs that save and restore states run over all of
+    them."""
     folder = os.path.join(t.folder, f"archs-{zlib.crc32(which.encode()):08x}")
     if not os.path.isdir(folder):
         os.makedirs(folder + ".part", exist_ok=True)
@@ -306,8 +309,9 @@ def hosts(t):
             listed.append(f.read())
     t.check(listed[0] == listed[1] and listed[0].count("\n") > 10, "test-export-graph-ops gives the original's list",
             f"{listed[1].count(chr(10))} ops")
-    # With a list the program fills the sources only; the guards around them and what SET_ROWS leaves alone are compared as they came
-    # from malloc, and any NaN among them is a failure (with the original too). So malloc gives zeros: glibc fills with the complement.
+    # With a list the program fills the sources only; the guards around them and what SET_ROWS leaves alone are compared
+    # as they came from malloc, and any NaN among them is a failure (with the original too). So malloc gives zeros:
+    # glibc fills with the complement.
     status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "CPU", "--test-file", path, MALLOC_PERTURB_="255")
     good = out.count("): OK")
     t.check(status == 0 and "FAIL" not in out and good == listed[1].count("\n"), "test-backend-ops on the ops of that list",

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Two builds of one commit give the same bytes, wherever they are made: test_reproducible.sh
 #
-# Builds HEAD twice, in folders of other names and depths, with other home folders, users' settings and numbers of jobs, and
-# compares all that make install puts. On demand: two release builds, some minutes and 2 GB below TMPDIR. With KEEP=1 the folders stay.
+# Builds HEAD twice, in folders of other names and depths, with other home folders, users' settings and numbers of jobs,
+# and compares all that make install puts. On demand: two release builds, some minutes and 2 GB below TMPDIR. With
+# KEEP=1 the folders stay.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Tests of upstream_diff.py: what the parser reads, every section on small trees, and facts about two real versions of the original.
+"""Tests of upstream_diff.py: what the parser reads, every section on small trees, and facts about two real versions of
+the original.
 
 usage: test_upstream_diff.py [unittest's arguments]
 
-The facts need the trees of ggml 0.26.0 and 0.28.0: UPSTREAM_OLD and UPSTREAM_NEW name them, or UPSTREAM_FETCH=1 has cargo fetch them.
-The last line counts the tests.
+The facts need the trees of ggml 0.26.0 and 0.28.0: UPSTREAM_OLD and UPSTREAM_NEW name them, or UPSTREAM_FETCH=1 has
+cargo fetch them. The last line counts the tests.
 """
 import os
 import re
@@ -154,7 +155,8 @@ void ggml_compute_forward_sum(const ggml_compute_params * params, ggml_tensor * 
 
 
 class Files:
-    """Two trees on disk: BASE, and BASE with replacements [(file, old text, new text)]; a new text of None removes the file."""
+    """Two trees on disk: BASE, and BASE with replacements [(file, old text, new text)]; a new text of None removes the
+    file."""
 
     def __init__(self, *edits):
         self.folder = tempfile.TemporaryDirectory(prefix="upstream-test-")
@@ -581,7 +583,8 @@ class Program(Case):
             self.assertEqual(self.run_it(BASE=both["BASE"], DIR=work, CHECK="1").returncode, 0)
 
 
-# What the tool must say of 0.26.0 and 0.28.0: section -> whole items; -> the number of items, where it is known otherwise.
+# What the tool must say of 0.26.0 and 0.28.0: section -> whole items; -> the number of items, where it is known
+# otherwise.
 FACTS = {
     "version": ["~ 0.26.0 -> 0.28.0"],
     "functions in headers": [

@@ -3,11 +3,12 @@
 
 usage: test_vulkan.py CACHE OURS [SECTION ...]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, src), OURS the folder of the installed library's lib; GGML_VK_VISIBLE_DEVICES
-names the device, which is then Vulkan0. Sections: ops, matrices, sanitize, models, starts, archs (representative parts, a few minutes in all), and
-cards, widths, limits, ops-all, matrices-all, sanitize-all, models-all, archs-all; `starts` needs CACHE_LAYER, the folder with c_tests/vulkan/cache_layer.c compiled,
-`matrices` and `sanitize` MESA, the folder of scripts/fetch_mesa.py. GGML_VK_VALIDATE=abort makes every message of the validation layers a failure. The last line
-counts the checks.
+CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, src), OURS the folder of the installed library's lib;
+GGML_VK_VISIBLE_DEVICES names the device, which is then Vulkan0. Sections: ops, matrices, sanitize, models, starts,
+archs (representative parts, a few minutes in all), and cards, widths, limits, ops-all, matrices-all, sanitize-all,
+models-all, archs-all; `starts` needs CACHE_LAYER, the folder with c_tests/vulkan/cache_layer.c compiled, `matrices` and
+`sanitize` MESA, the folder of scripts/fetch_mesa.py. GGML_VK_VALIDATE=abort makes every message of the validation
+layers a failure. The last line counts the checks.
 """
 import contextlib
 import json
@@ -47,13 +48,13 @@ SANITIZER = ("validate_core = false", "validate_sync = false", "gpuav_enable = t
              "gpuav_shader_sanitizer = true", "gpuav_debug_print_instrumentation_info = true")
 INSTRUMENTED = ("BufferDeviceAddressPass", "SharedMemoryDataRacePass")
 HARMLESS = ("is adjusting settings", "layer settings provided")
-# The layers take the stride of a matrix for bytes where it counts what the pointer points to, here vectors of 16 bytes in shared memory
-# (docs/TESTS.md). Before a store to a tensor, the shader checks the alignment itself.
+# The layers take the stride of a matrix for bytes where it counts what the pointer points to, here vectors of 16 bytes
+# in shared memory (docs/TESTS.md). Before a store to a tensor, the shader checks the alignment itself.
 STRIDES = re.compile(r"OpCooperativeMatrix(Load|Store)KHR has an? (Pointer and )?Stride operand that (is|are) not aligned")
 # Instrumented shaders compile and run slowly.
 SANITIZED_COST = {"FLASH_ATTN_EXT": 2e6}
-# What `sanitize` also computes with the division of work for software drivers, which `sanitize-all` has for all: ARANGE, which has ended there
-# (docs/SHADERS.md), and SUM, which has shared memory.
+# What `sanitize` also computes with the division of work for software drivers, which `sanitize-all` has for all:
+# ARANGE, which has ended there (docs/SHADERS.md), and SUM, which has shared memory.
 SANITIZED_AS_SOFTWARE = {"ARANGE", "SUM"}
 # Ops whose shaders need larger workgroups or more shared memory than the least that Vulkan guarantees.
 LARGE_GROUPS = {"CONV_2D", "CONV_3D", "OUT_PROD"}
@@ -125,7 +126,8 @@ def by_ways(t, products, ways):
 
 
 def matrices(t, quick=True):
-    """Products by cooperative matrices, on a software driver that has them: a sample, since it takes ten seconds for a pipeline."""
+    """Products by cooperative matrices, on a software driver that has them: a sample, since it takes ten seconds for a
+    pipeline."""
     t.starter = [os.path.join(os.environ["MESA"], "run")]
 
     def selected(case):
@@ -147,7 +149,8 @@ def cards(t):
 
 
 def widths(t):
-    """The sample with subgroups of 4, 8 and 16 invocations, as Mesa's software driver makes them for vectors of so many bits."""
+    """The sample with subgroups of 4, 8 and 16 invocations, as Mesa's software driver makes them for vectors of so many
+    bits."""
     for bits in (128, 256, 512):
         with setting(LP_NATIVE_VECTOR_WIDTH=str(bits)):
             said = compare(t, f"test-backend-ops, sample, LP_NATIVE_VECTOR_WIDTH={bits}", small_cases(cases(t)))
@@ -156,8 +159,8 @@ def widths(t):
 
 
 def limits(t):
-    """The sample on a device that has less than the driver has (c_tests/vulkan/driver_layer.c), also as cards compute it; devices that lack what
-    every device must have are refused."""
+    """The sample on a device that has less than the driver has (c_tests/vulkan/driver_layer.c), also as cards compute
+    it; devices that lack what every device must have are refused."""
     folder = os.path.join(t.folder, "driver-layer")
     build(os.path.dirname(os.path.abspath(t.libs["ours"])), folder)
     with setting(VK_LAYER_PATH=folder, VK_INSTANCE_LAYERS=LAYER):
@@ -176,8 +179,9 @@ def limits(t):
 
 
 def sanitize(t, quick=True):
-    """The sample with every access of shaders to memory checked while they run: GPU-assisted validation finds what is beside all buffers, and
-    invocations that touch shared memory with no barrier between. The results must be right, too."""
+    """The sample with every access of shaders to memory checked while they run: GPU-assisted validation finds what is
+    beside all buffers, and invocations that touch shared memory with no barrier between. The results must be right,
+    too."""
     t.starter = [os.path.join(os.environ["MESA"], "run")]
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "vk_layer_settings.txt"), "w") as f:
@@ -202,7 +206,8 @@ def sanitize(t, quick=True):
 
 
 def graphs(t, single):
-    """The cases that compute a whole graph (fusions and the like): a sample of every kind. `single`: those of one operation."""
+    """The cases that compute a whole graph (fusions and the like): a sample of every kind. `single`: those of one
+    operation."""
     whole = [c for c in listed(t) if c not in single]
     chosen = sample(whole, 1, 5e5)
     t.check({c.split("(")[0] for c in chosen} == {c.split("(")[0] for c in whole}, "the sample covers every kind of graph",
@@ -294,8 +299,8 @@ def models(t, quick=True):
 
 
 def starts(t):
-    """A model with all its layers on the device in two processes, one after the other, with a cache that keeps pipelines: the second one
-    compiles none. Counted by the layer that keeps them, and by the library in its log."""
+    """A model with all its layers on the device in two processes, one after the other, with a cache that keeps
+    pipelines: the second one compiles none. Counted by the layer that keeps them, and by the library in its log."""
     with tempfile.TemporaryDirectory() as folder:
         said = []
         for which in ("first", "second"):
@@ -315,8 +320,9 @@ def starts(t):
 
 
 def on_cpu(log):
-    """Of the graphs in a log of GGML_SCHED_DEBUG=2 that use Vulkan0: how many they are, their nodes, those on the CPU that read embeddings, which
-    llama.cpp keeps there, and the other ones on the CPU. (It also keeps weights there of products that no device computes.)"""
+    """Of the graphs in a log of GGML_SCHED_DEBUG=2 that use Vulkan0: how many they are, their nodes, those on the CPU
+    that read embeddings, which llama.cpp keeps there, and the other ones on the CPU. (It also keeps weights there of
+    products that no device computes.)"""
     graphs, nodes, held, others, graph = 0, 0, 0, [], []
     for line in log.splitlines() + ["## SPLIT #0: end"]:
         if "## SPLIT #0:" in line:
@@ -331,8 +337,8 @@ def on_cpu(log):
 
 
 def archs(t, quick=True):
-    """Random models of llama.cpp's architectures with all layers on the device: logits against the CPU, and written and read back; and no node on the
-    CPU but those of embeddings."""
+    """Random models of llama.cpp's architectures with all layers on the device: logits against the CPU, and written and
+    read back; and no node on the CPU but those of embeddings."""
     status, out, seconds = t.start("ours", "test-llama-archs", "-s", 1, "-v", 5, "-b", "Vulkan0", *(("-a", SOME_ARCHITECTURES) if quick else ()),
                                    timeout=4 * 3600, GGML_SCHED_DEBUG="2")
     rows = table(out)

@@ -3,10 +3,11 @@
 #
 # Which driver: the first device of the system, or what GGML_VK_VISIBLE_DEVICES names. Without one, one failure: install
 # mesa-vulkan-drivers. The validation layers (vulkan-validationlayers) are on where they are there, and every message of
-# theirs ends the program that caused it. `all` also runs every case of llama.cpp's own test of ops and every architecture it knows,
-# `quick` (the default) a representative part.
+# theirs ends the program that caused it. `all` also runs every case of llama.cpp's own test of ops and every
+# architecture it knows, `quick` (the default) a representative part.
 #
-# Needs target/install and, for the ops, GGML_CACHE/hosts and GGML_CACHE/tests (scripts/oracle.sh hosts, tests). The last line counts the checks.
+# Needs target/install and, for the ops, GGML_CACHE/hosts and GGML_CACHE/tests (scripts/oracle.sh hosts, tests). The
+# last line counts the checks.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
@@ -103,8 +104,8 @@ else
     fi
 fi
 
-# A second start compiles nothing: with the cache of the driver, where it keeps one, and with that of a layer that gives any
-# driver one, says to the library which pipelines were there, and counts by itself what was compiled.
+# A second start compiles nothing: with the cache of the driver, where it keeps one, and with that of a layer that gives
+# any driver one, says to the library which pipelines were there, and counts by itself what was compiled.
 compiled_in() { sed -n 's/.*pipelines made in .* ms, \([0-9]*\) of them compiled.*/\1/p' "$1" | awk '{ s += $1 } END { print s + 0 }'; }
 "$out/test_vulkan" > /dev/null 2> "$out/second.err"
 n=$(grep -c 'pipelines made in' "$out/second.err")
@@ -162,8 +163,9 @@ start foreign "$first" "a start with another driver's file under this one's name
 start foreign-mended 0 "the start after it" CACHE_LAYER_DRIVER=7
 start back 0 "the first driver again"
 
-# Each call of Vulkan fails once: with copies through staging memory, with mapped memory, and while steps are timed. Mesa's layer that sorts devices
-# (NODEVICE_SELECT) crashes if a query fails under it, before this library hears of that.
+# Each call of Vulkan fails once: with copies through staging memory, with mapped memory, and while steps are timed.
+# Mesa's layer that sorts devices (NODEVICE_SELECT) crashes if a query fails under it, before this library hears of
+# that.
 "${CC:-cc}" -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden c_tests/vulkan/fault_layer.c -o "$layer/libfault_layer.so" &&
     "${CC:-cc}" -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$prefix/include" c_tests/vulkan/test_faults.c -o "$out/test_faults" \
         -L"$prefix/lib" -lggml -lggml-cpu -lggml-base -Wl,-rpath,"$prefix/lib" -lm -lpthread -ldl || bad "build c_tests/vulkan/test_faults.c" "see above"

@@ -1,5 +1,5 @@
-// Loads a trace into Perfetto's own trace processor, the WebAssembly module of its user interface, and answers SQL queries about it.
-// usage: node trace_query.js FOLDER TRACE QUERY ...
+// Loads a trace into Perfetto's own trace processor, the WebAssembly module of its user interface, and answers SQL
+// queries about it. usage: node trace_query.js FOLDER TRACE QUERY ...
 // FOLDER holds engine_bundle.js and trace_processor*.wasm. Prints a line of JSON for each query: a list of rows.
 "use strict";
 const fs = require("fs"), path = require("path");

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Takes away what install.sh put: uninstall.sh PREFIX [LIBDIR]; DESTDIR as for install.sh.
 #
-# Goes by the manifest: a file that somebody has changed or replaced since stays, and so does a folder with anything in it.
+# Goes by the manifest: a file that somebody has changed or replaced since stays, and so does a folder with anything in
+# it.
 set -eu
 prefix=${1:?usage: uninstall.sh PREFIX [LIBDIR]}
 libdir=${2:-lib}

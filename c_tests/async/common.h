@@ -136,8 +136,8 @@ static inline void slow_gpu(bool events, bool transfers) {
     d->seed = 1;
 }
 
-/* A product with experts chosen by ids: its weights are in host memory, and what is copied of them goes to a device that fills new memory with NaN.
- * poisoned_gpu, perhaps changes of that device, then route. */
+/* A product with experts chosen by ids: its weights are in host memory, and what is copied of them goes to a device
+ * that fills new memory with NaN. poisoned_gpu, perhaps changes of that device, then route. */
 struct routed {
     struct ggml_context * weights, * ctx;
     ggml_backend_buffer_t buffer;

@@ -1,8 +1,10 @@
-/* Devices in C that compute with the CPU's kernels, each with a thread and a queue of its own, as late and as slow as they like.
+/* Devices in C that compute with the CPU's kernels, each with a thread and a queue of its own, as late and as slow as
+ * they like.
  *
- * What a device can do is set before it is finished: work in a queue or at once, move data in the queue, record events, take copies
- * from other devices or out of host memory, use host buffers where they lie. Its memory may be unmapped: tensors then get addresses that a
- * host that touches them by itself crashes on. It can fail: its k-th buffer, its k-th event, its k-th computation. */
+ * What a device can do is set before it is finished: work in a queue or at once, move data in the queue, record events,
+ * take copies from other devices or out of host memory, use host buffers where they lie. Its memory may be unmapped:
+ * tensors then get addresses that a host that touches them by itself crashes on. It can fail: its k-th buffer, its k-th
+ * event, its k-th computation. */
 #ifndef DEVICE_H
 #define DEVICE_H
 

@@ -1,4 +1,5 @@
-/* Transfers of several tensors by one call, and the scheduler's callbacks for copied weights and reallocated buffers. */
+/* Transfers of several tensors by one call, and the scheduler's callbacks for copied weights and reallocated
+ * buffers. */
 #include "common.h"
 
 #define N 5
@@ -143,7 +144,8 @@ static void weights_are_copied_by_the_host(void) {
         const float * copy = (const float *) (const void *) real(r.y->src[0]);
         int n_copied = 0;
         for (int i = 0; i < 8 * 160; i++) n_copied += copy[i] == copy[i];
-        /* without a callback this library copies the expert in use and a tail, which older hosts rely on; the original copies all */
+        /* without a callback this library copies the expert in use and a tail, which older hosts rely on; the original
+         * copies all */
         CHECK_EQ(n_copied, mode == 0 ? 160 : mode == 1 || careful ? 8 * 160 : 160 + 128);
         unroute(&r);
     }

@@ -1,5 +1,6 @@
-/* Calls into the scheduler from its own callbacks. Questions are answered; whatever would change it under its own feet is refused with a line
- * in the log, and the computation goes on. The original has no such check: there only the questions are asked. */
+/* Calls into the scheduler from its own callbacks. Questions are answered; whatever would change it under its own feet
+ * is refused with a line in the log, and the computation goes on. The original has no such check: there only the
+ * questions are asked. */
 #include "common.h"
 
 enum { NODES = 4 };

@@ -1,7 +1,9 @@
-/* Memory of the process that cannot be had: the k-th allocation of at least LEAST bytes fails, for every k, while a scheduler is made, reserves,
- * allocates and computes. The call says that it failed (or did without), nothing leaks, and the next one works.
+/* Memory of the process that cannot be had: the k-th allocation of at least LEAST bytes fails, for every k, while a
+ * scheduler is made, reserves, allocates and computes. The call says that it failed (or did without), nothing leaks,
+ * and the next one works.
  *
- *   test_heap [LEAST]        the allocator of the process is replaced, so this program is not for AddressSanitizer or valgrind */
+ *   test_heap [LEAST]        the allocator of the process is replaced, so this program is not for AddressSanitizer or
+ *                            valgrind */
 #include "common.h"
 #include "ggml-rs.h"
 

@@ -1,4 +1,5 @@
-/* Violations of the contract that the race checker must report, and correct runs that it must not. Wants GGML_SCHED_SANITIZE=1. */
+/* Violations of the contract that the race checker must report, and correct runs that it must not. Wants
+ * GGML_SCHED_SANITIZE=1. */
 #include "common.h"
 
 static int races_of(void (*f)(struct ggml_cgraph *, struct ggml_tensor *, struct ggml_tensor *)) {

@@ -1,4 +1,5 @@
-/* Random graphs over 1 to 4 devices with queues: what they compute equals the CPU's result bit for bit, however late the devices are.
+/* Random graphs over 1 to 4 devices with queues: what they compute equals the CPU's result bit for bit, however late
+ * the devices are.
  *
  *   test_results FIRST_SEED COUNT   a process for each graph
  *   test_results seed N             one graph, in this process */

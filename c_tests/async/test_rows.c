@@ -170,8 +170,9 @@ static void S21_pieces_through_one_function_only(void) {
     }
 }
 
-/* Rows that a kernel reads past: what is behind a weight, and behind each expert in use, is no garbage. The device poisons new memory with
- * NaN; an expert's tail is in the next expert, which the scheduler copies too; buffers for computing say that they are. */
+/* Rows that a kernel reads past: what is behind a weight, and behind each expert in use, is no garbage. The device
+ * poisons new memory with NaN; an expert's tail is in the next expert, which the scheduler copies too; buffers for
+ * computing say that they are. */
 static void S22_the_tail_of_copied_weights(void) {
     poisoned_gpu(0);
     devices[0].padding = 512;

@@ -1,5 +1,5 @@
-/* Bad input must end in the header's own way of saying so, with the process alive: damaged GGUF files, NULL for queries, files and modules
- * that are not there. Written for this library; the original crashes on some of it.
+/* Bad input must end in the header's own way of saying so, with the process alive: damaged GGUF files, NULL for
+ * queries, files and modules that are not there. Written for this library; the original crashes on some of it.
  *
  *   test_bad [quick]     quick: fewer damaged files, for a run under valgrind */
 #include "../common/check.h"
@@ -82,7 +82,8 @@ static uint64_t look_at(const struct gguf_context * g, const struct ggml_context
 
 static uint64_t sink;
 
-/* Reads `n` bytes as a GGUF file in three ways; answers whether the whole of it was accepted. A refusal leaves no context and says why. */
+/* Reads `n` bytes as a GGUF file in three ways; answers whether the whole of it was accepted. A refusal leaves no
+ * context and says why. */
 static bool read_gguf(const unsigned char * data, size_t n) {
     bool accepted = false;
     for (int way = 0; way < 3; way++) {
@@ -368,7 +369,8 @@ static struct ggml_context * some_context(void) {
     return ggml_init((struct ggml_init_params) { .mem_size = 1u << 18, .mem_buffer = NULL, .no_alloc = true });
 }
 
-/* what holds when a query is asked about NULL; each in a child process, so that one that ends it is found with the others */
+/* what holds when a query is asked about NULL; each in a child process, so that one that ends it is found with the
+ * others */
 #define QUERIES \
     Q(ggml_nelements(NULL) == 0) \
     Q(ggml_nrows(NULL) == 0) \
@@ -527,7 +529,8 @@ static void numbers_out_of_range(void) {
     CHECK(ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), SIZE_MAX - 8) == NULL);
 }
 
-/* An index that points outside must not be followed: the run ends in an error status or an abort that the callback hears, never in a crash. */
+/* An index that points outside must not be followed: the run ends in an error status or an abort that the callback
+ * hears, never in a crash. */
 static void wild_index(void * user) {
     const int what = *(int *) user;
     struct ggml_context * c = ggml_init((struct ggml_init_params) { .mem_size = 1u << 20, .mem_buffer = NULL, .no_alloc = false });
@@ -546,7 +549,8 @@ static void wild_index(void * user) {
     _exit(status == GGML_STATUS_SUCCESS ? 0 : 3);
 }
 
-/* Nodes that a host has damaged, each in a way that once led to a wild access; the memory of a tensor is what its buffer says. */
+/* Nodes that a host has damaged, each in a way that once led to a wild access; the memory of a tensor is what its
+ * buffer says. */
 static void damaged_node(void * user) {
     const int what = *(int *) user;
     struct ggml_context * c = ggml_init((struct ggml_init_params) { .mem_size = 1u << 20, .mem_buffer = NULL, .no_alloc = true });

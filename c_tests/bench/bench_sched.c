@@ -1,5 +1,6 @@
-// What building, splitting and allocating a llama-shaped graph costs: nanoseconds a node, for the library that the program is
-// run with. Prints `MEASURE DEVICES NODES MEDIAN LEAST` of many rounds; bench.py runs it with two libraries in turns.
+// What building, splitting and allocating a llama-shaped graph costs: nanoseconds a node, for the library that the
+// program is run with. Prints `MEASURE DEVICES NODES MEDIAN LEAST` of many rounds; bench.py runs it with two libraries
+// in turns.
 //
 //   bench_sched [milliseconds a measurement] [most nodes] [measurement [devices: 1 or 2, with exactly that many nodes]]
 //   bench_sched list: the measurements, and the numbers of nodes
@@ -149,8 +150,8 @@ static void measure(int n_dev, int n_layers) {
         int n = 0, unknown = w == SWITCH || w == SIZES || w == PARALLEL ? 12 : 0;
         double start = now();
         while (n < 4096 && (unknown > 0 || n < 5 || now() - start < budget)) {
-            // Never a structure that came lately; two structures, or three sizes, in turns; a graph with other sizes and at other
-            // addresses each time; one that is built again with other sizes.
+            // Never a structure that came lately; two structures, or three sizes, in turns; a graph with other sizes
+            // and at other addresses each time; one that is built again with other sizes.
             bool fresh = w == SPLIT || w == FRESH;
             others = fresh ? n % KINDS : w == SWITCH ? n % 2 : 0;
             int shifted = fresh || w == ALLOC ? n % KINDS : 0;

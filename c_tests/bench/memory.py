@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Memory, and models that are larger than it, against the original: memory.py CACHE OURS_LIB [options]
 
-For each format, in turns, medians: peak memory of llama-bench (resident), also of the original without repacking; the time of a process that
-computes one prompt of 8 or 256 tokens, with the file in the system's cache and not; and tokens of text per second in memory cgroups of several
-sizes (in parts of the model's file), which need root: without, a line says so. Prints a table, as docs/BENCHMARKS.md has it.
+For each format, in turns, medians: peak memory of llama-bench (resident), also of the original without repacking; the
+time of a process that computes one prompt of 8 or 256 tokens, with the file in the system's cache and not; and tokens
+of text per second in memory cgroups of several sizes (in parts of the model's file), which need root: without, a line
+says so. Prints a table, as docs/BENCHMARKS.md has it.
 """
 import argparse
 import contextlib

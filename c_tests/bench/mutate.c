@@ -1,6 +1,7 @@
-/* Reads damaged copies of a small GGUF file, each in a process of its own, and counts how they end: mutate COPIES. The damage is the same in every run:
- * up to four bytes change, or eight bytes become a huge number. Prints "refused N, read N, crashed N, stuck N". Exit status 1 if any crashed or got
- * stuck. Built against either library: it uses public functions only. */
+/* Reads damaged copies of a small GGUF file, each in a process of its own, and counts how they end: mutate COPIES. The
+ * damage is the same in every run: up to four bytes change, or eight bytes become a huge number. Prints "refused N,
+ * read N, crashed N, stuck N". Exit status 1 if any crashed or got stuck. Built against either library: it uses public
+ * functions only. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "ggml.h"

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Runs ops.cpp's or gemv.c's program on two libraries in turns: turns.py PROGRAM OURS_LIB ORIGINAL_LIB [--turns N] [arguments of the program]
+"""Runs ops.cpp's or gemv.c's program on two libraries in turns: turns.py PROGRAM OURS_LIB ORIGINAL_LIB [--turns N]
+[arguments of the program]
 
-Prints, for each line "NAME<tab>MICROSECONDS" of the program, the medians over the turns in microseconds and their ratio (above 1: this library is faster), the slowest ratios first.
+Prints, for each line "NAME<tab>MICROSECONDS" of the program, the medians over the turns in microseconds and their ratio
+(above 1: this library is faster), the slowest ratios first.
 """
 import os
 import statistics

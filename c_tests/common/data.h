@@ -1,4 +1,5 @@
-/* Inputs that are the same on every machine: numbers from a seed, and blocks of every quantized format with sane scales. */
+/* Inputs that are the same on every machine: numbers from a seed, and blocks of every quantized format with sane
+ * scales. */
 #ifndef C_TESTS_DATA_H
 #define C_TESTS_DATA_H
 

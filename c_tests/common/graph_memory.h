@@ -1,5 +1,5 @@
-/* A graph as backend modules see it: they read this memory through inline code of their own, so its layout is interface.
- * The public headers do not declare it. */
+/* A graph as backend modules see it: they read this memory through inline code of their own, so its layout is
+ * interface. The public headers do not declare it. */
 #ifndef C_TESTS_GRAPH_MEMORY_H
 #define C_TESTS_GRAPH_MEMORY_H
 

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""make test SUITES=nmse, second part: the errors of all operations on this library and on the original, against double precision.
+"""make test SUITES=nmse, second part: the errors of all operations on this library and on the original, against double
+precision.
 
 usage: errors.py PROGRAM OURS_LIB NAME=ORIGINAL_LIB ... [--jobs N] [--write]
 
-PROGRAM is errors.cpp's. It runs in a process of its own with each library: with this one at each level that the processor has, and with each
-build of the original. Prints a table of the cases with the highest ratios, then PASS or FAIL for each operation, and `errors: N passed, M failed`.
+PROGRAM is errors.cpp's. It runs in a process of its own with each library: with this one at each level that the
+processor has, and with each build of the original. Prints a table of the cases with the highest ratios, then PASS or
+FAIL for each operation, and `errors: N passed, M failed`.
 
-For each class of numbers, neither the normalised mean square error (NMSE) nor the largest relative error of this library may be more than TOLERANCE
-times the original's. The level `avx2` is compared with the build for AVX2, higher ones with all builds. (The level `scalar` does not fuse multiplication and
-addition, and the original has no such build here: it is not compared.) What both have below the floors is not compared:
-results that are all off by at most a unit in the last place (LARGEST), or by half a unit in the square mean (NMSE). --write puts a summary between
-the marks of docs/TESTS.md.
+For each class of numbers, neither the normalised mean square error (NMSE) nor the largest relative error of this
+library may be more than TOLERANCE times the original's. The level `avx2` is compared with the build for AVX2, higher
+ones with all builds. (The level `scalar` does not fuse multiplication and addition, and the original has no such build
+here: it is not compared.) What both have below the floors is not compared: results that are all off by at most a unit
+in the last place (LARGEST), or by half a unit in the square mean (NMSE). --write puts a summary between the marks of
+docs/TESTS.md.
 """
 import concurrent.futures
 import datetime

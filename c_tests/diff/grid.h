@@ -1,9 +1,11 @@
-// The grid: every operation that takes tensors of any layout, on every type, over shapes of up to four dimensions (one element, odd
-// sizes, no rows at all) and layouts of its sources (dense, a slice of wider rows, every other row, permuted, transposed), in place too.
-// What the original cannot compute it says by ending the process; the comparison only lists that.
+// The grid: every operation that takes tensors of any layout, on every type, over shapes of up to four dimensions (one
+// element, odd sizes, no rows at all) and layouts of its sources (dense, a slice of wider rows, every other row,
+// permuted, transposed), in place too. What the original cannot compute it says by ending the process; the comparison
+// only lists that.
 //
-// Some of the original's kernels take other layouts than a dense one without looking at their strides, and compute something else (see
-// `misread`). There the original is given a dense copy, with the option -r: what it gives then is what the operation means.
+// Some of the original's kernels take other layouts than a dense one without looking at their strides, and compute
+// something else (see `misread`). There the original is given a dense copy, with the option -r: what it gives then is
+// what the operation means.
 #pragma once
 
 bool reference = false; // -r

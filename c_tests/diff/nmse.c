@@ -1,12 +1,14 @@
-/* Measures the error of matrix products and of attention, for every format of weights and of caches, against double precision. nmse.py runs it with
- * several libraries and compares.
+/* Measures the error of matrix products and of attention, for every format of weights and of caches, against double
+ * precision. nmse.py runs it with several libraries and compares.
  *
- *     nmse make FOLDER PART PARTS    writes a file for one in PARTS of the cases: the quantized numbers, and the results in double precision
- *     nmse run FOLDER [-c] [CASE ...]   computes the cases (default: all) with the library that it finds, and prints a line for each measurement
+ *     nmse make FOLDER PART PARTS    writes a file for one in PARTS of the cases: the quantized numbers, and the
+ *                                    results in double precision
+ *     nmse run FOLDER [-c] [CASE ...]   computes the cases (default: all) with the library that it finds, and prints a
+ *                                       line for each measurement
  *
- * The files make both libraries multiply the same bytes. The results are those of the dequantized weights and the unquantized activations.
- * NMSE is the sum of the squared errors over the sum of the squared results. -c rounds the activations to six bits first: an error that
- * nmse.py must detect. Everything is computed on one thread. */
+ * The files make both libraries multiply the same bytes. The results are those of the dequantized weights and the
+ * unquantized activations. NMSE is the sum of the squared errors over the sum of the squared results. -c rounds the
+ * activations to six bits first: an error that nmse.py must detect. Everything is computed on one thread. */
 #include "nmse_cases.h"
 
 #include "ggml-alloc.h"

@@ -1,11 +1,11 @@
-// Computes many small graphs of one op on the CPU device, from inputs that are the same everywhere, and writes the results to a file.
-// Run it with two libraries and compare the files with compare.py.
+// Computes many small graphs of one op on the CPU device, from inputs that are the same everywhere, and writes the
+// results to a file. Run it with two libraries and compare the files with compare.py.
 //
 //   ops OUT.bin [-t THREADS] [-k NAME_PART] [-s N] [-r] [-v]
 //
 // -s takes one in N cases of the grid (grid.h), always the same ones; -r is given for the original, see there.
-// Each case runs in a child process: a case that crashes is a result too. An op that the device says it does not support is
-// recorded as unsupported, not left out.
+// Each case runs in a child process: a case that crashes is a result too. An op that the device says it does not
+// support is recorded as unsupported, not left out.
 #include "../common/data.h"
 
 #include "ggml-alloc.h"

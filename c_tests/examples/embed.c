@@ -2,8 +2,9 @@
  *
  *   embed [options] [--] MODEL.gguf [sentence ...]
  *
- * Reads the model, splits the sentences into WordPiece tokens, builds BERT's graph, lets the scheduler place it on all the
- * devices there are, and prints how alike the sentences are, the time, and where the graph ran. Exit status 0 means that it worked. */
+ * Reads the model, splits the sentences into WordPiece tokens, builds BERT's graph, lets the scheduler place it on all
+ * the devices there are, and prints how alike the sentences are, the time, and where the graph ran. Exit status 0 means
+ * that it worked. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "ggml.h"
@@ -295,7 +296,8 @@ static struct ggml_tensor * heads(struct ggml_context * c, const struct model * 
     return ggml_permute(c, ggml_reshape_3d(c, x, m->n_embd / m->n_head, m->n_head, n), 0, 2, 1, 3);
 }
 
-/* The graph for one sentence of n tokens: inputs "tokens", "positions" and "mean", output "embedding" of unit length. */
+/* The graph for one sentence of n tokens: inputs "tokens", "positions" and "mean", output "embedding" of unit
+ * length. */
 static struct ggml_cgraph * build(struct ggml_context * c, const struct model * m, int64_t n) {
     struct ggml_cgraph * graph     = ggml_new_graph_custom(c, GRAPH_SIZE, false);
     struct ggml_tensor * tokens    = ggml_set_name(ggml_new_tensor_1d(c, GGML_TYPE_I32, n), "tokens");

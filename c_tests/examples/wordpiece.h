@@ -1,6 +1,6 @@
-/* A WordPiece tokenizer for BERT vocabularies, as GGUF files carry them: a token that starts a word has the prefix U+2581,
- * a token that continues one has none. Text is lower-cased, accents of Latin letters are dropped, punctuation and CJK
- * characters stand alone. Everything here is plain C11 without a library. */
+/* A WordPiece tokenizer for BERT vocabularies, as GGUF files carry them: a token that starts a word has the prefix
+ * U+2581, a token that continues one has none. Text is lower-cased, accents of Latin letters are dropped, punctuation
+ * and CJK characters stand alone. Everything here is plain C11 without a library. */
 #ifndef WORDPIECE_H
 #define WORDPIECE_H
 
@@ -125,7 +125,8 @@ static inline bool wp_alone(uint32_t c) {
         || (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x20000 && c <= 0x2FA1F);
 }
 
-/* Splits one word (with its U+2581 prefix) into the longest known pieces, left to right; the whole word is unknown if a part is. */
+/* Splits one word (with its U+2581 prefix) into the longest known pieces, left to right; the whole word is unknown if a
+ * part is. */
 static inline size_t wp_word(const struct wordpiece * wp, const char * word, size_t len, int32_t * out, size_t room) {
     size_t n = 0;
     for (size_t begin = 0; begin < len;) {
@@ -145,7 +146,8 @@ static inline size_t wp_word(const struct wordpiece * wp, const char * word, siz
     return n;
 }
 
-/* [CLS] text [SEP] -> token ids. `out` has room for `room` (at least 2) ids; a longer text is cut. Answers the number of ids, 0 without memory. */
+/* [CLS] text [SEP] -> token ids. `out` has room for `room` (at least 2) ids; a longer text is cut. Answers the number
+ * of ids, 0 without memory. */
 static inline size_t wp_encode(const struct wordpiece * wp, const char * text, int32_t * out, size_t room) {
     char * word = malloc(3 + strlen(text) * 2 + 8);
     if (word == NULL) {

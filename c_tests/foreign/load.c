@@ -1,6 +1,7 @@
 /* Loads modules and says what became of each, for run.sh: load MODULE ... , load -a FOLDER. A line each on stdout:
  *   loaded NAME (DEVICES devices)     or     refused, LINES lines: TEXT
- * where TEXT is what the library said. With -a, the families that came, then a line for all that was said at warning level and above. */
+ * where TEXT is what the library said. With -a, the families that came, then a line for all that was said at warning
+ * level and above. */
 #include "ggml-backend.h"
 #include "ggml.h"
 

@@ -1,6 +1,6 @@
-/* A small transformer whose layers are spread over the devices of a loaded module and the CPU of the library that the program runs on.
- * The module is one that somebody else compiled: the original's CPU, Vulkan or RPC module on this library, or this library as a CPU
- * module on the original.
+/* A small transformer whose layers are spread over the devices of a loaded module and the CPU of the library that the
+ * program runs on. The module is one that somebody else compiled: the original's CPU, Vulkan or RPC module on this
+ * library, or this library as a CPU module on the original.
  * usage: test_foreign MODULE TOLERANCE [ENDPOINT ...]      with endpoints the devices are those of RPC servers */
 #include "../common/check.h"
 
@@ -103,7 +103,8 @@ static struct ggml_tensor * attention(struct ggml_context * c, const struct laye
     return ggml_mul_mat(c, l->o, ggml_cont_2d(c, ggml_permute(c, a, 0, 2, 1, 3), WIDTH, TOKENS));
 }
 
-/* Runs the model on `n` devices of the module and the CPU (n may be 0) -> nodes that a device of the module computed, or -1. */
+/* Runs the model on `n` devices of the module and the CPU (n may be 0) -> nodes that a device of the module computed,
+ * or -1. */
 static int run_model(int n, float * out, int * splits) {
     struct model m;
     if (!make_model(&m, n)) { return -1; }

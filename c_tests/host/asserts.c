@@ -1,4 +1,5 @@
-/* Calls that break the header's contract, each in a child process: the abort callback must hear of those that the original asserts. */
+/* Calls that break the header's contract, each in a child process: the abort callback must hear of those that the
+ * original asserts. */
 #include "../common/child.h"
 
 #include "ggml-cpu.h"

@@ -1,5 +1,6 @@
-/* Builds every op constructor with several shapes and prints the tensors that come out of it: op, parameter words, shapes, strides, sources,
- * views, flags, names, place in the context's memory. The text must be the same for every library that calls itself ggml 0.28.0. */
+/* Builds every op constructor with several shapes and prints the tensors that come out of it: op, parameter words,
+ * shapes, strides, sources, views, flags, names, place in the context's memory. The text must be the same for every
+ * library that calls itself ggml 0.28.0. */
 #include "../common/dump.h"
 
 #include "ggml-cpu.h"

@@ -1,5 +1,5 @@
-/* GGUF: files made with every setter, read back with every getter, printed; the bytes of the files as hashes. The text must be the same for
- * every library that calls itself ggml 0.28.0. */
+/* GGUF: files made with every setter, read back with every getter, printed; the bytes of the files as hashes. The text
+ * must be the same for every library that calls itself ggml 0.28.0. */
 #include "../common/data.h"
 
 #include "ggml-backend.h"

@@ -1,5 +1,6 @@
-/* Builds graphs in every way the header offers and prints them: order of nodes and leafs, uses, flags, gradients, the dot file, the printed form.
- * Tensors are named by their place in the graph, never by address. The text must be the same for every library that calls itself ggml 0.28.0. */
+/* Builds graphs in every way the header offers and prints them: order of nodes and leafs, uses, flags, gradients, the
+ * dot file, the printed form. Tensors are named by their place in the graph, never by address. The text must be the
+ * same for every library that calls itself ggml 0.28.0. */
 #include "../common/dump.h"
 #include "../common/graph_memory.h"
 

@@ -1,5 +1,6 @@
-/* Where the scheduler puts what: graphs over two accelerators and a CPU, some made by hand and many at random; prints the backend of every
- * tensor, the splits with their inputs, and the copies that nodes read. The text must be the same for every library that calls itself ggml 0.28.0.
+/* Where the scheduler puts what: graphs over two accelerators and a CPU, some made by hand and many at random; prints
+ * the backend of every tensor, the splits with their inputs, and the copies that nodes read. The text must be the same
+ * for every library that calls itself ggml 0.28.0.
  *
  *   sched [NUMBER]     NUMBER: print that random graph in full */
 #define ACCEL_STATIC
@@ -69,7 +70,8 @@ static void say(const char * format, ...) {
     used += n > 0 && used + (size_t) n < sizeof text ? (size_t) n : 0;
 }
 
-/* The scheduler's own report (GGML_SCHED_DEBUG=2), without the causes in its brackets, which only some builds of the original keep. */
+/* The scheduler's own report (GGML_SCHED_DEBUG=2), without the causes in its brackets, which only some builds of the
+ * original keep. */
 static void keep_report(enum ggml_log_level level, const char * line, void * user) {
     (void) user;
     if (level != GGML_LOG_LEVEL_DEBUG && level != GGML_LOG_LEVEL_CONT) { return; }

@@ -1,4 +1,5 @@
-/* The registry, the CPU device, buffers and transfers; the graph allocator; thread pools, plans and the abort callback of the CPU. */
+/* The registry, the CPU device, buffers and transfers; the graph allocator; thread pools, plans and the abort callback
+ * of the CPU. */
 #include "../common/check.h"
 #include "../common/child.h"
 #include "../common/data.h"

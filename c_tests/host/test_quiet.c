@@ -1,4 +1,5 @@
-/* A host on a machine without a graphics device: no entry for one in the registry, no line about it, no Vulkan library in the process. */
+/* A host on a machine without a graphics device: no entry for one in the registry, no line about it, no Vulkan library
+ * in the process. */
 #include "../common/check.h"
 
 #include "ggml-backend.h"

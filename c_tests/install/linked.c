@@ -1,5 +1,6 @@
-/* A host that is linked to some of the libraries; USE_GGML, USE_BASE, USE_CPU and USE_VULKAN say whose functions it calls. Prints what
- * they answer, and how many copies of libggml-base the process has. The same name looked up at run time must answer the same. */
+/* A host that is linked to some of the libraries; USE_GGML, USE_BASE, USE_CPU and USE_VULKAN say whose functions it
+ * calls. Prints what they answer, and how many copies of libggml-base the process has. The same name looked up at run
+ * time must answer the same. */
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "ggml.h"

@@ -1,7 +1,8 @@
 /* A host that loads the libraries at run time: loaded [local|global|deep|close] NAME ...
  *
- * Opens each NAME in this order, and looks the functions up through each handle: there is one registry, one CPU backend and one
- * buffer type, and one libggml-base in the process. With `close`, every handle is closed and opened again in between. */
+ * Opens each NAME in this order, and looks the functions up through each handle: there is one registry, one CPU backend
+ * and one buffer type, and one libggml-base in the process. With `close`, every handle is closed and opened again in
+ * between. */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>

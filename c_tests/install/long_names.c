@@ -1,5 +1,5 @@
-/* Names of GGML_MAX_NAME - 1 bytes through tensors, graphs, the scheduler with two devices, and GGUF files. Compiled with the same
- * GGML_MAX_NAME as the library, whatever it is: scripts/test_max_name.sh.
+/* Names of GGML_MAX_NAME - 1 bytes through tensors, graphs, the scheduler with two devices, and GGUF files. Compiled
+ * with the same GGML_MAX_NAME as the library, whatever it is: scripts/test_max_name.sh.
  *   long_names FILE     writes FILE and reads it */
 #define ACCEL_STATIC
 #include "../common/check.h"

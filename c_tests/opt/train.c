@@ -1,5 +1,6 @@
-/* Trains a small regression and a small classifier in every way ggml-opt.h knows, and prints what came of it: one value, or one
- * array, a line. compare.py holds the lines of two libraries against each other. With an argument only one short run (for valgrind). */
+/* Trains a small regression and a small classifier in every way ggml-opt.h knows, and prints what came of it: one
+ * value, or one array, a line. compare.py holds the lines of two libraries against each other. With an argument only
+ * one short run (for valgrind). */
 #include "../common/data.h"
 
 #include "ggml-backend.h"

@@ -1,4 +1,5 @@
-/* Loads the test accelerator as a module and lets the scheduler share work between it and the CPU; then modules that cannot be loaded.
+/* Loads the test accelerator as a module and lets the scheduler share work between it and the CPU; then modules that
+ * cannot be loaded.
  *   test_plugin DIR     DIR holds accel.so, old.so, newer.so, noinit.so, noreg.so, score0.so, small.so, text.so */
 #include "../common/check.h"
 #include "../common/child.h"
@@ -96,7 +97,8 @@ static void buffers(void) {
     ggml_backend_tensor_memset(a, 0, 20, 20);
     ggml_backend_tensor_copy(a, on_host);
     CHECK(((float *) on_host->data)[4] == 4.5f && ((float *) on_host->data)[5] == 0.0f && ((float *) on_host->data)[10] == 10.5f);
-    /* two dimensional transfers fall back to rows: 3 pieces of 8 bytes, every 20 bytes in the tensor, every 12 outside */
+    /* two dimensional transfers fall back to rows: 3 pieces of 8 bytes, every 20 bytes in the tensor, every 12
+     * outside */
     float rows[9];
     for (int i = 0; i < 9; i++) { rows[i] = -(float) i; }
     ggml_backend_tensor_set_2d(b, rows, 4, 8, 3, 20, 12);
@@ -198,7 +200,8 @@ static bool stop(struct ggml_tensor * t, bool ask, void * user) {
     return ask;
 }
 
-/* batch tokens through the net whose weights are in `type`, with and without offloading; checks the result and who did what */
+/* batch tokens through the net whose weights are in `type`, with and without offloading; checks the result and who did
+ * what */
 static void shared_work(ggml_backend_buffer_type_t type, bool offload, int batch, bool on_accel, int user) {
     ggml_backend_t accel = ggml_backend_dev_init(dev, NULL), cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     ggml_backend_t both[2] = { accel, cpu };

@@ -1,6 +1,7 @@
-/* Many schedulers, graphs of changing sizes and files on several threads for a long time, over the CPU, a fake device that fails at times, and Vulkan0 where
- * there is one. Computations are cancelled at random, children are forked, and a module with a device comes and goes. Other processes open and close the
- * library (test_unload.c). Results must be right, and the process must not grow: memory, descriptors and threads.
+/* Many schedulers, graphs of changing sizes and files on several threads for a long time, over the CPU, a fake device
+ * that fails at times, and Vulkan0 where there is one. Computations are cancelled at random, children are forked, and a
+ * module with a device comes and goes. Other processes open and close the library (test_unload.c). Results must be
+ * right, and the process must not grow: memory, descriptors and threads.
  *
  *   soak SECONDS [SEED [MODULE [UNLOAD LIBRARIES]]] */
 #define ACCEL_STATIC
@@ -274,7 +275,8 @@ int main(int argc, char ** argv) {
         seeds[i] = seed + (uint64_t) i;
         pthread_create(&threads[i], NULL, works, &seeds[i]);
     }
-    /* The first third is for caches, arenas of the C library and spare threads. The rest is compared: the lowest of its first part and of its last. */
+    /* The first third is for caches, arenas of the C library and spare threads. The rest is compared: the lowest of its
+     * first part and of its last. */
     const int64_t begun = ggml_time_us(), end = begun + (int64_t) (seconds * 1e6);
     long          early[3] = { 0 }, late[3] = { 0 };
     double        told     = 600;

@@ -1,5 +1,6 @@
-/* How soon a computation ends after its abort callback has said so: nodes that take long, and many nodes that do not, on two threads. What is checked is the
- * processor time that the calling thread still takes: it does not depend on what else the machine does. */
+/* How soon a computation ends after its abort callback has said so: nodes that take long, and many nodes that do not,
+ * on two threads. What is checked is the processor time that the calling thread still takes: it does not depend on what
+ * else the machine does. */
 #include "../common/check.h"
 #include "../common/child.h"
 

@@ -1,5 +1,5 @@
-/* A broken contract ends the process, or reaches the abort callback, whatever the host's streams are doing; and progress that nobody can
- * read is no reason to stop training. */
+/* A broken contract ends the process, or reaches the abort callback, whatever the host's streams are doing; and
+ * progress that nobody can read is no reason to stop training. */
 #include "../common/check.h"
 #include "../common/child.h"
 

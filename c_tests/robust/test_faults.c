@@ -1,9 +1,9 @@
-/* Everything that the system may refuse, refused once: the n-th request for memory, for a thread, or for a file fails, for n = 1, 2, 3
- * ... until a step gets through without it. Each n has a process of its own, which has done all steps once before. The call must say that it has
- * failed, or do without; afterwards all steps work, and nothing has leaked.
+/* Everything that the system may refuse, refused once: the n-th request for memory, for a thread, or for a file fails,
+ * for n = 1, 2, 3 ... until a step gets through without it. Each n has a process of its own, which has done all steps
+ * once before. The call must say that it has failed, or do without; afterwards all steps work, and nothing has leaked.
  *
- * Requests for memory that Rust's containers make end the process, with a message: docs/RELIABILITY.md. The table counts them.
- * The allocator of the process is replaced, so this program is not for AddressSanitizer or valgrind. */
+ * Requests for memory that Rust's containers make end the process, with a message: docs/RELIABILITY.md. The table
+ * counts them. The allocator of the process is replaced, so this program is not for AddressSanitizer or valgrind. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -205,7 +205,8 @@ static void host_after(struct host * h, enum step step) {
     if (step == SAVE_STREAM) { fclose(h->out); }
 }
 
-/* All steps; `kind` fails in one of them. After a step that has failed the host frees what it has. -> 0 if all is right, otherwise a number */
+/* All steps; `kind` fails in one of them. After a step that has failed the host frees what it has. -> 0 if all is
+ * right, otherwise a number */
 static int all_steps(int kind, bool * failed) {
     struct host h = { 0 };
     *failed       = false;

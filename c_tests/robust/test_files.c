@@ -1,5 +1,5 @@
-/* Files that the library writes, and environment variables that name files and modules, when others could have put links there or chosen the
- * values; and libraries that hold nothing new. */
+/* Files that the library writes, and environment variables that name files and modules, when others could have put
+ * links there or chosen the values; and libraries that hold nothing new. */
 #include "../common/check.h"
 #include "../common/child.h"
 

@@ -1,5 +1,5 @@
-/* Graphs that are built, allocated and computed by destructors: of thread-local and of static objects, and by functions of atexit. And what
- * becomes of a graph or a scheduler after a call without a result has failed. */
+/* Graphs that are built, allocated and computed by destructors: of thread-local and of static objects, and by functions
+ * of atexit. And what becomes of a graph or a scheduler after a call without a result has failed. */
 #include "../common/check.h"
 #include "../common/child.h"
 

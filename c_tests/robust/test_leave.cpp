@@ -1,5 +1,6 @@
-/* Threads that end inside of the library: pthread_exit in a callback, and cancellation in a callback or while the library waits. The frames of the
- * host are left as they are without the library, and other threads go on with the same objects. */
+/* Threads that end inside of the library: pthread_exit in a callback, and cancellation in a callback or while the
+ * library waits. The frames of the host are left as they are without the library, and other threads go on with the same
+ * objects. */
 #include "../common/check.h"
 #include "../common/child.h"
 #include "../common/calculation.hpp"
@@ -118,7 +119,8 @@ void cancellation_in_an_eval_callback() {
     it.run();
 }
 
-/* The thread is cancelled in the middle of a call that reads, writes and logs, and ends at the first point behind the call where it can. */
+/* The thread is cancelled in the middle of a call that reads, writes and logs, and ends at the first point behind the
+ * call where it can. */
 void cancellation_while_files_are_read() {
     char path[] = "/tmp/robust_leave_XXXXXX";
     close(mkstemp(path));

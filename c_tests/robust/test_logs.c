@@ -1,4 +1,5 @@
-/* Log callbacks that call the library again, timelines of programs that fork, and names from files on their way to a log. */
+/* Log callbacks that call the library again, timelines of programs that fork, and names from files on their way to a
+ * log. */
 #include "../common/check.h"
 #include "../common/child.h"
 

@@ -1,5 +1,5 @@
-/* Files that ask for memory: however little there is, reading one ends with a context or with NULL, and takes no more than a small multiple
- * of the file's size. And what the writer accepts, the reader reads. */
+/* Files that ask for memory: however little there is, reading one ends with a context or with NULL, and takes no more
+ * than a small multiple of the file's size. And what the writer accepts, the reader reads. */
 #include "../common/check.h"
 #include "../common/child.h"
 

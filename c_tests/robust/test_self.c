@@ -1,5 +1,5 @@
-/* A node that is its own source. Only ggml_cast makes one, whose second source is its result; everywhere else the node cannot be computed, and
- * the error names it. */
+/* A node that is its own source. Only ggml_cast makes one, whose second source is its result; everywhere else the node
+ * cannot be computed, and the error names it. */
 #include "../common/check.h"
 #include "../common/child.h"
 #include "../common/dump.h"

@@ -1,4 +1,5 @@
-/* Custom operations with deep stacks: on every thread they have as much as on a thread that the host starts by itself. */
+/* Custom operations with deep stacks: on every thread they have as much as on a thread that the host starts by
+ * itself. */
 #include "../common/check.h"
 #include "../common/child.h"
 

@@ -1,4 +1,5 @@
-/* Functions of the host that are left by a C++ exception: the host catches it where it called the library, and goes on with the same objects. */
+/* Functions of the host that are left by a C++ exception: the host catches it where it called the library, and goes on
+ * with the same objects. */
 #include "../common/check.h"
 #include "../common/child.h"
 #include "../common/calculation.hpp"
@@ -50,7 +51,8 @@ int caught(const std::function<void()> & work) {
     return number;
 }
 
-/* Lets the n-th call of a callback throw, for n = 1, 2, ... until `work` gets through: each must arrive here, and `again` must find all in order. */
+/* Lets the n-th call of a callback throw, for n = 1, 2, ... until `work` gets through: each must arrive here, and
+ * `again` must find all in order. */
 int each_call_throws(const std::function<void()> & work, const std::function<void()> & again) {
     int n = 1;
     for (; n < 1000; n++) {

@@ -1,7 +1,8 @@
-/* A host that is not linked to the library opens it, computes, forks, and closes it, again and again: test_unload FOLDER [TIMES]
+/* A host that is not linked to the library opens it, computes, forks, and closes it, again and again: test_unload
+ * FOLDER [TIMES]
  *
- * libggml-base stays in the process (it is linked with `nodelete`, because its threads and thread-locals may outlive a handle); the small libraries come
- * and go. The process must not grow: descriptors, threads, mappings. */
+ * libggml-base stays in the process (it is linked with `nodelete`, because its threads and thread-locals may outlive a
+ * handle); the small libraries come and go. The process must not grow: descriptors, threads, mappings. */
 #include "../common/check.h"
 
 #include "ggml-backend.h"

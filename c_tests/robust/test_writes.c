@@ -1,6 +1,6 @@
-/* Functions that write the data of tensors return nothing. What they could not write is not computed with: a graph that reads it fails, until it is
- * written. Here the writes fail because the caller is wrong about the tensor and has asked for errors; those of devices fail in
- * c_tests/vulkan/test_faults.c. */
+/* Functions that write the data of tensors return nothing. What they could not write is not computed with: a graph that
+ * reads it fails, until it is written. Here the writes fail because the caller is wrong about the tensor and has asked
+ * for errors; those of devices fail in c_tests/vulkan/test_faults.c. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -91,7 +91,8 @@ static void a_write_that_failed_is_not_computed_with(void) {
     end(&w);
 }
 
-/* The scheduler copies inputs between devices, and plans its memory again: what is overwritten does not matter any more. */
+/* The scheduler copies inputs between devices, and plans its memory again: what is overwritten does not matter any
+ * more. */
 static void a_scheduler_refuses_too(void) {
     ggml_backend_t        backend = ggml_backend_cpu_init();
     ggml_backend_sched_t  sched   = ggml_backend_sched_new(&backend, NULL, 1, 64, false, false);

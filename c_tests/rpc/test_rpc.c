@@ -1,5 +1,5 @@
-/* A server and its clients in one process, for the sanitizers (scripts/asan.sh): hosts on two connections compute what the CPU computes, while
- * strangers send noise, leave in the middle, and one server goes away. */
+/* A server and its clients in one process, for the sanitizers (scripts/asan.sh): hosts on two connections compute what
+ * the CPU computes, while strangers send noise, leave in the middle, and one server goes away. */
 #include "ggml.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Looks at what test_rs wrote: check.py FOLDER [trace.json ...]; with files, only these timelines are checked.
 
-A timeline must be what the Chrome trace event format asks of its "JSON object" form, strictly: known phases, numbers where numbers
-belong, names for all lines, and on each line events that are nested or apart (which Perfetto's importer insists on)."""
+A timeline must be what the Chrome trace event format asks of its "JSON object" form, strictly: known phases, numbers
+where numbers belong, names for all lines, and on each line events that are nested or apart (which Perfetto's importer
+insists on)."""
 import json
 import os
 import re

@@ -1,5 +1,5 @@
-/* ggml-rs.h as a host uses it: the last error, broken contracts as errors, placement reports of a graph over two devices, fallbacks,
- * timelines. Writes reports and timelines into a folder, where check.py looks at them.
+/* ggml-rs.h as a host uses it: the last error, broken contracts as errors, placement reports of a graph over two
+ * devices, fallbacks, timelines. Writes reports and timelines into a folder, where check.py looks at them.
  * usage: test_rs FOLDER */
 #define ACCEL_STATIC
 #include "../plugin/accel.c"

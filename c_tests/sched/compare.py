@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares two outputs of sched_diff, seed by seed. The first library is the reference; the second must do the same, and may
+"""Compares two outputs of sched_diff, seed by seed. The first library is the reference; the second must do the same,
+and may
 
 - wait more often (`waits`): for a backend in flight that uses the memory that is written next;
 - copy a view of an input at once (`at once`), where the reference leaves that to the destination's queue, and so reads
@@ -39,7 +40,8 @@ def seeds(path):
 
 
 def wrong(lines):
-    """Where a node cannot have a right result: its own memory or a source is another backend's, or its source an old copy."""
+    """Where a node cannot have a right result: its own memory or a source is another backend's, or its source an old
+    copy."""
     return [line for line in lines if line.startswith("impossible: ") and "no memory" not in line]
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compares two outputs of sched_diff where the second library may place tensors elsewhere in its buffers: placement, splits and
-copies are the same; addresses, waits, and when buffers are made, do not count. The second one may keep a plan where the reference, which
-knows one plan only, makes another and says so (`realloc`). No plan may be larger than the reference's,
-and no buffer larger than the reference's have been so far (the reference frees large buffers when another plan does not fit
-into them).
+"""Compares two outputs of sched_diff where the second library may place tensors elsewhere in its buffers: placement,
+splits and copies are the same; addresses, waits, and when buffers are made, do not count. The second one may keep a
+plan where the reference, which knows one plan only, makes another and says so (`realloc`). No plan may be larger than
+the reference's, and no buffer larger than the reference's have been so far (the reference frees large buffers when
+another plan does not fit into them).
 
     compare_plans.py REFERENCE OTHER"""
 import re

@@ -189,8 +189,8 @@ static struct ggml_cgraph * make_graph(struct ggml_context * ctx, model_t * m, u
     return g;
 }
 
-// A transformer: `causal` with cache, rotation and gated feed-forward, as decoders are; else as BERT is. Weights of the layers
-// are on the devices in turn, or half of the layers on one and half on another.
+// A transformer: `causal` with cache, rotation and gated feed-forward, as decoders are; else as BERT is. Weights of the
+// layers are on the devices in turn, or half of the layers on one and half on another.
 static struct ggml_cgraph * make_transformer(struct ggml_context * ctx, model_t * m, uint64_t seed, int n_layers, int T, bool causal) {
     rng_t rr = { seed }, * r = &rr;
     struct ggml_cgraph * g = ggml_new_graph_custom(ctx, 2048, false);
@@ -298,8 +298,8 @@ static bool on_eval(struct ggml_tensor * t, bool ask, void * user) {
     return ask ? mix((uint32_t) eval_count, 3) % 3 == 0 : mix((uint32_t) eval_count, 4) % 20 != 0;
 }
 
-/* Copies the experts in use, as llama.cpp 0.8.0 does, or leaves the copy to the scheduler. (Without a callback this library copies the experts in use,
- * and the original all of them: c_tests/async/test_batches.c.) */
+/* Copies the experts in use, as llama.cpp 0.8.0 does, or leaves the copy to the scheduler. (Without a callback this
+ * library copies the experts in use, and the original all of them: c_tests/async/test_batches.c.) */
 static bool on_copy(ggml_backend_t backend, const struct ggml_tensor * src, struct ggml_tensor * dst, struct ggml_cgraph * graph, void * user) {
     const struct ggml_tensor * node = ggml_graph_n_nodes(graph) > 0 ? ggml_graph_node(graph, 0) : NULL;
     say("  copy "); print_tensor(src); say(" -> "); print_tensor(dst); say(" for %d nodes\n", ggml_graph_n_nodes(graph));

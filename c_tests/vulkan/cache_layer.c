@@ -1,12 +1,12 @@
-/* A Vulkan layer that gives any driver a cache of compute pipelines, for drivers that keep none (software drivers), so that a test
- * can see what a second start compiles.
+/* A Vulkan layer that gives any driver a cache of compute pipelines, for drivers that keep none (software drivers), so
+ * that a test can see what a second start compiles.
  *
- * The cache's data is what a driver's would be: the header of the specification, with the device's own identity, then a hash for
- * each pipeline: SPIR-V, specialization, width of subgroups. Pipelines are always made by the driver; what the layer says of each (by
- * VkPipelineCreationFeedback) is whether the cache that it was made with had its hash.
+ * The cache's data is what a driver's would be: the header of the specification, with the device's own identity, then a
+ * hash for each pipeline: SPIR-V, specialization, width of subgroups. Pipelines are always made by the driver; what the
+ * layer says of each (by VkPipelineCreationFeedback) is whether the cache that it was made with had its hash.
  *
- * CACHE_LAYER_REPORT=FILE: a line is added when the process ends: "compiled N, found N, refused N"; refused are caches whose data
- * was not this device's, which an application that is careful never hands over.
+ * CACHE_LAYER_REPORT=FILE: a line is added when the process ends: "compiled N, found N, refused N"; refused are caches
+ * whose data was not this device's, which an application that is careful never hands over.
  * CACHE_LAYER_DRIVER=N: the driver claims to be another version N, with another identity of its caches. */
 #include "layer.h"
 

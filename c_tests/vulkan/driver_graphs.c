@@ -1,11 +1,14 @@
-/* Graphs of a llama model on Vulkan0, through the scheduler, for c_tests/vulkan/driver_layer.c to count: driver_graphs [all | time]
+/* Graphs of a llama model on Vulkan0, through the scheduler, for c_tests/vulkan/driver_layer.c to count: driver_graphs
+ * [all | time]
  *
- * Two models, of as many layers as each graph asks for: dense (the shapes of an 8B llama: 4096 x 14336, 32 heads over 8 pairs of keys and values)
- * and moe (those of a 30B Qwen: 2048 x 768, 128 experts of which 8 are used, norms of queries and keys). A graph is computed twice,
- * and the second time is counted: driver_layer_mark("MODEL FORMAT PHASE LAYERS"). Phases: text, a token after 4096 others, and prompt, 512 tokens.
- * `all` computes one operation of each kind in each format instead, so that the drivers compile their pipelines. The weights have no values: on a
- * device that computes nothing, none would matter. `time` needs no layer: it computes tokens of a small model, as a host does that uses its graph again,
- * and prints how many a second, and the processor time of one. On a device that computes nothing, that is the host's share of the time.
+ * Two models, of as many layers as each graph asks for: dense (the shapes of an 8B llama: 4096 x 14336, 32 heads over 8
+ * pairs of keys and values) and moe (those of a 30B Qwen: 2048 x 768, 128 experts of which 8 are used, norms of queries
+ * and keys). A graph is computed twice, and the second time is counted: driver_layer_mark("MODEL FORMAT PHASE LAYERS").
+ * Phases: text, a token after 4096 others, and prompt, 512 tokens. `all` computes one operation of each kind in each
+ * format instead, so that the drivers compile their pipelines. The weights have no values: on a device that computes
+ * nothing, none would matter. `time` needs no layer: it computes tokens of a small model, as a host does that uses its
+ * graph again, and prints how many a second, and the processor time of one. On a device that computes nothing, that is
+ * the host's share of the time.
  *
  * The environment names the layer: DRIVER_LAYER=path of the library. */
 #include "ggml-alloc.h"

@@ -1,7 +1,8 @@
-/* A Vulkan layer in which the n-th call that may fail does fail. The program sets n (`fault_layer_arm`) and asks whether it has happened.
+/* A Vulkan layer in which the n-th call that may fail does fail. The program sets n (`fault_layer_arm`) and asks
+ * whether it has happened.
  *
- * The call does not reach the driver. Exceptions are calls that wait: a driver that says VK_ERROR_DEVICE_LOST has stopped, so that the layer waits before
- * it says so. */
+ * The call does not reach the driver. Exceptions are calls that wait: a driver that says VK_ERROR_DEVICE_LOST has
+ * stopped, so that the layer waits before it says so. */
 #include "layer.h"
 
 #include <string.h>

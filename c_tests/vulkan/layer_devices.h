@@ -1,5 +1,5 @@
-/* The devices of a layer. Included after `struct device`, whose `key` is what the dispatchable handles of a device begin with: a pointer of the
- * loader's, the same for the device, its queues and its command buffers. */
+/* The devices of a layer. Included after `struct device`, whose `key` is what the dispatchable handles of a device
+ * begin with: a pointer of the loader's, the same for the device, its queues and its command buffers. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,11 @@
 /* Every call of Vulkan fails once: test_faults LAYER [DEVICES [STRIDE]]
  *
- * Needs the layer fault_layer.c (VK_INSTANCE_LAYERS), whose file is LAYER. A session opens the device, loads weights, reserves, allocates, computes,
- * copies with and without a queue, and frees. With two devices, each has every second layer, and copies go from one to the other. The n-th call of
- * the session fails, for n = 1, 1 + STRIDE ... until a session gets through; each n has a process of its own. What the session reports as a success
- * must be right; what it could not read is not what was in memory before. After a failure without loss of a device, the same objects work as soon as
- * the data is written again: verdicts above 1 are mistakes. The next session must work. */
+ * Needs the layer fault_layer.c (VK_INSTANCE_LAYERS), whose file is LAYER. A session opens the device, loads weights,
+ * reserves, allocates, computes, copies with and without a queue, and frees. With two devices, each has every second
+ * layer, and copies go from one to the other. The n-th call of the session fails, for n = 1, 1 + STRIDE ... until a
+ * session gets through; each n has a process of its own. What the session reports as a success must be right; what it
+ * could not read is not what was in memory before. After a failure without loss of a device, the same objects work as
+ * soon as the data is written again: verdicts above 1 are mistakes. The next session must work. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -77,7 +78,8 @@ static bool is_computed_with(struct world * w, int d) {
     return computes;
 }
 
-/* -> what was read of a device is right (0), is marked, or was not written, so that nobody computes with it (1), or wrong (5) */
+/* -> what was read of a device is right (0), is marked, or was not written, so that nobody computes with it (1), or
+ * wrong (5) */
 static int judged(struct world * w, int d, const char * here, char first, char others) {
     bool is_wrong = false, is_marked = false;
     for (int i = 0; i < LARGE; i++) {

@@ -1,7 +1,7 @@
 """Signatures and layouts of a library's own debug information, by abidw, in words that C and Rust share.
 
-Numbers have Rust's names; an enum is a signed integer. A pointer is *T, where T is ? when it is void or a struct whose fields are not in it; a
-function's address is *fn. A struct by value is its fields.
+Numbers have Rust's names; an enum is a signed integer. A pointer is *T, where T is ? when it is void or a struct whose
+fields are not in it; a function's address is *fn. A struct by value is its fields.
 """
 import os
 import xml.etree.ElementTree as xml
@@ -89,7 +89,8 @@ def _signature_differs(a, b):
 
 
 def compare_functions(original, ours, exported, allowed):
-    """Compares the functions of these names -> (the names that both know, texts of the differences that the list does not allow)"""
+    """Compares the functions of these names -> (the names that both know, texts of the differences that the list does
+    not allow)"""
     common, found = sorted(original.functions.keys() & ours.functions.keys() & exported), []
     for name in common:
         a, b = original.signature(name), ours.signature(name)

@@ -15,7 +15,8 @@ _EXPORTED = re.compile(r'__attribute__\s*\(\(\s*visibility\s*\(\s*"default"\s*\)
 
 
 def library(folders, out):
-    """Compiles every exported function of the headers, with an empty body, to `out`; types that no function names are kept too."""
+    """Compiles every exported function of the headers, with an empty body, to `out`; types that no function names are
+    kept too."""
     include = [a for folder in folders for a in ("-I", folder)]
     text = "".join(f'#include "{h}"\n' for h in HEADERS)
     r = subprocess.run([*CC.split(), "-std=gnu11", "-E", "-P", "-DGGML_SHARED", "-DGGML_BACKEND_SHARED", *include, "-x", "c", "-"], input=text,
@@ -66,7 +67,8 @@ def unused(one, other, options, fixed, suppressions, work):
 
 
 def only(functions, data):
-    """A suppression that leaves nothing but these functions. Variables are named one by one: a pattern for all of them hides functions too."""
+    """A suppression that leaves nothing but these functions. Variables are named one by one: a pattern for all of them
+    hides functions too."""
     text = f"[suppress_function]\n  symbol_name_not_regexp = ^({'|'.join(sorted(functions))})$\n  drop = yes\n"
     return text + (f"\n[suppress_variable]\n  symbol_name_regexp = ^({'|'.join(sorted(data))})$\n  drop = yes\n" if data else "")
 

@@ -38,7 +38,8 @@ def weak(letter):
 
 
 def compare(original, ours, allowed):
-    """original: {library: {name: letter}}, ours: {name: letter} -> texts of the differences that the list does not allow."""
+    """original: {library: {name: letter}}, ours: {name: letter} -> texts of the differences that the list does not
+    allow."""
     found = []
     for library, names in original.items():
         for name, letter in sorted(names.items()):

@@ -1,6 +1,6 @@
-# Part of test_install.sh: programs that find the libraries through the system's cache, as after make install and ldconfig, in a root
-# folder of their own. The dynamic linker knows only /etc/ld.so.cache, so that root must become theirs: by chroot, alone or
-# in a user namespace.
+# Part of test_install.sh: programs that find the libraries through the system's cache, as after make install and
+# ldconfig, in a root folder of their own. The dynamic linker knows only /etc/ld.so.cache, so that root must become
+# theirs: by chroot, alone or in a user namespace.
 
 PATH=$PATH:/usr/sbin:/sbin
 if ! command -v ldconfig > /dev/null; then

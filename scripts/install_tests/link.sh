@@ -1,5 +1,5 @@
-# Part of test_install.sh: programs that are linked, with pkg-config and by hand; what a program linked to the original needs, and
-# one linked to this library, are the same.
+# Part of test_install.sh: programs that are linked, with pkg-config and by hand; what a program linked to the original
+# needs, and one linked to this library, are the same.
 
 cat > "$work/host.c" <<'C'
 #include "ggml.h"
@@ -85,8 +85,8 @@ case $($CC -dumpmachine) in
         ;;
 esac
 
-# With --as-needed a program names the files in which the linker found something. libggml-base comes last, as it does in every build
-# that goes by what needs what; where it comes first it has everything here, and the others are not named.
+# With --as-needed a program names the files in which the linker found something. libggml-base comes last, as it does in
+# every build that goes by what needs what; where it comes first it has everything here, and the others are not named.
 as_needed() { # DEFINES LIBRARIES
     # shellcheck disable=SC2086
     linked "$other" "$work/bin/as-other" $1 -Wl,--as-needed $2 && linked "$prefix/lib" "$work/bin/as-ours" $1 -Wl,--as-needed $2 || return 1

@@ -55,7 +55,8 @@ def _foreign(path):
 
 
 def by_area(functions):
-    """Changed functions with their area before them, in the order of the areas; those of foreign kernels are counted."""
+    """Changed functions with their area before them, in the order of the areas; those of foreign kernels are
+    counted."""
     items, counts = [], {}
     for mark, path, name, added, removed in sorted(functions, key=lambda f: (rank(f[1]), f[2], f[0])):
         if _foreign(path):

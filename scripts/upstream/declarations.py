@@ -1,6 +1,7 @@
 """What a C or C++ source declares: functions, structs, enums, typedefs, variables, macros, static asserts.
 
-Names stand for themselves: nothing is looked up in other files, and macros are not expanded, but for the few that wrap declarations.
+Names stand for themselves: nothing is looked up in other files, and macros are not expanded, but for the few that wrap
+declarations.
 """
 import re
 from dataclasses import dataclass, field

@@ -1,4 +1,5 @@
-"""Names that the shared libraries show: what headers mark as theirs, and what the visibility of a library adds or takes."""
+"""Names that the shared libraries show: what headers mark as theirs, and what the visibility of a library adds or
+takes."""
 from .cmake import hidden, sources
 
 _LIBRARIES = ("ggml-base", "ggml")

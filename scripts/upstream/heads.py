@@ -77,7 +77,8 @@ def type_text(tokens):
 
 
 def declarator(tokens):
-    """A parameter's, field's or variable's (type, name); the name's place inside the type is marked by @ where it is not the end."""
+    """A parameter's, field's or variable's (type, name); the name's place inside the type is marked by @ where it is
+    not the end."""
     tokens = tokens[:find(tokens, 0, "=")]
     for i in range(len(tokens) - 2):
         if is_mark(tokens[i], "(") and is_mark(tokens[i + 1], "*", "^"): # a pointer to a function or array
@@ -149,7 +150,8 @@ def _before_arguments(head, i):
 
 
 def name_start(head, group):
-    """Where the name of the function begins whose parameters open at group: behind its type, with classes and template arguments."""
+    """Where the name of the function begins whose parameters open at group: behind its type, with classes and template
+    arguments."""
     i = group - 1
     if any(t.text == "operator" for t in head[max(0, i - 2):i + 1]):
         while head[i].text != "operator":

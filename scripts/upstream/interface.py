@@ -139,7 +139,8 @@ def types(old, new):
 
 
 def _shifts(name, moved):
-    """moved: [(enumerator, old number, new number)] in order. Neighbours that move by the same are one line, from four on."""
+    """moved: [(enumerator, old number, new number)] in order. Neighbours that move by the same are one line, from four
+    on."""
     items, run = [], []
 
     def flush():

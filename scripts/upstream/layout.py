@@ -35,7 +35,8 @@ def structs_of(tree):
 
 
 def run(tree, lines):
-    """What a C program prints that has these lines and includes the tree's headers, and why there is nothing: (text, reason)."""
+    """What a C program prints that has these lines and includes the tree's headers, and why there is nothing: (text,
+    reason)."""
     cc = compiler()
     if cc is None:
         return "", "no C compiler for x86-64"

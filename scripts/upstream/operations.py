@@ -1,4 +1,5 @@
-"""Which operations a change concerns: functions are followed from the switches over GGML_OP_*, shaders by their names."""
+"""Which operations a change concerns: functions are followed from the switches over GGML_OP_*, shaders by their
+names."""
 import re
 
 from .bodies import changes, defined
@@ -146,7 +147,8 @@ def _rows(tokens):
 
 
 def operations(old, new):
-    """What changed for each operation, and the functions of our files that belong to none: (items, [(mark, path, name, added, removed)])."""
+    """What changed for each operation, and the functions of our files that belong to none: (items, [(mark, path, name,
+    added, removed)])."""
     order = {op: n for n, op in enumerate(dict.fromkeys([*names(new), *names(old)]))}
     reach = {folder: [Reach(tree, folder) for tree in (old, new)] for folder in (_CPU, _VULKAN)}
     made = [constructors(tree) for tree in (old, new)]

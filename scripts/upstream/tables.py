@@ -1,4 +1,5 @@
-"""Tables and names inside the sources: environment variables, functions that are looked up by name, tables by type and by operation."""
+"""Tables and names inside the sources: environment variables, functions that are looked up by name, tables by type and
+by operation."""
 import re
 from difflib import SequenceMatcher
 
@@ -141,7 +142,8 @@ def _listed(name, a, b):
 
 
 def tables(old, new):
-    """Arrays of the core, the CPU backend and ggml-common.h: names and symbols of operations, traits of types, codebooks."""
+    """Arrays of the core, the CPU backend and ggml-common.h: names and symbols of operations, traits of types,
+    codebooks."""
     items = []
     for path in both(old, new, lambda p: p.startswith("src/ggml-cpu/") and p.count("/") == 2 or p.startswith("src/") and p.count("/") == 1):
         if not path.endswith(SOURCES) or old.text(path) == new.text(path):

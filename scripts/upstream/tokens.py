@@ -2,7 +2,8 @@
 import re
 from collections import namedtuple
 
-# kind: name, number, text (a string), char, mark, directive. A directive is one token; its text has no comments and no continued lines.
+# kind: name, number, text (a string), char, mark, directive. A directive is one token; its text has no comments and no
+# continued lines.
 Token = namedtuple("Token", "kind text line")
 
 _TOKEN = re.compile(r"""
@@ -86,7 +87,8 @@ def _branches(tokens, i):
 
 
 def _choose(tokens, i):
-    """Tokens of every branch that stands for itself; where branches are pieces of a declaration, of the first one only."""
+    """Tokens of every branch that stands for itself; where branches are pieces of a declaration, of the first one
+    only."""
     branches, i = _branches(tokens, i)
     if branches[0][0] in ("if 0", "if false"):
         branches = branches[1:]

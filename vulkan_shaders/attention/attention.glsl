@@ -1,5 +1,6 @@
-// For attention: constants, queries, keys and masks. On GPUs, the keys are divided into parts, and a workgroup computes some queries with one part. Heads that
-// share keys are adjacent queries. If there are several parts (PARTIAL), flash_attn_join joins their results.
+// For attention: constants, queries, keys and masks. On GPUs, the keys are divided into parts, and a workgroup computes
+// some queries with one part. Heads that share keys are adjacent queries. If there are several parts (PARTIAL),
+// flash_attn_join joins their results.
 
 layout(constant_id = 4) const uint D = 64;      // columns of q and k
 layout(constant_id = 5) const uint DV = 64;     // columns of v

@@ -1,9 +1,10 @@
 #version 460
-// Attention with cooperative matrices (KHR), for many queries: each of SUBGROUPS subgroups computes 16 of them with a part of the keys, in tiles of KEYS.
-// Operands are F16, sums F32.
+// Attention with cooperative matrices (KHR), for many queries: each of SUBGROUPS subgroups computes 16 of them with a
+// part of the keys, in tiles of KEYS. Operands are F16, sums F32.
 //
-// The sums of values stay in matrices, which have no rows that could be scaled when a row's maximum changes. So exponents are relative to an older maximum, as
-// long as the new one is not so much larger that F16 would not have room for them. Otherwise the matrices go through shared memory.
+// The sums of values stay in matrices, which have no rows that could be scaled when a row's maximum changes. So
+// exponents are relative to an older maximum, as long as the new one is not so much larger that F16 would not have room
+// for them. Otherwise the matrices go through shared memory.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require

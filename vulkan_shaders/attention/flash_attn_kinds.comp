@@ -1,5 +1,6 @@
 #version 460
-// For flash_attn_tensor: what the mask does in each of its tiles. All heads that share the mask read this, instead of most of the mask. A workgroup has a tile.
+// For flash_attn_tensor: what the mask does in each of its tiles. All heads that share the mask read this, instead of
+// most of the mask. A workgroup has a tile.
 #include "common.glsl"
 #include "attention/kinds.glsl"
 

@@ -1,6 +1,7 @@
-// Products of the columns of tokens with the matrices of their experts (MUL_MAT_ID), and what follows them. Either two products and their gated
-// function: a workgroup computes a row for a slot of a token. Or one product, whose results are weighted and summed over the slots of a token: a workgroup
-// computes two rows for a token. The includer defines STEP, and adds the products of values STEP * i to STEP * i + STEP - 1 of two rows with a column b:
+// Products of the columns of tokens with the matrices of their experts (MUL_MAT_ID), and what follows them. Either two
+// products and their gated function: a workgroup computes a row for a slot of a token. Or one product, whose results
+// are weighted and summed over the slots of a token: a workgroup computes two rows for a token. The includer defines
+// STEP, and adds the products of values STEP * i to STEP * i + STEP - 1 of two rows with a column b:
 //   void two_parts(uint64_t a0, uint64_t a1, uint64_t b, uint i, inout float sums[2])
 
 const uint NO_GATE = 255;

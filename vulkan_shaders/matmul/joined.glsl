@@ -1,6 +1,6 @@
-// Products of one column b with up to three matrices that have one format and rows of one length, and what follows them: sums with other columns, a
-// rotation (RoPE), a row by index, or a gated function of two products. A workgroup computes two rows, which share what is read of b. The includer defines
-// the sums of two rows:
+// Products of one column b with up to three matrices that have one format and rows of one length, and what follows
+// them: sums with other columns, a rotation (RoPE), a row by index, or a gated function of two products. A workgroup
+// computes two rows, which share what is read of b. The includer defines the sums of two rows:
 //   void two_rows(uint64_t a0, uint64_t a1, uint t, uint T, out float sums[2])
 #include "rope/turn.glsl"
 
@@ -13,7 +13,8 @@ layout(constant_id = 7) const uint ROWS = 0; // bits of the matrices whose resul
 layout(constant_id = 8) const uint ROWS_TYPE = 0; // type of these rows
 layout(constant_id = 9) const uint INDEX = 26;
 
-// All matrices with a rotation have the same. It is that of the model, so its parameters are constants. Floats are passed as their bits.
+// All matrices with a rotation have the same. It is that of the model, so its parameters are constants. Floats are
+// passed as their bits.
 layout(constant_id = 10) const uint ROTATED = 0; // bits of the matrices whose results are rotated; all matrices have an even number of rows then
 layout(constant_id = 11) const bool HALVES = false; // pairs are in two halves (NEOX), not neighbours
 layout(constant_id = 12) const bool FACTORS = false;

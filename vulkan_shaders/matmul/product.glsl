@@ -1,5 +1,6 @@
-// For all matrix products: push constants, and the columns of a workgroup. d = a * b: row m of a times column n of b, both with k contiguous
-// values. Include it after common.glsl and quant.glsl. FIRST is the number of the first constant.
+// For all matrix products: push constants, and the columns of a workgroup. d = a * b: row m of a times column n of b,
+// both with k contiguous values. Include it after common.glsl and quant.glsl. FIRST is the number of the first
+// constant.
 #ifndef FIRST
 #define FIRST 3
 #endif

@@ -1,6 +1,7 @@
 #version 460
-// The experts of tokens and their weights. A workgroup computes a token: values of all experts by a gating function, the K experts that are first in the
-// descending order of what they are selected by (as argsort.comp orders it), and weights, which are the values of these.
+// The experts of tokens and their weights. A workgroup computes a token: values of all experts by a gating function,
+// the K experts that are first in the descending order of what they are selected by (as argsort.comp orders it), and
+// weights, which are the values of these.
 #include "common.glsl"
 #include "reduce.glsl"
 #define BEST_ROOM 256
