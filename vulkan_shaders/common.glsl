@@ -65,8 +65,7 @@ uint f32_to_bf16(float x) {
     return (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
 }
 
-// E4M3: 4 exponent bits with bias 7, 3 fraction bits, no infinity. Avoids subnormal F32 values, which drivers may flush
-// to 0.
+// E4M3: 4 exponent bits with bias 7, 3 fraction bits, no infinity. Avoids subnormal F32, which drivers may flush to 0.
 float f8_to_f32(uint bits) {
     const uint m = bits & 127u;
     const float x = m < 8 ? float(m) * 0.001953125 : uintBitsToFloat((m << 20) + (120u << 23));

@@ -1,5 +1,4 @@
-// Written by scripts/shader_grids.py: the points of the IQ formats' grids as level numbers, 16 bits a point, two points
-// a word.
+// Written by scripts/shader_grids.py: the points of the IQ formats' grids as level numbers, 16 bits a point, two points a word.
 #if FMT == FMT_IQ2_XXS
 const uint GRID[128] = {
     0x00020000u, 0x00080005u, 0x0011000au, 0x00200014u, 0x00280022u, 0x0041002au, 0x00500044u, 0x00610058u,

@@ -6,7 +6,8 @@
 
 layout(constant_id = 3) const uint ROWS = 64;
 layout(constant_id = 4) const uint KEYS = 64;
-layout(constant_id = 5) const bool ALIGNED = false; // rows begin at multiples of 16 bytes, and the number of keys is one of 8
+// Rows begin at multiples of 16 bytes, and the number of keys is a multiple of 8.
+layout(constant_id = 5) const bool ALIGNED = false;
 
 layout(push_constant, scalar) uniform Push {
     uint64_t mask;

@@ -6,7 +6,7 @@
 //
 // Scores are multiplied by log2(e), so that weights are powers of two. As in flash_attn_coop, exponents are relative to
 // an older maximum as long as F16 has room for the weights: a tile then needs no maxima of rows, and sums need no
-// factors. Each row decides for itself, whatever others are beside it.
+// factors. Each row is decided on its own: the other rows of a tile do not matter.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_NV_cooperative_matrix2 : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -150,7 +150,7 @@ void main() {
     U32s kinds = U32s(at(p.kinds, row_of_tiles * key_tiles, 4));
     const float bias = slope(head) * LOG2_E;
 
-    // Masks of strides change nothing: they tell the compiler how rows are aligned.
+    // The masks keep the strides, which are multiples of 8: the compiler derives the alignment of rows from them.
 #if FMT == FMT_F16
     const uint k_stride = p.k_nb.x & ~7u;
     const uint v_stride = p.v_nb.x & ~7u;

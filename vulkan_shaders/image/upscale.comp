@@ -41,7 +41,7 @@ struct Taps {
 Taps taps(uint i, uint from, uint to, uint n) {
     if (MODE == 3) {
         const float support = uintBitsToFloat(to);
-        // Which elements are in the area depends on the last bit: at a place just below 8, element 8 is not, though its
+        // The last bit decides which elements are in the area: at a place just below 8, element 8 is outside of it. Its
         // weight would be 1.
         const float place = divide(float(i) + p.centre, uintBitsToFloat(from));
         const int low = clamp(int(place - support + p.centre), 0, int(n));

@@ -115,7 +115,7 @@ void main() {
     const uint last = (max(p.k, 1) - 1) / BK * BK;
     if (p.k > 0) { FETCH(0) } // uniform
     for (uint k0 = 0; k0 < p.k; k0 += BK) {
-        // Nobody reads the step in this place any more: it was multiplied before the last barrier.
+        // The last barrier came after the products of the step in this place, so it may be overwritten.
         const uint place = to + line * PITCH + eighth;
         [[unroll]] for (uint e = 0; e < PIECES_A; ++e) { steps[place + e * lines * PITCH] = y[e]; }
         [[unroll]] for (uint e = 0; e < PIECES_B; ++e) { steps[place + (TM + e * lines) * PITCH] = halves(B, x[e]); }
@@ -161,9 +161,9 @@ void main() {
         }
         return;
     }
-    // Others through the step that nobody reads any more. All loops have constant numbers of iterations: Mesa does not
-    // unroll a loop around any other, and has the matrices that it indexes in scratch memory then. It has room for a
-    // matrix of each subgroup (`ladder.rs`).
+    // Other tiles go through the memory of a step that has been multiplied, which has room for a matrix of each
+    // subgroup (`ladder.rs`). All loops have constant numbers of iterations: Mesa does not unroll a loop around any
+    // other, and the matrices that such a loop indexes would be in scratch memory.
     const uint room = to + gl_SubgroupID * (ONE / 4);
     [[unroll]] for (uint j = 0; j < NS; ++j) {
         [[unroll]] for (uint i = 0; i < MS; ++i) {

@@ -3,8 +3,7 @@
 // over all of K. For drivers that run lanes on the CPU, and the fallback for all others.
 //
 // LANES: for drivers on the CPU, whose loads are slow gathers unless the address is known to be uniform. The workgroup
-// is one subgroup of eight invocations. Each loads one of eight adjacent values of b, once for R rows, and broadcasts
-// it.
+// is one subgroup of eight invocations. Each loads one of eight adjacent values of b for R rows, and broadcasts it.
 #include "common.glsl"
 #include "quant.glsl"
 #include "matmul/product.glsl"

@@ -18,7 +18,8 @@
 layout(constant_id = 3) const uint ROWS = 128;
 layout(constant_id = 4) const uint WIDTH = 128;
 layout(constant_id = 5) const uint DEPTH = 64;
-layout(constant_id = 6) const bool SHARED = false; // GROUP_SCALES: scales of a block of all rows are computed once, for all values
+// GROUP_SCALES: the scales of a block of all rows are computed once, for all values.
+layout(constant_id = 6) const bool SHARED = false;
 
 layout(push_constant, scalar) uniform Tensors {
     uint64_t a, b, d;
@@ -177,7 +178,7 @@ void main() {
     Halves a = Halves(from_a);
     Halves b = Halves(at(p.b, offset3(of_b, p.b_nb), 2));
 
-    // The masks change nothing: they tell the compiler how rows are aligned.
+    // The masks keep the strides, which are multiples of 8: the compiler derives the alignment of rows from them.
 #if BLOCK == 1
     const uint a_stride = p.a_nb.x & ~7u;
 #else
