@@ -213,8 +213,8 @@ def defined(path):
 
 
 def files(folder):
-    """A file of ours defines what the list says and nothing else; one of the original's defines, of all public
-    functions, just these."""
+    """A file of ours defines the functions that the list names and no other. A file of the original defines, of all
+    public functions, just these."""
     expected, name = {}, None
     for line in facts("files.txt"):
         if line.startswith("["):

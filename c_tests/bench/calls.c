@@ -1,4 +1,4 @@
-/* Nanoseconds of exported calls that do next to nothing: what the guard around each exported function costs
+/* Nanoseconds of exported calls that do next to nothing: the cost of the guard around each exported function
  * (src/guard/). The same program runs with the original.
  *
  *   calls [MILLIONS] */

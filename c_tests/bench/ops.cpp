@@ -21,7 +21,7 @@ using T = ggml_tensor *;
 
 namespace {
 
-// Inputs of a case, with what they are filled with.
+// Inputs of a case, and the numbers to fill them with.
 struct Graph {
     ggml_context * c;
     struct Input {

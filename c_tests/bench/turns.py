@@ -24,7 +24,7 @@ def main():
         turns, arguments = int(arguments[1]), arguments[2:]
     times = [[], []]
     for turn in range(turns):
-        # Who is first changes: frequencies and neighbours do not favour one of them.
+        # The first one changes: changes of the clock, and other programs, favour neither.
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
             times[side].append(run(program, libs[side], arguments))
     rows = []

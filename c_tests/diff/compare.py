@@ -3,10 +3,10 @@
 
 usage: compare.py ORIGINAL.bin TESTED.bin [-v]
 
-For each op and type it prints the number of cases and the worst error (normalised mean square error: the squared
-differences' sum over the squared values' sum) beside the bound; before that, a table of ops by types, with the worst
-error only. What the original computes and the tested library does not is a failure. Cases that the original itself
-cannot compute are only listed.
+For each op and type, prints the number of cases and the worst error beside its bound, as the normalised mean square
+error: the sum of squared differences over the sum of squared values. Before that, prints a table of ops by types, with
+the worst error only. A case that the original computes and the tested library does not is a failure. Cases that the
+original cannot compute are only listed.
 """
 import array
 import math
@@ -22,20 +22,20 @@ STATUS = ("computed", "unsupported", "crashed", "failed")
 
 FLOATS = ("f32", "f16", "bf16", "f8_e4m3")
 
-# Bit-equal. These only move or convert values, or compute integers: the format says what comes out, not the kernel.
+# Bit-equal. These only move or convert values, or compute integers: the formats determine the result, not the kernel.
 MOVES = set("CONT DUP CPY CONCAT REPEAT GET_ROWS SET_ROWS SET ARGMAX ARGSORT TOP_K COUNT_EQUAL DIAG_MASK_INF DIAG_MASK_ZERO TRI DIAG FILL "
             "PAD PAD_REFLECT_1D ROLL IM2COL IM2COL_3D GET_REL_POS WIN_PART WIN_UNPART TOP_K_MASK".split())
 # Bit-equal too. Each value is one operation of IEEE 754, which rounds in one way only (and then again into halves).
 ROUNDED_ONCE = set("ADD SUB MUL DIV ADD1 ADD_ID ADD_REL_POS ACC SQR SQRT CLAMP LEAKY_RELU".split())
 # Units of the last place: sums in double precision that are rounded once at the end, functions of the C library, and a
-# product with a sum behind it that a compiler may round once or twice. One unit of F32 is at most 2^-23 of a value; its
+# product followed by a sum, which a compiler may round once or twice. One unit of F32 is at most 2^-23 of a value; its
 # square is 1.4e-14.
 LAST_PLACE = set("SUM SUM_ROWS MEAN CUMSUM SIN COS LOG SCALE ARANGE REPEAT_BACK GET_ROWS_BACK POOL_1D POOL_2D POOL_2D_BACK COL2IM_1D "
                  "IM2COL_BACK TIMESTEP_EMBEDDING SILU_BACK".split())
 
 
 def bound(op, kind, details):
-    """The largest normalised mean square error that is still two ways of computing the same thing, and why."""
+    """The largest normalised mean square error that two correct ways of computing may differ by."""
     quantized = kind not in FLOATS and not kind.startswith("i")
     if op == "ARGSORT":
         # Equal elements may be in either order, which changes a few indices; a wrong order is off by far more.
@@ -55,7 +55,7 @@ def bound(op, kind, details):
         return 2e-14
     if op in ("CONV_1D", "CONV_2D", "CONV_3D"):
         # Columns of the image are halves on both sides, and the original rounds an F32 kernel to halves too: 2^-11
-        # relative, evenly spread, is (2^-11)^2 / 12 = 2e-8 for each of the two; short sums that cancel multiply it.
+        # relative, evenly spread, is (2^-11)^2 / 12 = 2e-8 for each of the two. Short sums that cancel multiply it.
         return 1e-6
     if op in ("MUL_MAT", "MUL_MAT_ID", "OUT_PROD"):
         # F32: sums of up to 512 products in another order, eps^2 = 3.6e-15 each. F16, BF16: the original rounds the
@@ -74,11 +74,10 @@ def bound(op, kind, details):
         # the GELU is rounded before it is multiplied.
         return 1e-6
     if op == "NORM" and "far from zero" in details:
-        # The original's mean of numbers near 100 is rounded to 2^-18; what is left of them spreads by 0.58: (3.8e-6 /
-        # 0.58)^2.
+        # The original's mean of numbers near 100 is rounded to 2^-18. The rest spreads by 0.58: (3.8e-6 / 0.58)^2.
         return 5e-11
     if kind == "f32" or op == "LIGHTNING_INDEXER":
-        # Everything else: some hundred operations of F32 in another order, with exponentials, roots and divisions among
+        # All others: about a hundred operations of F32 in another order, with exponentials, roots and divisions among
         # them. Measured: 1e-16 to 3e-13.
         return 2e-12
     # The same, rounded to halves or bfloat16s at the end: where the sums differ in the last place, a value between two
@@ -106,7 +105,7 @@ def read(path):
 
 
 def error(a, b):
-    """-> (normalised mean square error of b against a, what is wrong besides)"""
+    """Returns the normalised mean square error of b against a, and the other faults of b."""
     if len(a) != len(b):
         return math.inf, f"{len(b)} values, expected {len(a)}"
     num = den = 0.0
@@ -121,7 +120,7 @@ def error(a, b):
 
 def overview(groups):
     """Ops by types. 0: bit-equal. -: the op does not take the type, or the original cannot. Quantized formats share a
-    column: the worst."""
+    column, with the worst of them."""
     columns = ("f32", "f16", "bf16", "f8_e4m3", "integers", "quantized")
     rows = {}
     for (op, kind), g in groups.items():

@@ -76,7 +76,7 @@ def judge(originals, runs, name):
         for which, (nmse, largest) in run.errors.get(name, {}).items():
             theirs = [b.errors[name][which] for b in builds if which in b.errors.get(name, {})]
             if theirs:
-                # Of several builds each has its turn: the highest is what hosts of that build have.
+                # The worst of several builds counts, because a host may have any of them.
                 found.append((ratio(nmse, max(t[0] for t in theirs), NMSE), "NMSE", which, level, nmse, max(t[0] for t in theirs)))
                 found.append((ratio(largest, max(t[1] for t in theirs), LARGEST), "largest", which, level, largest, max(t[1] for t in theirs)))
     return sorted(found, reverse=True)
@@ -128,7 +128,8 @@ def main():
     present = Run(a.program, a.ours, "", "-k", "no such operation").features
     levels = [level for level, needs in LEVELS.items() if level != "scalar" and all(n in present for n in needs)]
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-        waiting = {("ours", level): pool.submit(Run, a.program, a.ours, level) for level in levels} # the slow one first
+        # The slow one first.
+        waiting = {("ours", level): pool.submit(Run, a.program, a.ours, level) for level in levels}
         waiting |= {("original", name): pool.submit(Run, a.program, library, "") for name, library in builds.items()}
         waiting["ours", "control"] = pool.submit(Run, a.program, a.ours, "", "-c")
         done = {which: run.result() for which, run in waiting.items()}

@@ -23,7 +23,7 @@ static const int queries_at_once[] = { 1, QUERIES };
 
 static bool coarse;
 
-/* What a library is given instead of the activations, if it is to fail. */
+/* Makes activations coarse, for a library that must fail. */
 static void blur(float * x, size_t n) {
     for (size_t i = 0; coarse && i < n; i++) {
         uint32_t bits;
@@ -49,7 +49,7 @@ static struct ggml_context * context(void) {
     return ggml_init((struct ggml_init_params) { 16 * ggml_tensor_overhead() + ggml_graph_overhead(), NULL, true });
 }
 
-/* Whether the backend multiplies these weights in this type of buffer, asked as llama.cpp asks. */
+/* Whether the backend multiplies these weights in this type of buffer. Makes the same query as llama.cpp. */
 static bool has_product(ggml_backend_t backend, enum ggml_type type, ggml_backend_buffer_type_t where) {
     struct ggml_context * c   = context();
     struct ggml_tensor *  w   = ggml_new_tensor_2d(c, type, K, ROWS);
@@ -171,7 +171,7 @@ static void run_case(ggml_backend_t backend, const char * folder, const struct t
     free(want);
 }
 
-/* Which library this is, and what it says about the processor. */
+/* Prints the name of the library, and its features of the processor. */
 static void introduce(ggml_backend_t backend) {
     ggml_backend_reg_t         reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(backend));
     ggml_backend_get_features_t get = (ggml_backend_get_features_t) ggml_backend_reg_get_proc_address(reg, "ggml_backend_get_features");

@@ -30,8 +30,8 @@ import page  # noqa: E402
 sys.path.insert(0, os.path.join(page.ROOT, "scripts"))
 from checks import Checks  # noqa: E402
 
-# Two ways of rounding activations that are equally good differ by chance: with 256 x 512 results by half a percent (the
-# standard deviation).
+# Two equally good ways of rounding activations differ by chance: with 256 x 512 results by half a percent (the standard
+# deviation).
 TOLERANCE = 1.02
 # The order of sums in single precision makes errors of 3e-14 to 7e-13 here, on both sides. Only larger ones are
 # compared.
@@ -89,8 +89,8 @@ def baseline(originals, key, buffer):
 
 
 def judge(originals, runs, key):
-    """[(level, buffer type, error, the original's lowest)] of what can be compared, worst first, and what is
-    missing."""
+    """[(level, buffer type, error, the original's lowest)] of the pairs that can be compared, worst first, and the
+    missing ones."""
     pairs, missing = [], []
     for level, run in runs.items():
         mine = run.errors.get(key, {})
@@ -215,7 +215,8 @@ def main():
             return c.finish()
         present = Run(a.program, a.ours, "", folder, "none").features
         levels = [level for level, needs in LEVELS.items() if all(n in present for n in needs)]
-        waiting = {("ours", level): pool.submit(Run, a.program, a.ours, level, folder) for level in levels} # the slow one first
+        # The slow one first.
+        waiting = {("ours", level): pool.submit(Run, a.program, a.ours, level, folder) for level in levels}
         waiting |= {("original", name): pool.submit(Run, a.program, library, "", folder) for name, library in builds.items()}
         waiting["ours", "control"] = pool.submit(Run, a.program, a.ours, "", folder, "-c", *CONTROLS)
         done = {which: run.result() for which, run in waiting.items()}

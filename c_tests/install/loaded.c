@@ -37,7 +37,7 @@ static struct seen look(void *handle, const char *library) {
 
 static int copies(struct dl_phdr_info *info, size_t size, void *data) {
     (void) size;
-    /* By what it defines: the file may have any name. */
+    /* By a function that it defines: the file may have any name. */
     void *handle = dlopen(info->dlpi_name[0] ? info->dlpi_name : NULL, RTLD_NOW | RTLD_NOLOAD);
     struct link_map *map = NULL;
     Dl_info place;
