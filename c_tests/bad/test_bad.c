@@ -298,7 +298,7 @@ static void files_that_end_early(void) {
     if (f != NULL) { fclose(f); }
 }
 
-/* A tensor of 2^30 bytes, all of them there, and no memory for it: no context, and `*left` is unchanged. */
+/* A tensor of 2^30 bytes, all of them in the file, and no memory for it: neither a GGUF nor a ggml context. */
 static size_t large(void * user, void * out, uint64_t offset, size_t len) {
     (void) user;
     memset(out, 0, len);

@@ -42,7 +42,7 @@ T lay(Graph & g, ggml_type type, const Shape & ne, int layout, float lo = -1, fl
     }
 }
 
-// If all tensors are empty, adds one, because there must be something to allocate.
+// If the tensor is empty, adds an input of one element, because there must be something to allocate.
 T some(Graph & g, T t) {
     if (ggml_nelements(t) == 0) { g.f({ 1 }); }
     return t;

@@ -413,7 +413,7 @@ static void an_old_interface(void)   { refused("old.so", true); }
 static void a_newer_interface(void)  { refused("newer.so", true); }
 static void no_init_symbol(void)     { refused("noinit.so", true); }
 static void no_registry_entry(void)  { refused("noreg.so", true); }
-static void score_of_zero(void)      { refused("score0.so", false); } /* no error: a score of 0 says that the machine is not supported */
+static void score_of_zero(void)      { refused("score0.so", false); } /* no error: it is not for this machine */
 static void not_a_library(void)      { refused("text.so", true); }
 static void no_such_file(void)       { refused("nobody.so", true); }
 

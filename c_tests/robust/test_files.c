@@ -197,7 +197,7 @@ static void our_own_files_bring_nothing_and_take_nothing(void) {
         ggml_backend_free(backend);
     }
     CHECK(ggml_backend_load(cpu_path) != NULL);
-    /* A host that unloads the CPU does so without loading it first. */
+    /* The first call undoes the load above, the second one removes the CPU itself. */
     ggml_backend_reg_t reg = ggml_backend_reg_by_name("CPU");
     ggml_backend_unload(reg);
     CHECK_EQ(ggml_backend_reg_count(), regs);

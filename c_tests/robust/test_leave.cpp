@@ -225,7 +225,7 @@ void cancellation_while_graphs_are_computed() {
     it.run();
 }
 
-/* On a thread of the library, its end would be of no use to the host. */
+/* A thread of the library has no host that would join it. */
 void custom_leaves(ggml_tensor *, const ggml_tensor *, int ith, int, void *) {
     if (ith == 1) { pthread_exit(nullptr); }
 }

@@ -38,7 +38,7 @@ static void compute(void * unused) {
     ggml_free(c);
 }
 
-/* The stack of a thread of the host. */
+/* On a thread of the host, this depth is possible. */
 static void * own(void * unused) {
     use(depth);
     return unused;

@@ -115,7 +115,7 @@ static void threads_of_spare_pools_end(void) {
     chain_free(&it);
     for (int i = 0; i < 100 && tasks() > 1; i++) { usleep(50000); }
     CHECK_EQ(tasks(), 1);
-    /* New threads start. */
+    /* After all have ended, new ones start. */
     it = chain_new(4096, 1);
     compute(&it, 5);
     CHECK_EQ(tasks(), 5);

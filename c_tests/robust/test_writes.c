@@ -1,6 +1,6 @@
 /* Functions that write the data of tensors return nothing. If one fails, graphs that read the tensor fail until it is
- * written. Here the writes fail because their range is wrong and GGML_RS_ERRORS=1 makes that an error; those of devices
- * fail in c_tests/vulkan/test_faults.c. */
+ * written. Here the writes fail because their range is wrong and GGML_RS_POLICY_ERROR makes that an error. Those of
+ * devices fail in c_tests/vulkan/test_faults.c. */
 #include "../common/check.h"
 #include "../common/child.h"
 

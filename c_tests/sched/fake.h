@@ -201,7 +201,8 @@ static enum ggml_status be_compute(ggml_backend_t b, struct ggml_cgraph * g) {
     return GGML_STATUS_SUCCESS;
 }
 
-static bool reads(const struct ggml_tensor * a, const struct ggml_tensor * b) { // whether b is a, or a source or view of a
+// Whether a reads b or the memory of b.
+static bool reads(const struct ggml_tensor * a, const struct ggml_tensor * b) {
     const struct ggml_tensor * br = b->view_src ? b->view_src : b, * ar = a->view_src ? a->view_src : a;
     if (ar == br) return true;
     for (int j = 0; j < GGML_MAX_SRC; j++) {
