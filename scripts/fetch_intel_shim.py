@@ -47,7 +47,7 @@ def fetch(work, uri):
 
 
 def apt(state, uri, suite, kind, command):
-    """Whether a command of apt-get leaves what it fetches in the folder `state`."""
+    """Whether a command of apt-get succeeds, which fetches into the folder `state`."""
     os.makedirs(state)
     env = dict(os.environ, APT_CONFIG=configure(state, uri, [suite], *kind), LC_ALL="C")
     return all(subprocess.run(["apt-get", "-qq", *words], cwd=state, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
@@ -61,9 +61,9 @@ def build(folder, libraries, work):
     usr, lib = os.path.join(libraries, "usr"), os.path.join(libraries, LIBRARIES)
     os.environ.update(
         PATH=os.path.join(python, "bin") + ":" + os.environ["PATH"],
-        # Nothing that the system has is found, so that every system builds the same.
+        # Hides the libraries of the system, so that every system builds the same.
         PKG_CONFIG_LIBDIR=f"{lib}/pkgconfig:{usr}/share/pkgconfig", PKG_CONFIG_SYSROOT_DIR=libraries,
-        # pkg-config leaves out what it takes for the compiler's own folders.
+        # pkg-config leaves out folders that it considers the compiler's own.
         CFLAGS=f"-I{usr}/include", CXXFLAGS=f"-I{usr}/include", LDFLAGS=f"-L{lib}")
     print("building Intel's no-op kernel device (two minutes) ...", flush=True)
     out = os.path.join(work, "build")

@@ -43,7 +43,7 @@ DRIVER = '{"file_format_version": "1.0.1", "ICD": {"library_path": "root/%s/libv
 
 
 def output(command, config=None):
-    """What a program prints; the end of its complaints where it fails."""
+    """Returns the output of a program. If it fails, ends with the end of its error output."""
     env = dict(os.environ, LC_ALL="C", **({"APT_CONFIG": config} if config else {}))
     r = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     if r.returncode != 0:
@@ -74,8 +74,7 @@ def mirror():
 
 
 def configure(work, uri, suites=SUITES, kind="deb", target="Packages"):
-    """A configuration under which apt has everything of its own except how to reach the network and which keys it
-    trusts."""
+    """A configuration under which apt has everything of its own, except for the network and the keys that it trusts."""
     for folder in ("state/lists/partial", "cache/archives/partial", "etc"):
         os.makedirs(os.path.join(work, folder))
     keys = f" signed-by={KEYRING}" if os.path.exists(KEYRING) else ""
@@ -85,7 +84,7 @@ def configure(work, uri, suites=SUITES, kind="deb", target="Packages"):
         f.writelines(f"Package: *\nPin: release {key}={suite}\nPin-Priority: {500 + n}\n\n"
                      for n, suite in enumerate(suites) for key in "an")
     open(os.path.join(work, "state/status"), "w").close()
-    # How this system reaches repositories: proxies, certificates, whether a list may be old.
+    # Settings of the network: proxies, certificates, whether a list may be old.
     network = [line for line in output(["apt-config", "dump", "Acquire"]).splitlines()
                if not re.match(r"Acquire::(IndexTargets|Languages)\b", line, re.I)]
     config = os.path.join(work, "apt.conf")
@@ -127,7 +126,7 @@ def download(work):
 
 
 def complete(folder):
-    """Whether everything is there, from this version of the script."""
+    """Whether all files exist, from this version of the script."""
     path = os.path.join(folder, "run")
     return os.path.exists(path) and open(path, encoding="utf-8").read() == RUN
 
@@ -149,7 +148,7 @@ def fetch(folder):
                     f.write(text)
                 os.chmod(os.path.join(work, name), mode)
             shutil.rmtree(os.path.join(folder, "root"), ignore_errors=True)
-            for name in ("root", "version", "driver.json", "run"): # `run` says that all is there, so it comes last
+            for name in ("root", "version", "driver.json", "run"): # `run` shows that all is complete, so it comes last
                 os.replace(os.path.join(work, name), os.path.join(folder, name))
 
 

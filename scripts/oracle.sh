@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds what the tests compare with, in GGML_CACHE (default: target/cache); what is there already is reused.
+# Builds the programs and libraries that the tests compare with, in GGML_CACHE (default: target/cache). Existing builds
+# are reused.
 #
 #   oracle.sh fetch      sources of the original ggml and of llama.cpp            -> src/
 #   oracle.sh original   the original's libraries and headers                     -> original/
@@ -29,7 +30,8 @@ die() {
 need() { # TOOL PACKAGE
     command -v "$1" > /dev/null 2>&1 || die "$1 is missing: install the package $2"
 }
-find_cmake() { # cmake of the system, or from Python's packages in a folder of the cache: that needs pip, but neither root nor venv
+# cmake of the system, or from Python's packages in a folder of the cache. That needs pip, but neither root nor venv.
+find_cmake() {
     command -v cmake > /dev/null 2>&1 && return
     tools=$cache/tools/cmake
     if [ ! -x "$tools/cmake/data/bin/cmake" ]; then
@@ -46,7 +48,7 @@ find_cmake() { # cmake of the system, or from Python's packages in a folder of t
 }
 generator() { command -v ninja > /dev/null 2>&1 && echo Ninja || echo "Unix Makefiles"; }
 
-# A build shows a line for each tenth of its way; all of it is in the log.
+# Shows a line for each tenth of a build. The log has all of it.
 build() { # LOG ARGUMENTS OF cmake --build
     log=$1
     shift
@@ -60,7 +62,7 @@ build() { # LOG ARGUMENTS OF cmake --build
     }
 }
 
-# What was built from other sources is built again.
+# Builds from other sources are built again.
 version=0.28.0
 fresh() { [ "$(cat "$1/done" 2> /dev/null)" = "$version" ]; }
 renew() { # FOLDER ...: removes what is not of this version
@@ -85,8 +87,8 @@ END
     echo "-include $cache/amx.h"
 }
 
-# OpenMP is left out: its threads spin and starve what is tested beside it. Benchmarks build their own original with the
-# defaults.
+# OpenMP is left out: its threads spin, and take the processors from the programs under test. Benchmarks build their own
+# original with the defaults.
 configure_ggml() { # NAME SOURCE ARGUMENTS: a tree of ggml, to be built in NAME-build
     name=$1 source=$2
     shift 2
@@ -132,8 +134,8 @@ bench() {
     done
 }
 
-# For scripts/test_abi.sh, which reads what the libraries say about themselves and runs nothing of them: no code for
-# this processor only.
+# For scripts/test_abi.sh, which reads the libraries' debug information and runs no code of them: no code for this
+# processor only.
 debug() {
     fresh "$cache/debug" && return
     fetch
@@ -159,7 +161,7 @@ configure() { # NAME SOURCE ARGUMENTS: a llama.cpp tree, configured for the inst
     echo "$version $*" > "$cache/$name/configured"
 }
 
-# For programs whose time is ggml's. The tree of the tests compiles in half the time of -O3.
+# For programs that spend their time in ggml. The tree of the tests compiles in half the time of -O3.
 fast_to_compile="-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"
 
 hosts() {
@@ -239,7 +241,7 @@ vulkan_module() {
     modules
     [ -e "$cache/modules/libggml-vulkan.so" ] && return
     need glslc glslc
-    # It wants headers of Vulkan 1.3.272 at least.
+    # It needs headers of Vulkan 1.3.272 at least.
     headers=
     if ! grep -qs VK_EXT_layer_settings /usr/include/vulkan/vulkan_core.h; then
         need python3 python3

@@ -50,7 +50,7 @@ def events(path):
 
 
 def label(name):
-    """The host's lane of a device is when it was given work; the device's own lane when it did it."""
+    """The host's lane of a device shows when it got work, the device's own lane when it did it."""
     return "the device" if name.endswith("(device)") else name
 
 

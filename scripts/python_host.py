@@ -1,4 +1,4 @@
-"""llama-cpp-python as its users write programs: python_host.py MODEL OUT PROMPT. For the section `python` of
+"""llama-cpp-python as in programs of its users: python_host.py MODEL OUT PROMPT. For the section `python` of
 scripts/test_hosts.py.
 
 Writes the logits of every token of PROMPT to OUT, and prints a line of JSON: how many tokens, a completion at

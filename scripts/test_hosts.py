@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs unmodified llama.cpp hosts on this library and on the original ggml and compares what they give.
+"""Runs unmodified llama.cpp hosts on this library and on the original ggml and compares their results.
 
 usage: test_hosts.py CACHE OURS [NAME ...]
 
@@ -7,8 +7,8 @@ CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, original/lib, pe
 installed library's lib. NAMEs choose some of the sections (see SECTIONS at the end); none means all. The last line
 counts the checks.
 
-The hosts are built once, against this library; on the original they run through LD_LIBRARY_PATH alone, and the
-original's own test programs, built against the original, run on this library the same way: the swap goes both ways.
+The hosts are built once, against this library, and run on the original with LD_LIBRARY_PATH alone. The original's own
+test programs, built against the original, run on this library the same way: the swap works both ways.
 """
 import glob
 import json
@@ -34,7 +34,7 @@ PROMPT = "People die when they are killed. The cat sits outside, and the dog pla
 # For a comparison of errors: with the 20 tokens of PROMPT alone, the ratio of two errors varies by several per cent.
 LONG_PROMPT = " ".join(random.Random(1).choices(" ".join(SENTENCES).split(), k=400))
 FORMATS = ["Q8_0", "Q4_0", "Q4_K", "Q6_K", "IQ4_XS"]
-# What the original gives for the first sentence (MiniLM F32).
+# The original's results for the first sentence (MiniLM F32).
 KNOWN = (0.1393, 0.0029, 0.0470)
 SANE_TIMEOUT = 600
 OLDER = ("llama-embedding", "llama-server", "test-c")
@@ -51,14 +51,14 @@ class Bench(Checks):
         os.makedirs(self.models, exist_ok=True)
 
     def path(self, program):
-        """The newest llama.cpp's tools; what only the older tree holds; the original's tests, built against the
+        """The newest llama.cpp's tools; programs of the older tree only; the original's tests, built against the
         original."""
         if not program.startswith("llama-") and program != "test-c":
             return os.path.join(self.peers, program)
         return os.path.join(self.cache, "tests/bin" if program in OLDER else "hosts/bin", program)
 
     def run(self, side, program, *arguments, **environment):
-        """Runs a host on one library; None and a failed check when it does not end well."""
+        """Runs a host on one library; None and a failed check if it does not end well."""
         path = self.path(program)
         env = dict(os.environ, LD_LIBRARY_PATH=self.libs[side], GGML_NO_BACKTRACE="1", **environment)
         try:
@@ -171,7 +171,7 @@ def warnings(t):
 
 
 def warnings_of_ours_only(t, tree):
-    """Compiles the files that warned against the original's headers; what they still say is not ours."""
+    """Compiles the files that had warnings against the original's headers. Warnings that remain are not ours."""
     log = os.path.join(t.cache, tree, "all.log")
     with open(os.path.join(t.cache, tree, "compile_commands.json")) as f:
         commands = {c["file"]: c for c in json.load(f)}
@@ -274,7 +274,7 @@ def alignments(t):
     os.makedirs(folder)
 
     def read(paths):
-        """All tensors of some files; or what is wrong with them."""
+        """All tensors of some files, or an error about them."""
         found = {}
         try:
             for path in paths:
@@ -336,7 +336,7 @@ def reported(path, limit):
     # Without a limit, a process may end before it has interleaved anything.
     good = good and memory.get("limit_bytes") == limit and (memory["read_bytes"] > 0 or limit is None) and memory["waited_seconds"] >= 0
     if limit is not None:
-        # What is not in memory is said; large pages may have a little more than that.
+        # The report has the bytes that are not in memory. Large pages may have a little more than that.
         good = good and memory["away_bytes"] > 0 and memory["in_memory_bytes"] <= limit and "GGML_RS_CPU_COPIES" in memory["decision"]
     if not good:
         print(json.dumps(weights, indent=1))
@@ -421,8 +421,8 @@ def speed(t):
 
 
 def python(t):
-    """llama-cpp-python: its modules as the package has them, and in its folder `lib` its llama.cpp with the files of
-    one library or the other."""
+    """llama-cpp-python: its modules as in the package, and in its folder `lib` its llama.cpp with the files of one
+    library or the other."""
     packages = os.path.join(t.cache, "python")
     if not os.path.isdir(packages):
         shutil.rmtree(packages + ".part", ignore_errors=True)  # of an interrupted run

@@ -41,11 +41,11 @@ BYTES = range(3, 259)
 # Room for a prompt and its answer.
 CONTEXT = 512
 # Name, options of the server, whether the next eight prompts wait for the last ones, whether the answers must be those
-# to one prompt at a time. "separate": a KV cache for each sequence. Prompts join while others generate.
-# "shared": one cache for all sequences. A sequence has its keys in the order of its tokens, with keys of others before,
-# between and behind them. "shuffled": the same, and prompts join while others generate. Tokens fill the gaps that other
-# sequences leave, so a sequence has its keys in any order. Attention adds values in the order of the cells, which is
-# another order of the tokens then, and nothing tells it their order: not required.
+# to one prompt at a time. "separate": a KV cache for each sequence. Prompts join while others generate. "shared": one
+# cache for all sequences. The keys of a sequence are in the order of its tokens, with keys of others before, between
+# and after them. "shuffled": the same, and prompts join while others generate. Tokens fill the gaps that other
+# sequences leave, so the keys of a sequence may have any order. Attention adds values in the order of the cells, which
+# is then another order of the tokens. Kernels do not get the order of the tokens, so equal answers are not required.
 LOADS = [("separate", ["--no-kv-unified"], False, True),
          ("shared", ["--kv-unified"], True, True),
          ("shuffled", ["--kv-unified"], False, False)]
@@ -134,7 +134,7 @@ def model(t, kind):
 
 
 def kernels(t, side):
-    """The level of the kernels, as the last server's log says. The original does not say it."""
+    """The level of the kernels from the last server's log. The original does not log it."""
     with open(server_load.log_of(t, side), errors="replace") as f:
         found = re.search(r"\bKERNELS = (\w+)", f.read())
     return found[1] if found else None

@@ -61,11 +61,11 @@ def main():
     build(out, f"{cache}/src/llama.cpp/include", original)
     c = Checks("placement")
     for folder in (ours, original):
-        # Without it the loader takes the library of the host's RUNPATH, and compares it with itself.
+        # Without it, the loader takes the library of the host's RUNPATH, and the test compares it with itself.
         c.check(os.path.exists(f"{folder}/libggml-base.so"), f"{folder} has libggml-base.so")
     for arch in archs or [None]:
-        # The host's log has a thread that nobody waits for at the end: now and then its last lines are lost, with
-        # either library.
+        # The host's log has a thread that the host does not wait for at its end: now and then its last lines are lost,
+        # with either library.
         for _ in range(4):
             (want_text, want, _), (text, got, races) = run(host, original, out, "original", arch), run(host, ours, out, "ours", arch)
             if len(want) == len(got):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of upstream_diff.py: what the parser reads, every section on small trees, and facts about two real versions of
-the original.
+"""Tests of upstream_diff.py: the parser, every section on small trees, and facts about two real versions of the
+original.
 
 usage: test_upstream_diff.py [unittest's arguments]
 
@@ -550,7 +550,7 @@ class Program(Case):
             self.assertIsNone(fetch.cause("some", "9", unknown))
 
     def test_a_version_that_does_not_exist(self):
-        """With a cargo that says what cargo says."""
+        """Runs with a fake cargo that prints a text."""
         with tempfile.TemporaryDirectory() as work:
             cargo = os.path.join(work, "cargo")
             with open(cargo, "w") as f:
@@ -583,8 +583,7 @@ class Program(Case):
             self.assertEqual(self.run_it(BASE=both["BASE"], DIR=work, CHECK="1").returncode, 0)
 
 
-# What the tool must say of 0.26.0 and 0.28.0: section -> whole items; -> the number of items, where it is known
-# otherwise.
+# The report about 0.26.0 and 0.28.0: section -> whole items; -> the number of items, if it is known otherwise.
 FACTS = {
     "version": ["~ 0.26.0 -> 0.28.0"],
     "functions in headers": [
@@ -678,7 +677,7 @@ def main():
     result = program.result
     for _, why in result.skipped:
         print(f"note: left out: {why}")
-    # A class whose preparation fails, or is left out, has no tests that ran.
+    # A class whose preparation fails, or that is left out, has no tests that ran.
     left_out = sum(isinstance(test, unittest.TestCase) for test, _ in result.skipped)
     bad = {getattr(test, "test_case", test) for test, _ in result.failures + result.errors}
     ran = sum(isinstance(test, unittest.TestCase) for test in bad)

@@ -5,7 +5,7 @@ import re
 from .bodies import calls, changes
 from .tree import amount, both, changed_lines
 
-# The first folder or file that fits; anything else in a folder src/ggml-X is the backend X.
+# The first folder or file that matches. Anything else in a folder src/ggml-X is the backend X.
 _AREAS = (
     ("headers", ("include/",)), ("cpu", ("src/ggml-cpu/",)), ("vulkan", ("src/ggml-vulkan/", "include/ggml-vulkan.h")), ("rpc", ("src/ggml-rpc/",)),
     ("meta", ("src/ggml-backend-meta",)), ("registry", ("src/ggml-backend-reg", "src/ggml-backend-dl")), ("scheduler", ("src/ggml-backend.cpp",)),
