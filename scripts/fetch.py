@@ -106,8 +106,8 @@ def client(command, work):
 
 
 def cause(name, version, said):
-    """Why cargo or pip could not fetch a version, in a line; None if their output does not name the registry as the
-    cause."""
+    """Why cargo or pip could not fetch a version, in a line; None if their output does not say that the registry lacks
+    it."""
     if "offline mode" in said:
         return "cargo is offline (CARGO_NET_OFFLINE or net.offline) and looked only at what it has fetched before"
     if f"no matching package named `{name}` found" in said:
