@@ -25,7 +25,7 @@ BANNED = re.compile(
 )
 # Users, maintainers and authors are persons.
 PERSONS = re.compile(
-    r"\b(users?|maintainers?|authors?|developers?|engineers?|reader of this|anyone|everyone|person|people) (who|asks?|wants?)\b",
+    r"\b(users?|maintainers?|authors?|developers?|engineers?|reader of this|anyone|everyone|person|people) (who( asks?| wants?)?|asks?|wants?)\b",
     re.IGNORECASE,
 )
 # Files that are not checked, by a pattern for their paths, and why.
