@@ -80,9 +80,9 @@ one() { # TARGET SECONDS
     if [ -n "$together" ] && [ -n "$(ls -A "$found")" ]; then
         rm -rf "$found.less"
         mkdir "$found.less"
+        # If an input fails, it is kept, and the run below fails on it, too.
         if ASAN_OPTIONS=$options "$program" -merge=1 "$found.less" "$found" "$root/fuzz/seeds/$target" -max_len=4096 -rss_limit_mb=3000 \
             -timeout=$patience -artifact_prefix="$work/findings/$target-" > "$log.less" 2>&1 && [ -n "$(ls -A "$found.less")" ] &&
-            # The input that fails is kept, and the run below fails on it, too.
             ! compgen -G "$work/findings/$target-*" > /dev/null; then
             rm -rf "$found"
             mv "$found.less" "$found"

@@ -1,6 +1,5 @@
 #!/bin/sh
-# Builds the programs and libraries that the tests compare with, in GGML_CACHE (default: target/cache). Existing builds
-# are reused.
+# Builds what the tests compare with, in GGML_CACHE (default: target/cache). Existing builds are reused.
 #
 #   oracle.sh fetch      sources of the original ggml and of llama.cpp            -> src/
 #   oracle.sh original   the original's libraries and headers                     -> original/
