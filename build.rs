@@ -1,12 +1,12 @@
 //! Compiles the small C shim (the three C-variadic entry points), gives the shared library its soname, reads
-//! GGML_MAX_NAME, and lists the packs of shaders, which must be what `vulkan_shaders/` gives (`make shaders`).
+//! GGML_MAX_NAME, and lists the packs of shaders, which must match `vulkan_shaders/` (`make shaders`).
 
 use std::path::Path;
 
 #[path = "vulkan_shaders/digest.rs"]
 mod digest;
 
-/// Writes the list of packs; ends the build when one was made from other sources than those that are there.
+/// Writes the list of packs. Ends the build if one was made from other sources than those in `vulkan_shaders/`.
 fn shaders() -> std::io::Result<()> {
     println!("cargo:rerun-if-changed=vulkan_shaders");
     println!("cargo:rerun-if-changed=src/vulkan/spirv");
@@ -37,7 +37,7 @@ fn shaders() -> std::io::Result<()> {
     std::fs::write(Path::new(&out).join("shader_packs.rs"), list)
 }
 
-/// Hands GGML_MAX_NAME to the sources; 64, as the original's, when the variable is not set.
+/// Passes GGML_MAX_NAME to the sources. If the variable is not set, it is 64, as in the original.
 fn max_name() -> std::io::Result<()> {
     println!("cargo:rerun-if-env-changed=GGML_MAX_NAME");
     let text = std::env::var("GGML_MAX_NAME").unwrap_or_default();
@@ -72,8 +72,8 @@ fn main() {
     shim.compile("ggml_variadic");
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml-base.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
-        // The tables of src/capi/forward.rs lead to the functions here, also where a small file that uses them defines
-        // the same names and is before this library.
+        // The tables of src/capi/forward.rs must lead to the functions of this library, also if a small file that uses
+        // them defines the same names and comes first in the search order.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
         // Idle threads of the CPU backend's own pools sleep in this code: it stays even when a host unloads the
         // library.

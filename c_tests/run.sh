@@ -2,11 +2,13 @@
 # Builds the C and C++ tests and runs them against an installed library.
 #
 #   GGML_PREFIX=DIR          the library under test: DIR/include and DIR/lib (default: target/install)
-#   GGML_ORACLE_PREFIX=DIR   the original ggml 0.28.0, installed likewise; without it the tests that need it are skipped, with a note
+#   GGML_ORACLE_PREFIX=DIR   the original ggml 0.28.0, installed likewise; without it the tests that need it are
+#                            skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
-#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad robust rs foreign refuse whisper examples (default: all)
+#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad robust rs
+#                                         foreign refuse whisper examples (default: all)
 #
-# Prints PASS or FAIL for each test and, last, `N passed, M failed`; the exit status says the same.
+# Prints PASS or FAIL for each test and, last, `N passed, M failed`. The exit status is 0 if none has failed.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
@@ -42,7 +44,7 @@ counted() {
     log=$out/text/$(echo "$name" | tr -c 'A-Za-z0-9.\n-' _).log
     "$@" > "$log" 2> "$log.err"
     status=$?
-    # an indented copy, so that a reader sees which program says it
+    # Indented, with the name of the program.
     grep -E '^(PASS|FAIL|note)' "$log" | sed "s|^\(PASS\|FAIL\) |\1 $name: |"
     n=$(grep -c '^PASS' "$log"); passed=$((passed + n))
     n=$(grep -c '^FAIL' "$log"); failed=$((failed + n))
@@ -78,7 +80,7 @@ build() {
     return 1
 }
 
-# same NAME FILE FACTS: two texts are equal
+# same NAME FILE FACTS: checks that two texts are equal.
 same() {
     if [ ! -s "$2" ]; then bad "$1" "it printed nothing"; return; fi
     if cmp -s "$2" "$3"; then ok "$1"; return; fi
@@ -107,7 +109,7 @@ suite_abi() {
     if [ -z "$missing" ]; then ok "every constructor is in the dump"; else bad "every constructor is in the dump" "missing: $missing"; fi
 }
 
-# Programs that print what the library made of their calls; facts/NAME.txt is what the original makes of them.
+# Programs that print the results of their calls. facts/NAME.txt has the original's results.
 suite_dump() {
     local name text internal
     for name in $(cd "$here/host/facts" && ls -- *.txt | sed 's/\.txt$//'); do
@@ -122,7 +124,8 @@ suite_dump() {
             *) same "dump $name" "$text.txt" "$here/host/facts/$name.txt" ;;
         esac
         [ -n "$oracle" ] || continue
-        if [ "$name" = quantize ]; then # its searches take long in the original; the other programs show that a swap works
+        # Its searches take long in the original. The other programs show that a swap works.
+        if [ "$name" = quantize ]; then
             build oracle "host/$name.c" "$name" && on oracle "$out/oracle/$name" > "$text.original.txt" 2> "$text.err"
             same "dump $name: the original agrees with the facts" "$text.original.txt" "$here/host/facts/$name.txt"
             continue
@@ -155,10 +158,10 @@ suite_host() {
     done
 }
 
-# Random graphs over random devices: placement, splits, copies, offsets and every call to a device, on both libraries; then
-# with the small plans that are the default, whose buffers must not be larger. SCHED_SEEDS: how many graphs; a thousand at a time, as
-# each is described in a hundred kilobytes.
-# Nodes that write into the memory of others do not need the original: WRITERS_SEEDS and WRITERS_WITH.
+# Random graphs over random devices: placement, splits, copies, offsets and every call to a device, on both libraries;
+# then with small plans, the default, whose buffers must not be larger. SCHED_SEEDS: how many graphs. A thousand at a
+# time, because the text about each has a hundred kilobytes. Nodes that write into the memory of others do not need the
+# original: WRITERS_SEEDS and WRITERS_WITH.
 suite_sched() {
     local which first=1 n seeds=${SCHED_SEEDS:-300}
     build ours sched/test_writers.c test_writers -lggml-rpc &&
@@ -178,8 +181,8 @@ suite_sched() {
     done
 }
 
-# Devices with queues and threads: results, regressions by name, failures; with the race checker, and on the original as far as that goes.
-# ASYNC_SEEDS: how many random graphs.
+# Devices with queues and threads: results, regressions by name, failures; with the race checker, and on the original as
+# far as that goes. ASYNC_SEEDS: how many random graphs.
 suite_async() {
     local seeds=${ASYNC_SEEDS:-150} part
     for part in results rows batches callbacks races faults heap; do
@@ -251,7 +254,7 @@ suite_ops() {
     echo "every format by itself: $out/text/ops.1.table"
 }
 
-# What a host may do, or may happen to it, that must not take it down.
+# What a host may do, and what may happen to it, must not end it.
 suite_robust() {
     local source name
     for source in "$here"/robust/test_*.c "$here"/robust/test_*.cpp; do
@@ -317,7 +320,7 @@ suite_plugin() {
     fi
     [ -n "$oracle" ] && [ -n "$oracle_src" ] || { note "a module built for the original was not tried (GGML_ORACLE_PREFIX and GGML_ORACLE_SRC)"; return; }
     modules oracle && build oracle plugin/test_plugin.c test_plugin || return
-    # The header of the original writes no note into a module, but its table of buffer functions tells.
+    # The header of the original writes no note into a module, but its table of buffer functions identifies it.
     counted "plugin and host of the original" on ours "$out/oracle/test_plugin" "$out/oracle/modules"
     counted "plugin of this library on the original" on oracle "$out/oracle/test_plugin" "$out/ours/modules"
 }
@@ -343,10 +346,10 @@ suite_rs() {
     fi
 }
 
-# Modules that somebody else compiled: the original's CPU and RPC modules (and Vulkan's, when it is there) on this library, two of
-# the original's RPC servers on this library, and this library as a CPU module of the original. GGML_MODULES: folder with
-# libggml-cpu.so, libggml-rpc.so, ggml-rpc-server and, perhaps, libggml-vulkan.so (scripts/oracle.sh modules). GGML_MESA: that of
-# scripts/fetch_mesa.py.
+# Modules from other builds: the original's CPU and RPC modules (and Vulkan's, if it is there) on this library, two of
+# the original's RPC servers on this library, and this library as a CPU module of the original. GGML_MODULES: folder
+# with libggml-cpu.so, libggml-rpc.so, ggml-rpc-server and, perhaps, libggml-vulkan.so (scripts/oracle.sh modules).
+# GGML_MESA: that of scripts/fetch_mesa.py.
 suite_foreign() {
     local modules=${GGML_MODULES:-} port ports pids= i
     if [ ! -e "$modules/libggml-cpu.so" ]; then note "foreign modules were not tried (GGML_MODULES, from scripts/oracle.sh modules)"; return; fi
@@ -365,7 +368,8 @@ suite_foreign() {
     counted "foreign: two RPC servers" on ours "$out/ours/test_foreign" "$modules/libggml-rpc.so" 1e-4 $ports
     # shellcheck disable=SC2086
     kill $pids
-    # Wants a device, or a software driver of Mesa 26: with those of Debian 12 it takes minutes for its pipelines, or waits for ever.
+    # Needs a device, or a software driver of Mesa 26: those of Debian 12 take minutes for its pipelines, or wait for
+    # ever.
     if [ -e "$modules/libggml-vulkan.so" ]; then
         local driver=
         if [ -z "${GGML_VK_VISIBLE_DEVICES:-}" ] && [ -x "${GGML_MESA:-}/run" ]; then driver=$GGML_MESA/run; fi
@@ -380,8 +384,8 @@ suite_foreign() {
     counted "foreign: this library as a module of the original" on oracle "$out/oracle/test_foreign" "$out/text/module/libggml-cpu-rs.so" 1e-4
 }
 
-# A host of another kind, unmodified, written for a ggml years older: whisper.cpp with a small random model, with and without flash
-# attention. GGML_WHISPER: folder with its sources (scripts/oracle.sh whisper).
+# A host of another kind, unmodified, written for a ggml that is years older: whisper.cpp with a small random model,
+# with and without flash attention. GGML_WHISPER: folder with its sources (scripts/oracle.sh whisper).
 suite_whisper() {
     local source=${GGML_WHISPER:-} which way model=$out/text/whisper.bin error
     if [ ! -e "$source/src/whisper.cpp" ]; then note "whisper.cpp was not built (GGML_WHISPER, from scripts/oracle.sh whisper)"; return; fi
@@ -404,8 +408,8 @@ suite_whisper() {
     done
 }
 
-# What was built for another ggml is refused in one line, before any of its code runs, and what fits is not. GGML_FORMER: folder with the
-# CPU and RPC modules of ggml 0.26.0 (scripts/oracle.sh former).
+# Modules for another ggml are refused in one line, before any of their code runs, and those that fit are not.
+# GGML_FORMER: folder with the CPU and RPC modules of ggml 0.26.0 (scripts/oracle.sh former).
 suite_refuse() {
     local former=${GGML_FORMER:-} modules=${GGML_MODULES:-} dir=$out/text/refuse file
     build ours foreign/load.c load || return
@@ -463,7 +467,7 @@ loaded CPU
     esac
 }
 
-# The sentence-embedding host: its messages, and its vectors when the model is at hand (make run fetches it).
+# The sentence-embedding host: its messages, and its vectors if the model is in the cache (make run fetches it).
 suite_examples() {
     local which model=${MINILM_GGUF:-$root/target/minilm/f32.gguf} line
     build ours examples/embed.c embed -Wpedantic || return

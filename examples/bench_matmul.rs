@@ -36,7 +36,8 @@ impl Owned {
     }
 }
 
-/// Weights that look like a model's: random floats, or random bits where encoding needs more than the values.
+/// Weights that look like a model's: random floats, or random bits for formats that cannot be quantized without
+/// importance.
 fn fill(t: ggml_type, o: &mut Owned) {
     let mut state = 1u64;
     let mut next = || {
@@ -92,7 +93,7 @@ fn main() {
     }
 }
 
-/// Processor time of this thread: what other programs take on a busy machine is not in it.
+/// Processor time of this thread, without that of other programs on a busy machine.
 #[cfg(unix)]
 fn thread_seconds() -> f64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -101,7 +102,7 @@ fn thread_seconds() -> f64 {
     t.tv_sec as f64 + 1e-9 * t.tv_nsec as f64
 }
 
-/// The same by the clock on the wall, where the system does not measure threads in this way.
+/// Time of the clock on the wall, if the system does not measure the time of threads.
 #[cfg(not(unix))]
 fn thread_seconds() -> f64 {
     static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Mesa's software driver for Vulkan (lavapipe) 22.3.6, Debian 12's, ends the loops of a shader after 65,535 iterations, without an error: a loop that counts to
-# 100,000 counts to 65,535. Mesa 25.0.7 and 26.2.6 count to the end. This library is not used: the shader runs with wgpu 0.19.3 from PyPI.
+# Mesa's software driver for Vulkan (lavapipe) 22.3.6, Debian 12's, ends the loops of a shader after 65,535 iterations,
+# without an error: a loop that counts to 100,000 counts to 65,535. Mesa 25.0.7 and 26.2.6 count to the end. This
+# library is not used: the shader runs with wgpu 0.19.3 from PyPI.
 #
-# Seen 2026-11-27 on Debian 12: wanted [1000, 65534, 65535, 65536, 100000], done [1000, 65534, 65535, 65535, 65535]
+# Seen 2026-11-27 on Debian 12: expected [1000, 65534, 65535, 65536, 100000], done [1000, 65534, 65535, 65535, 65535]
 #
-# Fails if this changes, or if the packages cannot be had. Needs Debian 12 on x86-64 with libvulkan1 and the libraries of mesa-vulkan-drivers, and python3-venv. Nothing is
-# installed outside of a temporary folder.
+# Fails if this changes, or if the packages cannot be had. Needs Debian 12 on x86-64 with libvulkan1 and the libraries
+# of mesa-vulkan-drivers, and python3-venv. Nothing is installed outside of a temporary folder.
 set -eu
 mesa=22.3.6-1+deb12u2 wgpu=0.19.3
 work=$(mktemp -d)

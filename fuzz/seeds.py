@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the seeds of the fuzz targets: python3 fuzz/seeds.py. Small files, the same every time; committed, so that nobody needs to run this.
-Seeds with other names were made by hand, and stay as they are."""
+"""Makes the seeds of the fuzz targets: python3 fuzz/seeds.py. Small files, the same every time. They are committed, so
+that fuzzing does not depend on this script. Seeds with other names were made by hand, and stay as they are."""
 import pathlib
 import random
 import struct
@@ -53,11 +53,11 @@ for target, count, sizes in [("gguf_write_read", 12, (40, 400)), ("cpu_node", 24
     (here / target).mkdir(parents=True, exist_ok=True)
     for i in range(count):
         n = draw.randrange(*sizes)
-        # nodes: the first two bytes say which, and on Vulkan the highest two bits how work is divided
+        # Nodes: the first two bytes select one. On Vulkan, the highest two bits select how work is divided.
         head = struct.pack("<H", i * 16 + (i % 3 << 14) * (target == "vulkan_node")) if "node" in target else b""
         (here / target / f"{i:02}").write_bytes(head + draw.randbytes(n))
 
-# The same files by other ways: bytes that the callback gives at once, and where it gives too few.
+# The same files by other ways: bytes that the callback returns at once, and where it returns too few.
 (here / "gguf_sources").mkdir(parents=True, exist_ok=True)
 for i, (name, data) in enumerate(files.items()):
     (here / "gguf_sources" / name).write_bytes(bytes([i * 7, i]) + data)
@@ -67,7 +67,7 @@ for target, count, sizes in [("ops", 16, (60, 400)), ("quantize", 16, (40, 300))
     (here / target).mkdir(parents=True, exist_ok=True)
     for i in range(count):
         n = draw.randrange(*sizes)
-        # numbers: the first two bytes say which format, and what is done
+        # Numbers: the first two bytes select the format and the test.
         head = bytes([i * 2, i % 3]) if target == "quantize" else b""
         (here / target / f"{i:02}").write_bytes(head + draw.randbytes(n))
 
@@ -79,7 +79,7 @@ for i in range(12):
     some = draw.sample(range(23), 5) + [10, 16]
     requests = b"".join(bytes([c]) + (draw.randbytes(sizes[c]) if i % 2 else bytes(sizes[c])) for c in some if c not in (13, 14))
     (here / "rpc_server" / f"{i:02}").write_bytes(requests[:4096])
-# What a server answers: right replies (255), and some that are not. The first byte says at which address.
+# A server's replies: right ones (255), and wrong ones. The first byte selects the address.
 for name, data in {"right": b"\2", "large": b"\1", "known": b"\1" + b"\xff" * 60 + b"\1" * 20}.items():
     (here / "rpc_client" / name).write_bytes(data)
 for i in range(12):
@@ -88,7 +88,8 @@ for i in range(12):
         answers[at] = draw.randrange(10)
     (here / "rpc_client" / f"{i:02}").write_bytes(bytes([4 * i + 2]) + answers)
 
-# Requests one after the other, each with its number and as many bytes as it has without data; 224 and more: with all the bytes that are left; 255: an endpoint.
+# Requests one after the other, each with its number and as many bytes as it has without data; 224 and more: with all
+# the remaining bytes; 255: an endpoint.
 own = random.Random(2)
 (here / "rpc_message").mkdir(parents=True, exist_ok=True)
 graph = struct.pack("<IQIQI", 0, 1, 1, 7, 3) + bytes(3 * 296)

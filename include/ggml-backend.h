@@ -458,7 +458,7 @@ GGML_API ggml_backend_dev_t ggml_backend_reg_dev_get(ggml_backend_reg_t reg, siz
 /// "ggml_backend_set_n_threads". NULL if it has none with this name.
 GGML_API void *ggml_backend_reg_get_proc_address(ggml_backend_reg_t reg, const char *name);
 
-// Functions to ask ggml_backend_reg_get_proc_address() for, by name
+// Functions for ggml_backend_reg_get_proc_address(), by name
 
 /// "ggml_backend_comm_init": creates a communication context for backends that compute together. Returns NULL on
 /// failure.

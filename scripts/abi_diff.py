@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares the binary interface of this library with that of the original, by what its build and ours have in them.
+"""Compares the binary interface of this library with that of the original, from the libraries and headers of both
+builds.
 
 usage: abi_diff.py ORIGINAL OURS DEBUG [SOURCES]
 
@@ -9,12 +10,12 @@ DEBUG      our library once more, built with all debug information
 SOURCES    the original's source tree (default: src/ggml beside ORIGINAL)
 
 names      what the shared libraries export, as functions or as data, and their SONAMEs
-headers    the headers in include/, all types and functions, by abidiff: with the original's headers, harmless changes included, and with the
-           debug information of its libraries
+headers    the headers in include/, all types and functions, by abidiff: with the original's headers, harmless changes
+           included, and with the debug information of its libraries
 library    signatures and layouts in our library's debug information with those in the original's, by abidw
 
-Differences that are meant stand in c_tests/abi/differences.txt (names, library) and in the two files of suppressions for abidiff beside it,
-each with its reason. An entry that matches nothing is a failure.
+Intended differences are listed in c_tests/abi/differences.txt (names, library) and in the two files of suppressions for
+abidiff beside it, each with its reason. An entry that matches nothing is a failure.
 """
 import os
 import shutil
@@ -44,7 +45,7 @@ def compare_names(original, ours, debug, allowed):
     exported = names.exported(os.path.join(ours, "libggml-base.so"))
     missing = names.compare(lists, exported, allowed)
     check(f"{len(set().union(*lists.values()))} names of the original", missing)
-    # What a file of the original takes from another must be there, whatever the list allows.
+    # A function that a file of the original takes from another must exist, whatever the list allows.
     inside = set().union(*(lists[name] for name in LIBRARIES))
     taken = sorted((set().union(*map(names.imports, original.values())) & inside) - exported.keys())
     check("what the original's libraries take from each other", [f"{n} is missing" for n in taken])
@@ -56,7 +57,7 @@ def compare_names(original, ours, debug, allowed):
 
 
 def compare_headers(original, theirs, mine, work):
-    """-> the suppressions for two sets of headers"""
+    """Returns the suppressions for two sets of headers."""
     functions = names.exported(mine)
     strict, usual = (headers.sections(os.path.join(LISTS, name)) for name in ("headers.suppr", "libraries.suppr"))
     text = headers.differences(theirs, mine, headers.STRICT, strict, work)
@@ -68,7 +69,7 @@ def compare_headers(original, theirs, mine, work):
         fixed = [headers.only(both, [n for n, letter in exported.items() if letter not in names.FUNCTIONS and n.startswith("ggml_")])]
         text = headers.differences(original[name], mine, ("--no-added-syms",), fixed + usual, work)
         check(f"our headers and {name}.so: {len(both)} functions", text and headers.briefly(text))
-        if name == "libggml-base": # what the entries are there for
+        if name == "libggml-base": # the entries are for it
             check(f"libraries.suppr has {len(usual)} entries in use", headers.unused(original[name], mine, ("--no-added-syms",), fixed, usual, work))
     return strict
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # AddressSanitizer and LeakSanitizer over the library and C hosts: asan.sh
 #
-# Builds the library with it (a stable compiler will do: RUSTC_BOOTSTRAP; the standard library is not instrumented) and hosts with gcc, whose
-# run-time library serves both. A seeded overflow and a seeded leak, both inside the library, must be reported, so a set-up that sees
-# nothing fails. Then everything fails once in a scheduler (c_tests/async/test_faults.c), and the hosts of c_tests run that need neither a limit of
-# memory nor a malloc of their own: that must be silent. So must the unit tests of what handles pointers of C (`sys`, `capi`), and those of RPC's client and server. On demand: the
-# builds take ten minutes of processor time. ASAN="units hosts" is the default; with `peers`, programs of the original run, too (after scripts/oracle.sh tests).
-# ASAN=rpc: RPC alone, its unit tests and its host. ASAN_BUILT=1: with what was built last.
+# Builds the library with it (a stable compiler with RUSTC_BOOTSTRAP is enough; the standard library is not
+# instrumented) and hosts with gcc, whose run-time library serves both. A seeded overflow and a seeded leak, both inside
+# the library, must be reported, so that a setup without effect fails. Then everything in a scheduler fails once
+# (c_tests/async/test_faults.c), and those hosts of c_tests run that need neither a limit of memory nor a malloc of
+# their own. They must have no report, and neither must the unit tests of modules that handle pointers of C (`sys`,
+# `capi`), and of RPC's client and server. On demand: the builds take ten minutes of processor time. ASAN="units hosts"
+# is the default. With `peers`, programs of the original run, too (after scripts/oracle.sh tests). ASAN=rpc: RPC alone,
+# its unit tests and its host. ASAN_BUILT=1: with the last build.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$root/target/asan
@@ -19,7 +21,7 @@ build() { # SUBCOMMAND AND ITS ARGUMENTS
     RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers" CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
         cargo "$1" --release --lib --manifest-path "$root/Cargo.toml" --target "$host" --target-dir "$work" "${@:2}"
 }
-[ -z "${ASAN_BUILT:-}" ] || build() { # what the last run has left
+[ -z "${ASAN_BUILT:-}" ] || build() { # uses the last build
     case $1 in test) cat "$work/units.build" ;; esac
 }
 case $what in *hosts* | *peers* | *rpc*)
@@ -32,7 +34,7 @@ case $what in *units* | *rpc*)
     unit=$(echo "$built" | sed -n 's/^ *Executable .*(\(.*\))$/\1/p')
     [ -x "$unit" ] || { tail -n 20 "$work/units.build"; echo "asan: 0 passed, 1 failed"; exit 1; } ;;
 esac
-# All functions are in this one; the files beside it only lead there.
+# This file has all functions; the files beside it only forward to them.
 ln -sfn "$work/$host/release/libggml.so" "$work/lib/libggml-base.so.0"
 for name in libggml.so libggml.so.0 libggml-cpu.so libggml-cpu.so.0 libggml-base.so; do ln -sfn libggml-base.so.0 "$work/lib/$name"; done
 

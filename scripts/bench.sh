@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# make bench: what building, splitting and allocating graphs costs, against the original, in turns. Writes docs/BENCHMARKS.md.
+# make bench: the cost of building, splitting and allocating graphs, against the original, in turns. Writes
+# docs/BENCHMARKS.md.
 #
 #   bench.sh [rounds] [milliseconds a measurement] [most nodes]
 #   bench.sh cpu [options of c_tests/bench/cpu.py]: make bench-cpu, whole models on the CPU
 #   bench.sh memory [options of c_tests/bench/memory.py]: make bench-memory, peak memory, starts, large models
-#   bench.sh ops [options of c_tests/bench/turns.py]: make bench-ops, all other ops of the CPU, with all instructions and with AVX2 only
+#   bench.sh ops [options of c_tests/bench/turns.py]: make bench-ops, all other ops of the CPU, with all instructions
+#            and with AVX2 only
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Builds the book from docs/ with mdBook, in target/book/html: book.py [check]
 
-mdBook is the one on PATH, or in the cache; otherwise cargo installs the version below into the cache, which takes some minutes once. Pages stay as they are in docs/, where
-they are also read on their own: this script copies them, with the pages of the top folder, and makes links to other files of the repository lead to copies.
+mdBook is the one on PATH, or in the cache; otherwise cargo installs the version below into the cache, which takes some
+minutes once. Pages stay as they are in docs/, where they are also read on their own: this script copies them, with the
+pages of the top folder, and makes links to other files of the repository lead to copies.
 
-check: builds nothing, and checks the links and anchors of docs/ and of the pages of the top folder. The build does so first. The last line counts.
+check: builds nothing, and checks the links and anchors of docs/ and of the pages of the top folder. The build does so
+first. The last line counts.
 """
 import os
 import re
@@ -131,7 +133,7 @@ def stage():
     for page in known:
         parts = FENCE.split(read(page))
         text = "".join(p if p.startswith("```") else rewrite(page, p) for p in parts)
-        # What a snippet is run with is for the tests.
+        # The words after the language are for the tests.
         text = re.sub(r"^```(\w+) .*$", r"```\1", text, flags=re.M)
         text = re.sub(r"\{\{#include ([^\s:}]+):([\w:]+)\}\}", lambda m: included(os.path.join(os.path.dirname(page), m[1]), m[2]), text)
         with open(os.path.join(source, name_in_book(page)), "w", encoding="utf-8") as f:
@@ -144,7 +146,7 @@ def stage():
 
 
 def mdbook():
-    """The program; installs it where there is none."""
+    """The path of the program, which is installed if there is none."""
     cache = os.environ.get("GGML_CACHE") or os.path.join(ROOT, "target", "cache")
     ours = os.path.join(cache, "tools", "bin", "mdbook")
     for program in ("mdbook", ours):

@@ -1,4 +1,5 @@
-"""A headless Chromium that makes screenshots, and pages that a test types into; nothing of the user's browser is touched."""
+"""A headless Chromium that makes screenshots, and pages that a test types into. The user's own browser is not
+touched."""
 import base64
 import contextlib
 import json
@@ -16,7 +17,7 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
 
 
 def find():
-    """The path of Chromium, or of what BROWSER names; None if there is none."""
+    """The path of Chromium, or of BROWSER; None if there is none."""
     names = [os.environ["BROWSER"]] if os.environ.get("BROWSER") else ["chromium", "chromium-browser", "google-chrome"]
     return next((p for n in names if (p := shutil.which(n))), None)
 
@@ -76,7 +77,7 @@ KEYS = {"ArrowLeft": 37, "ArrowRight": 39, "Escape": 27, "Tab": 9}
 
 
 class Page:
-    """A page that is loaded, and what a person does with the keyboard."""
+    """A loaded page, with keyboard input."""
 
     def __init__(self, answers, requests, url, width, height):
         self.answers, self.requests, self.pending, self.number, self.errors, self.session, self.events = answers, requests, b"", 0, [], None, []
@@ -140,7 +141,7 @@ class Page:
             time.sleep(0.05)
 
     def key(self, key):
-        """Presses a key and lets it go."""
+        """Presses a key and releases it."""
         code = KEYS.get(key) or ord(key.upper())
         text = {} if key in KEYS else {"text": key, "unmodifiedText": key}
         self.ask("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", key=key, windowsVirtualKeyCode=code, **text)

@@ -1,13 +1,14 @@
 #!/bin/sh
 # Builds what make install installs, into target/release: build.sh [if-needed]
 #
-# cargo builds the library (libggml.so and libggml.a, which are installed as libggml-base) and ggml-info, forward.sh the small files beside it
-# and the tool ggml-rpc-server (small/). Nothing of where it was built gets into them, so that two builds of one commit have the same bytes.
+# cargo builds the library (libggml.so and libggml.a, which are installed as libggml-base) and ggml-info, forward.sh the
+# small files beside it and the tool ggml-rpc-server (small/). The files do not contain the folder of the build, so that
+# two builds of one commit have the same bytes.
 #
-#   if-needed         builds only when a source is newer than the last build, or that was built for another GGML_MAX_NAME:
-#                     installing then needs neither cargo nor a compiler
-#   GGML_MAX_NAME=N   bytes of a tensor's name, a multiple of 16 from 32 to 1024 (default 64). A host must be compiled with the
-#                     same number: docs/INSTALL.md
+#   if-needed         builds only if a source is newer than the last build, or that was built for another
+#                     GGML_MAX_NAME: installing then needs neither cargo nor a compiler
+#   GGML_MAX_NAME=N   bytes of a tensor's name, a multiple of 16 from 32 to 1024 (default 64). A host must be compiled
+#                     with the same number: docs/INSTALL.md
 #   CARGO_FLAGS=...   more for cargo; --no-default-features leaves the Vulkan backend out
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -17,7 +18,7 @@ target=${CARGO_TARGET_DIR:-$root/target}
 case $target in /*) ;; *) target=$root/$target ;; esac
 built=$target/release/small/built
 
-# Two at once: the second waits, then finds what the first has built.
+# If two run at once, the second waits, and then finds what the first has built.
 if command -v flock > /dev/null && mkdir -p "$target" 2> /dev/null && { : >> "$target/build.lock"; } 2> /dev/null; then
     exec 9>> "$target/build.lock"
     flock 9
@@ -36,7 +37,7 @@ if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$target/release/libggml.
 fi
 
 command -v "$CARGO" > /dev/null || { echo "cargo is missing: install Rust 1.89 or later (https://rustup.rs)" >&2; exit 1; }
-# What rustc shall write instead of a folder of this machine; the last that fits counts.
+# Replacements for folders of this machine in rustc's output. The last that matches counts.
 quoted() { printf '%s' "$1" | sed 's/[\\"]/\\&/g'; }
 remap() { printf '"--remap-path-prefix=%s=%s"' "$(quoted "$1")" "$2"; }
 home=${CARGO_HOME:-$HOME/.cargo}
@@ -45,7 +46,7 @@ for part in registry git; do # where a link leads, too
     if [ -d "$home/$part" ]; then flags="$flags, $(remap "$(cd "$home/$part" && pwd -P)" "/cargo/$part")"; fi
 done
 if [ -n "${CARGO_ENCODED_RUSTFLAGS:-}${RUSTFLAGS:-}" ]; then
-    # These take the place of all flags of the configuration: who sets them has the last word.
+    # RUSTFLAGS replaces all flags of the configuration.
     echo "note: RUSTFLAGS is set: the build will show its folders"
     # shellcheck disable=SC2086
     "$CARGO" build --release ${CARGO_FLAGS:-}
@@ -63,7 +64,7 @@ multiarch=$($CC -print-multiarch 2> /dev/null || true)
 $CC -std=c11 -O2 -Wall -Wextra -I include tools/ggml-rpc-server.c -o "$target/release/small/ggml-rpc-server.new" "$target/release/libggml.so" \
     -Wl,--enable-new-dtags "-Wl,-rpath,$near"
 mv "$target/release/small/ggml-rpc-server.new" "$target/release/small/ggml-rpc-server"
-# What the library says about itself, for install.sh.
+# The library's description of its build, for install.sh.
 LC_ALL=C tr '\0' '\n' < "$target/release/libggml.so" | LC_ALL=C sed -n 's/^.*libggml-rs build: \(version=[^ ]* max_name=[0-9]*;\)$/\1/p' > "$built.new"
 [ "$(wc -l < "$built.new")" = 1 ] || { echo "build: $target/release/libggml.so does not say what it is" >&2; exit 1; }
 mv "$built.new" "$built"

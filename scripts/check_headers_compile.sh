@@ -27,7 +27,7 @@ for path in "$dir"/*.h; do
         try "$header as C++17 $define" $CXX -std=c++17 $strict $define "$tmp/one.cpp"
     done
 done
-# The layout of tensors depends on this number: a host of another one must not compile.
+# The layout of tensors depends on this number: a host with another one must not compile.
 other() { ! $CC -std=c11 $strict -DGGML_MAX_NAME=1040 "$tmp/max_name.c" 2> "$tmp/said" && grep -q 'is built with GGML_MAX_NAME' "$tmp/said"; }
 echo '#include "ggml.h"' > "$tmp/max_name.c"
 try "a host of another GGML_MAX_NAME is refused" other

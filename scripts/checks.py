@@ -1,7 +1,8 @@
-"""Counts the checks of a test that is a Python script, and says how they ended, in one way for all of them.
+"""Counts the checks of a test that is a Python script, and prints the result, in one way for all of them.
 
-Each check is a line that begins with PASS or FAIL. The last line of a script is `SUITE: N passed, M failed`, with `, K skipped` if something was
-left out, or `SUITE: skipped: REASON` if all of it was. c_tests/run.sh counts the lines of programs without a suite of their own.
+Each check is a line that begins with PASS or FAIL. The last line of a script is `SUITE: N passed, M failed`, with `, K
+skipped` if something was left out, or `SUITE: skipped: REASON` if all of it was. c_tests/run.sh counts the lines of
+programs without a suite of their own.
 """
 
 
@@ -13,7 +14,7 @@ class Checks:
         self.skipped = []
 
     def check(self, good, what, detail=""):
-        """Counts one check. `detail` is printed whether it passes or not; gives whether it passed."""
+        """Counts one check. `detail` is always printed. Returns whether it passes."""
         good = bool(good)
         self.passed, self.failed = self.passed + good, self.failed + (not good)
         if not good or not self.quiet:
@@ -27,11 +28,12 @@ class Checks:
         return self.check(not problems, what, ("; " if len(problems) < 4 else "\n    ").join(map(str, problems[:40])) + more)
 
     def skip(self, what):
-        """Something that was not checked, with its reason: said before the last line."""
+        """Notes something that was not checked, with its reason, which `finish` prints."""
         self.skipped.append(what)
 
     def finish(self):
-        """The last line, and the exit status. A script that checked nothing has failed, unless it says why."""
+        """Prints the last line and returns the exit status. A script that checked nothing has failed, unless it gives a
+        reason."""
         for what in self.skipped:
             print(f"note: not checked: {what}")
         if not self.passed and not self.failed and not self.skipped:
@@ -41,6 +43,6 @@ class Checks:
         return int(self.failed > 0)
 
     def skip_all(self, reason):
-        """Instead of `finish`, when nothing can be checked here."""
+        """Instead of `finish`, if nothing can be checked here."""
         print(f"{self.suite}: skipped: {reason}", flush=True)
         return 0

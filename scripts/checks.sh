@@ -1,4 +1,5 @@
-# For tests that are shell scripts; sourced, by sh too. Counts checks; what a failed one printed is shown. Wants a folder in $work.
+# For tests that are shell scripts; sourced, by sh too. Counts checks, and shows the output of those that fail. Needs a
+# folder in $work.
 passed=0 failed=0
 check() { # WHAT COMMAND ...
     checked=$1

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Counts that show how well the sources follow the rules of docs/HOUSE.md: code_counts.py [ROOT]
 
-Unsafe blocks where there should be few, files that forbid unsafe code, long functions, fields of the scheduler, and operations whose
-family has another name in another part of the library."""
+Unsafe blocks where there should be few, files that forbid unsafe code, long functions, fields of the scheduler, and
+operations whose family has another name in another part of the library."""
 import os
 import re
 import sys
@@ -53,8 +53,8 @@ def families(root):
 
 
 def places(root):
-    """(folder, operation) -> the files there that have it: constructors, kernels, Vulkan recipes, gradients. The unit tests of
-    src/tensor/family.rs look closer; this counts."""
+    """(folder, operation) -> the files there that have it: constructors, kernels, Vulkan recipes, gradients. The unit
+    tests of src/tensor/family.rs check more; this only counts."""
     found = {}
     for folder, pattern in [("src/tensor/ops", r"(?:new\(|node\(|=> |set_op\()GGML_OP_(\w+)"), ("src/graph/backward", r"\bGGML_OP_(\w+)")]:
         for path, text in sources(root):
@@ -72,12 +72,12 @@ def places(root):
     return found
 
 
-# What `make headers`, `status`, `shaders` and `upstream-facts`, the oracle and `test_debian.sh symbols` write.
+# Written by `make headers`, `status`, `shaders` and `upstream-facts`, by the oracle, and by `test_debian.sh symbols`.
 GENERATED = ("include/", "docs/STATUS.md", "src/vulkan/spirv/", "c_tests/abi/", "c_tests/host/facts/", "packaging/debian/")
 
 
 def format_files(root, name="Q1_0"):
-    """Files that know of one number format by its name: written by hand, and generated. Prose does not count."""
+    """Files that contain the name of one number format: written by hand, and generated. Prose does not count."""
     pattern = re.compile(r"(?<![A-Za-z0-9])(?:\w*_)?(?:%s|%s)(?![A-Za-z0-9])|Block%s\b" % (name, name.lower(), name), re.A)
     other = re.compile(r"[A-Za-z]" + name, re.I)  # TQ1_0 is not Q1_0
     by_hand, generated = [], []

@@ -1,29 +1,23 @@
 #!/usr/bin/env python3
-"""Are comments of the Rust sources, and the documentation, as docs/STYLE.md says? comments.py [PATH ...]
+"""Are comments and pages as docs/STYLE.md says? comments.py [PATH ...]
 
-At most 120 columns, which rustfmt does not check; and none of the words that rule 4 forbids, in comments of `src` and in the prose of the
-documentation. In Markdown, tables, code blocks, HTML comments and the targets of links do not count, and what is in backticks has no words.
-Without paths: all files. The last line counts the checks."""
+Lines of comments and of prose have at most 120 columns (the rows of tables may be wider), and no word that rule 4
+forbids. Text in backticks, words in capitals, code blocks and the targets of links do not count. Without paths: all
+files. The last line counts the checks.
+
+To check another kind of file, write a function that yields its comments, and add a row to KINDS."""
+import ast
+import io
 import os
 import re
 import subprocess
 import sys
+import tokenize
 
 from checks import Checks
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WIDTH = 120
-# The documentation that is checked, and in it the files that are not, with the reason. docs/measurements is history.
-PAGES = re.compile(r"(docs/[^/]+|README|CONTRIBUTING)\.md")
-EXEMPT = {
-    "docs/STATUS.md": "scripts/status.rs generates it",
-    "docs/ENVIRONMENT.md": "scripts/environment.rs generates it from src/environment/table.rs",
-    "docs/DRIVERS.md": "scripts/drivers_report.py generates most of it",
-}
-# Lines of any width.
-WIDE = {"docs/HOUSE.md", "docs/SHADERS.md"}
-# Its subject is the words.
-QUOTES = "docs/STYLE.md"
 # Archaic turns, and what only persons do.
 BANNED = re.compile(
     r"\b(stands?|stood|standing|lies?|lay|lying|anew|at hand|who|whoever|whom|nobody|somebody|somewhere|wants?|wanted|wish|wishes|wished"
@@ -31,64 +25,127 @@ BANNED = re.compile(
     re.IGNORECASE,
 )
 # Users, maintainers and authors are persons.
-PERSONS = re.compile(r"\b(user|users|maintainer|author|developer|engineer|reader of this|anyone|everyone|person|people) who\b", re.IGNORECASE)
+PERSONS = re.compile(
+    r"\b(users?|maintainers?|authors?|developers?|engineers?|reader of this|anyone|everyone|person|people) (who( asks?| wants?)?|asks?|wants?)\b",
+    re.IGNORECASE,
+)
+# Files that are not checked, by a pattern for their paths, and why.
+EXCEPT = [
+    (r"(.*/)?LICENSE|packaging/debian/copyright", "texts of licences"),
+    (r"(.*/)?Cargo\.lock", "written by cargo"),
+    (r"c_tests/.*\.txt", "facts and lists that tests compare"),
+    (r"fuzz/seeds/.*", "inputs for the fuzzer"),
+    (r"vulkan_shaders/grids\.glsl", "written by scripts/shader_grids.py, with its first line"),
+    (r"docs/STATUS\.md", "written by scripts/status.rs"),
+    (r"docs/ENVIRONMENT\.md", "written by scripts/environment.rs from src/environment/table.rs"),
+    (r"docs/DRIVERS\.md", "most of it is written by scripts/drivers_report.py"),
+    (r"docs/measurements/.*", "history"),
+    (r"docs/STYLE\.md", "it quotes the words"),
+]
+
+SLASHES = re.compile(
+    r"(?P<comment>//[^\n]*|/\*.*?\*/)"
+    r'|\bb?r(?P<hashes>#*)".*?"(?P=hashes)'  # Rust's raw strings
+    r'|\bu?8?R"(?P<end>[^(\s]*)\(.*?\)(?P=end)"'  # C++'s raw strings
+    r'|"(?:[^"\\]|\\.)*"'
+    r"|'(?:[^'\\\n]|\\[^\n][^'\n]*)'",  # a character; lifetimes of Rust have no second quote
+    re.DOTALL,
+)
+# The rest of a line from the first # at the start of a word, outside of strings.
+HASH = re.compile(r"""(?:[^"'#]|"(?:[^"\\]|\\.)*"|'[^']*'|(?<=\S)#)*?(?:(?<=\s)|^)#(?!!)(?P<comment>.*)""")
 
 
-def wide(path):
-    with open(f"{ROOT}/{path}", encoding="utf-8") as f:
-        for number, line in enumerate(f, 1):
-            text = line.strip()
-            if text.startswith("//") and len(line.rstrip("\n")) > WIDTH and not text.lstrip("/! ").startswith("|"):
-                yield f"{path}:{number}"
+def slashes(text):
+    """Comments of C, C++, Rust, GLSL and JavaScript, as pairs of a line's number and its text."""
+    for token in SLASHES.finditer(text):
+        if token["comment"]:
+            first = text.count("\n", 0, token.start()) + 1
+            for number, line in enumerate(token["comment"].split("\n"), first):
+                yield number, line.strip("/*! \t")
 
 
-def forbidden(path):
-    with open(f"{ROOT}/{path}", encoding="utf-8") as f:
-        for number, line in enumerate(f, 1):
-            comment = re.match(r"\s*//[/!]?(.*)", line)
-            if comment:
-                text = PERSONS.sub("", re.sub(r"`[^`]*`", "", comment[1]))
-                for word in BANNED.findall(text):
-                    yield f"{path}:{number}: {word}"
+def hashes(text):
+    """Comments of shell scripts, Makefiles, CMake, TOML and YAML, likewise."""
+    for number, line in enumerate(text.split("\n"), 1):
+        found = HASH.match(line)
+        if found:
+            yield number, found["comment"].strip("# \t")
 
 
-def prose(path):
-    """Number and text of each line of a page that is prose: what is left out is empty, and code spans are spaces."""
-    with open(f"{ROOT}/{path}", encoding="utf-8") as f:
-        text = f.read()
-    blank = lambda m: re.sub(r"[^\n]", " ", m[0])
+def python(text):
+    """Comments and documentation strings of Python, likewise."""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT and not token.string.startswith("#!"):
+            yield token.start[0], token.string.strip("# ")
+    lines = text.split("\n")
+    for node in ast.walk(ast.parse(text)):
+        documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        if documented and ast.get_docstring(node, clean=False):
+            string = node.body[0].value
+            for number in range(string.lineno, string.end_lineno + 1):
+                yield number, lines[number - 1].strip(' "')
+
+
+def prose(text):
+    """Lines of Markdown outside of code, HTML comments and tables, likewise."""
     text = re.sub(r"^( *)```.*?^\1```$|<!--.*?-->", lambda m: "\n" * m[0].count("\n"), text, flags=re.M | re.S)
-    # A code span may go on in the next line, but not in the next paragraph.
-    without_code = re.sub(r"(?<!`)(`+)(?!`)(?:(?!\n\n).)*?(?<!`)\1(?!`)", blank, text, flags=re.S)
-    for number, (line, words) in enumerate(zip(text.split("\n"), without_code.split("\n")), 1):
+    # A code span may continue in the next line, but not in the next paragraph.
+    span = r"(?<!`)(`+)(?!`)(?:(?!\n\n).)*?(?<!`)\1(?!`)"
+    text = re.sub(span, lambda m: re.sub(r"[^\n]", "-", m[0]), text, flags=re.S)
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.lstrip().startswith("|"):
-            target = r"\]\([^()]*\)"
-            yield number, re.sub(target, "]()", line).rstrip(), re.sub(target, "]", words)
+            yield number, re.sub(r"\]\([^()]*\)", "]", line)
 
 
-def wide_prose(path):
-    return [f"{path}:{number}" for number, line, _ in prose(path) if len(line) > WIDTH]
+# A pattern for paths, and the function that yields the comments of such a file.
+KINDS = [
+    (r".*\.(rs|c|cpp|h|hpp|glsl|comp|js)", slashes),
+    (r".*\.py", python),
+    (r".*\.(sh|toml|yml|cmake\.in|supp|suppr|symbols)|(.*/)?Makefile|\.ci/run", hashes),
+    (r"(docs/.*|README|CONTRIBUTING)\.md", prose),
+    (r"packaging/debian/(rules|control|tests/.*|.*lintian-overrides)", hashes),
+]
 
 
-def forbidden_prose(path):
-    for number, _, words in prose(path):
-        for word in BANNED.findall(PERSONS.sub("", words)):
-            yield f"{path}:{number}: {word}"
+def kind_of(path):
+    """The function for a file; None if it is not checked."""
+    if any(re.fullmatch(pattern, path) for pattern, _ in EXCEPT):
+        return None
+    return next((kind for pattern, kind in KINDS if re.fullmatch(pattern, path)), None)
+
+
+def wide(path, lines, comments):
+    """Places of comments that are too wide. In Markdown, targets of links take no columns."""
+    width = lambda number, comment: len(comment if path.endswith(".md") else lines[number - 1])
+    numbers = {number for number, comment in comments if not comment.startswith("|") and width(number, comment) > WIDTH}
+    return [f"{path}:{number}" for number in sorted(numbers)]
+
+
+def forbidden(path, comments):
+    """Places of words that rule 4 forbids."""
+    for number, comment in comments:
+        for word in BANNED.findall(PERSONS.sub("", re.sub(r"`[^`]*`", "", comment))):
+            if not word.isupper():
+                yield f"{path}:{number}: {word}"
 
 
 def main():
     c = Checks("comments")
-    wanted = sys.argv[1:] or ["*.rs", "*.md"]
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *wanted], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    paths = [path for path in listed if path.endswith(".rs") and os.path.isfile(f"{ROOT}/{path}")]
-    c.sound(f"comments of {len(paths)} files are at most {WIDTH} columns wide", [place for path in paths for place in wide(path)])
-    ours = [path for path in paths if path.startswith("src/")]
-    c.sound(f"comments of {len(ours)} files of src have no word that docs/STYLE.md forbids", [place for path in ours for place in forbidden(path)])
-    pages = [path for path in listed if PAGES.fullmatch(path) and path not in EXEMPT and os.path.isfile(f"{ROOT}/{path}")]
-    narrow = [path for path in pages if path not in WIDE]
-    c.sound(f"prose of {len(narrow)} pages is at most {WIDTH} columns wide", [place for path in narrow for place in wide_prose(path)])
-    words = [place for path in pages if path != QUOTES for place in forbidden_prose(path)]
-    c.sound(f"prose of {len(pages)} pages has no word that docs/STYLE.md forbids", words)
+    command = ["git", "ls-files", "-co", "--exclude-standard", *sys.argv[1:]]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    too_wide, words, n = [], [], 0
+    for path in listed:
+        kind = kind_of(path)
+        if kind and os.path.isfile(f"{ROOT}/{path}"):
+            with open(f"{ROOT}/{path}", encoding="utf-8") as f:
+                text = f.read()
+            comments, n = list(kind(text)), n + 1
+            too_wide += wide(path, text.split("\n"), comments)
+            words += forbidden(path, comments)
+    c.sound(f"comments of {n} files are at most {WIDTH} columns wide", too_wide)
+    c.sound(f"comments of {n} files have no word that docs/STYLE.md forbids", words)
+    if not sys.argv[1:]:
+        c.sound("each exception has files", [why for pattern, why in EXCEPT if not any(re.fullmatch(pattern, p) for p in listed)])
     sys.exit(c.finish())
 
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# make dist: the archives of a release in target/dist. docs/RELEASING.md says what is in them. DIST_DIRTY=1: also with uncommitted changes, for a try.
+# make dist: the archives of a release in target/dist. docs/RELEASING.md says what is in them. DIST_DIRTY=1: also with
+# uncommitted changes, for a try.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -27,7 +28,7 @@ echo "binaries ..."
 tree=$name-$system
 scripts/install.sh "$work/$tree" > /dev/null
 while IFS= read -r file; do
-    # Where debuggers look: in the folder .debug beside the file.
+    # The place where debuggers look: the folder .debug beside the file.
     symbols=$work/debug/${file#"$work"/}
     symbols=$(dirname "$symbols")/.debug/$(basename "$file").debug
     mkdir -p "$(dirname "$symbols")"
@@ -50,7 +51,7 @@ for archive in "$name" "$tree" "$tree-debug"; do tar -C "$work/check" -xzf "$out
 [ -f "$work/check/$name/Cargo.lock" ] || die "the source archive has no Cargo.lock"
 "${CC:-cc}" -std=c11 c_tests/bench/start.c -o "$work/start" $(PKG_CONFIG_PATH=$work/check/$tree/lib/pkgconfig pkg-config --cflags --libs ggml) -Wl,-rpath,"$work/check/$tree/lib"
 GGML_DISABLE_VULKAN=1 "$work/start" > /dev/null || die "a program does not run on the unpacked library"
-# Debuggers find the symbols: the link names a file that is there, and its build belongs to the library.
+# Debuggers find the symbols: the link names a file that exists, and its build ID is that of the library.
 link=$(readelf --string-dump=.gnu_debuglink "$work/check/$tree/lib/libggml-base.so.$version" | sed -n 's/.*]  *//p' | head -n 1)
 [ -f "$work/check/$tree/lib/.debug/$link" ] || die "there is no $link"
 if command -v gdb > /dev/null; then

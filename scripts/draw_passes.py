@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draws docs/passes.svg: the graph of docs/examples/passes.c after each pass of the scheduler. Colours that read on white and on black."""
+"""Draws docs/passes.svg: the graph of docs/examples/passes.c after each pass of the scheduler. Colours that read on
+white and on black."""
 import os
 
 NODES = ["get_rows", "add", "mul_mat", "add", "add", "mul_mat", "op X", "add", "reshape", "mul_mat"]

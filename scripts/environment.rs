@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, process};
 
-/// What `make` and the scripts read, for users and developers: name, where, what it does.
+/// Variables of `make` and the scripts, for users and developers: name, where, what it does.
 const SCRIPTS: &[(&str, &str, &str)] = &[
     (
         "PREFIX, LIBDIR, INCLUDEDIR, DESTDIR",
@@ -77,7 +77,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Variables by which tests talk to their own helpers, and those of systems and other programs.
+/// Variables that tests set for their own helpers, and those of systems and other programs.
 const INTERNAL: &[&str] = &[
     "ASAN_OPTIONS",
     "ASYNC_CAREFUL",
@@ -197,7 +197,7 @@ fn page() -> String {
     text
 }
 
-/// What is wrong about the original's variables.
+/// Errors about the original's variables.
 fn original(root: &Path) -> Vec<String> {
     let list = fs::read_to_string(root.join("c_tests/abi/environment.txt"))
         .expect("the list of the original's variables is there");

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Builds Mesa's no-op kernel device for Intel's cards (libintel_noop_drm_shim.so), which Debian does not package. Nothing is installed.
+"""Builds Mesa's no-op kernel device for Intel's cards (libintel_noop_drm_shim.so), which Debian does not package.
+Nothing is installed.
 
 usage: fetch_intel_shim.py DIR
 
-apt fetches Mesa's source, and the headers and libraries that it is built with, as scripts/fetch_mesa.py fetches packages; DEBIAN_SUITES="trixie sid" names
-the suites to try. pip fetches meson, ninja and what they need. All of it goes to a folder that is removed afterwards. The packages gcc, bison, flex,
-pkg-config, dpkg-dev and python3-venv must be installed. The device need not be of the version of the drivers. What is in DIR already is kept.
+apt fetches Mesa's source, and the headers and libraries that it is built with, as scripts/fetch_mesa.py fetches
+packages; DEBIAN_SUITES="trixie sid" names the suites to try. pip fetches meson, ninja and what they need. All of it
+goes to a folder that is removed afterwards. The packages gcc, bison, flex, pkg-config, dpkg-dev and python3-venv must
+be installed. The device need not be of the version of the drivers. What is in DIR already is kept.
 """
 import glob
 import os
@@ -19,7 +21,8 @@ from fetch import die, locked, quiet_ending
 from fetch_mesa import LIBRARIES, configure, mirror, output
 
 SUITES = os.environ.get("DEBIAN_SUITES", "sid trixie").split()
-# Unpacked, not installed: the system may have other versions of these libraries, beside which apt cannot install the headers of its own.
+# Unpacked, not installed: the system may have other versions of these libraries, beside which apt cannot install the
+# headers of its own.
 LIBRARY_PACKAGES = ["libdrm-dev", "libdrm2", "libexpat1-dev", "libexpat1", "zlib1g-dev", "zlib1g"]
 SHIM = "libintel_noop_drm_shim.so"
 TARGET = "src/intel/tools/" + SHIM
@@ -28,7 +31,8 @@ OPTIONS = ["-Dtools=drm-shim,intel", "-Dbuildtype=release", "-Dvulkan-drivers=",
 
 
 def fetch(work, uri):
-    """The folders of Mesa's source and of its libraries, from the first suite that has both: not every repository keeps the sources of all its packages."""
+    """The folders of Mesa's source and of its libraries, from the first suite that has both: not every repository keeps
+    the sources of all its packages."""
     for suite in SUITES:
         print(f"fetching the source of Mesa from {suite} ...", flush=True)
         state = os.path.join(work, suite)
@@ -43,7 +47,7 @@ def fetch(work, uri):
 
 
 def apt(state, uri, suite, kind, command):
-    """Whether a command of apt-get leaves what it fetches in the folder `state`."""
+    """Whether a command of apt-get succeeds, which fetches into the folder `state`."""
     os.makedirs(state)
     env = dict(os.environ, APT_CONFIG=configure(state, uri, [suite], *kind), LC_ALL="C")
     return all(subprocess.run(["apt-get", "-qq", *words], cwd=state, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
@@ -57,9 +61,9 @@ def build(folder, libraries, work):
     usr, lib = os.path.join(libraries, "usr"), os.path.join(libraries, LIBRARIES)
     os.environ.update(
         PATH=os.path.join(python, "bin") + ":" + os.environ["PATH"],
-        # Nothing that the system has is found, so that every system builds the same.
+        # Hides the libraries of the system, so that every system builds the same.
         PKG_CONFIG_LIBDIR=f"{lib}/pkgconfig:{usr}/share/pkgconfig", PKG_CONFIG_SYSROOT_DIR=libraries,
-        # pkg-config leaves out what it takes for the compiler's own folders.
+        # pkg-config leaves out folders that it considers the compiler's own.
         CFLAGS=f"-I{usr}/include", CXXFLAGS=f"-I{usr}/include", LDFLAGS=f"-L{lib}")
     print("building Intel's no-op kernel device (two minutes) ...", flush=True)
     out = os.path.join(work, "build")

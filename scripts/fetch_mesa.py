@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Fetches newer drivers for Vulkan than many systems have: those of Mesa 26, whose software driver has cooperative matrices, with the validation
-layers, Mesa's no-op kernel devices (drm-shim) and every library that they need, the C library too, as Debian's unstable suite has them. Nothing is
-installed, and root is not needed.
+"""Fetches newer drivers for Vulkan than many systems have: those of Mesa 26, whose software driver has cooperative
+matrices, with the validation layers, Mesa's no-op kernel devices (drm-shim) and every library that they need, the C
+library too, as Debian's unstable suite has them. Nothing is installed, and root is not needed.
 
 usage: fetch_mesa.py DIR
 
-Afterwards `DIR/run PROGRAM ARGUMENT ...` starts a program with the software driver. With MESA_DRIVER=radeon (nouveau, intel, freedreno, asahi), the
-program gets the driver of a card; MESA_SHIM=path of a library named *_noop_drm_shim.so, which is preloaded, takes the place of the card. DIR/version
-is the version of Mesa. apt fetches the packages and checks their signatures, in a state folder
-of its own below DIR, from the repository that this system takes its packages from. What is in DIR already is kept.
+Afterwards `DIR/run PROGRAM ARGUMENT ...` starts a program with the software driver. With MESA_DRIVER=radeon (nouveau,
+intel, freedreno, asahi), the program gets the driver of a card; MESA_SHIM=path of a library named *_noop_drm_shim.so,
+which is preloaded, takes the place of the card. DIR/version is the version of Mesa. apt fetches the packages and checks
+their signatures, in a state folder of its own below DIR, from the repository that this system takes its packages from.
+What is in DIR already is kept.
 
-In the environment: DEBIAN_SUITES="sid" names the suites; of a package that is in several, the last one has it. DEBIAN_MIRROR=URI names
-another repository; DEBIAN_PACKAGES="libvulkan-dev" fetches other packages, below DIR/root, in the same way.
+In the environment: DEBIAN_SUITES="sid" names the suites; of a package that is in several, the last one has it.
+DEBIAN_MIRROR=URI names another repository; DEBIAN_PACKAGES="libvulkan-dev" fetches other packages, below DIR/root, in
+the same way.
 """
 import os
 import platform
@@ -24,8 +26,8 @@ import tempfile
 sys.dont_write_bytecode = True
 from fetch import die, locked, quiet_ending
 
-# Mesa 26.1 (suite "testing" in November 2026) has the matrices, too, but ends programs whose shaders GPU-assisted validation looks into: it
-# reads the layers' descriptors where none are bound.
+# Mesa 26.1 (suite "testing" in November 2026) has the matrices, too, but ends programs whose shaders GPU-assisted
+# validation looks into: it reads the layers' descriptors where none are bound.
 SUITES = os.environ.get("DEBIAN_SUITES", "sid").split()
 PACKAGES = os.environ.get("DEBIAN_PACKAGES", "mesa-vulkan-drivers mesa-drm-shim libvulkan1 vulkan-validationlayers libstdc++6 libgomp1").split()
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -41,7 +43,7 @@ DRIVER = '{"file_format_version": "1.0.1", "ICD": {"library_path": "root/%s/libv
 
 
 def output(command, config=None):
-    """What a program prints; the end of its complaints where it fails."""
+    """Returns the output of a program. If it fails, ends with the end of its error output."""
     env = dict(os.environ, LC_ALL="C", **({"APT_CONFIG": config} if config else {}))
     r = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     if r.returncode != 0:
@@ -72,7 +74,7 @@ def mirror():
 
 
 def configure(work, uri, suites=SUITES, kind="deb", target="Packages"):
-    """A configuration under which apt has everything of its own except how to reach the network and which keys it trusts."""
+    """A configuration under which apt has everything of its own, except for the network and the keys that it trusts."""
     for folder in ("state/lists/partial", "cache/archives/partial", "etc"):
         os.makedirs(os.path.join(work, folder))
     keys = f" signed-by={KEYRING}" if os.path.exists(KEYRING) else ""
@@ -82,7 +84,7 @@ def configure(work, uri, suites=SUITES, kind="deb", target="Packages"):
         f.writelines(f"Package: *\nPin: release {key}={suite}\nPin-Priority: {500 + n}\n\n"
                      for n, suite in enumerate(suites) for key in "an")
     open(os.path.join(work, "state/status"), "w").close()
-    # How this system reaches repositories: proxies, certificates, whether a list may be old.
+    # Settings of the network: proxies, certificates, whether a list may be old.
     network = [line for line in output(["apt-config", "dump", "Acquire"]).splitlines()
                if not re.match(r"Acquire::(IndexTargets|Languages)\b", line, re.I)]
     config = os.path.join(work, "apt.conf")
@@ -124,7 +126,7 @@ def download(work):
 
 
 def complete(folder):
-    """Whether everything is there, from this version of the script."""
+    """Whether all files exist, from this version of the script."""
     path = os.path.join(folder, "run")
     return os.path.exists(path) and open(path, encoding="utf-8").read() == RUN
 
@@ -146,7 +148,7 @@ def fetch(folder):
                     f.write(text)
                 os.chmod(os.path.join(work, name), mode)
             shutil.rmtree(os.path.join(folder, "root"), ignore_errors=True)
-            for name in ("root", "version", "driver.json", "run"): # `run` says that all is there, so it comes last
+            for name in ("root", "version", "driver.json", "run"): # `run` shows that all is complete, so it comes last
                 os.replace(os.path.join(work, name), os.path.join(folder, name))
 
 

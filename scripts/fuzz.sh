@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Fuzzing with libFuzzer and AddressSanitizer: fuzz.sh [-t SECONDS | -h HOURS | -c] [TARGET ...]
 #
-# Builds the targets of fuzz/ (a stable compiler will do: RUSTC_BOOTSTRAP), then runs each over its seeds and over what
-# earlier runs found (target/fuzz/corpus). `cargo fuzz run TARGET` does the same where cargo-fuzz is at hand. What fails stays in
-# target/fuzz/findings. With -h all targets run at once, and what they find is kept outside of the tree (FUZZ_OUT, default
-# ~/.cache/libggml-rs-fuzz), with the number of executions so far; inputs that reach nothing of their own are left out first. With -c nothing is searched: the inputs that -h has kept, and the seeds, run
-# once in a build that counts lines (rustup component add llvm-tools), and scripts/fuzz_table.py writes the table in docs/measurements/fuzz.md.
-# vulkan_node needs a software driver (the package mesa-vulkan-drivers), which must be the first device of GGML_VK_VISIBLE_DEVICES (0). Without it, that target is left
-# out; with GGML_TEST_VULKAN=1 it fails. The last line counts the targets.
+# Builds the targets of fuzz/ (a stable compiler with RUSTC_BOOTSTRAP is enough), then runs each over its seeds and over
+# the inputs that earlier runs found (target/fuzz/corpus). `cargo fuzz run TARGET` does the same if cargo-fuzz is
+# installed. Inputs that fail stay in target/fuzz/findings. With -h all targets run at once, and their inputs are kept
+# outside of the tree (FUZZ_OUT, default ~/.cache/libggml-rs-fuzz), with the number of executions so far; inputs that
+# reach no code of their own are left out first. -c does not search: it runs the inputs that -h has kept, and the seeds,
+# once in a build that counts lines (rustup component add llvm-tools), and scripts/fuzz_table.py writes the table in
+# docs/measurements/fuzz.md. vulkan_node needs a software driver (the package mesa-vulkan-drivers), which must be the first device
+# of GGML_VK_VISIBLE_DEVICES (0). Without it, that target is left out; with GGML_TEST_VULKAN=1 it fails. The last line
+# counts the targets.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 seconds=25
 together=
-# The short form does the same on every machine, as far as it gets. 0: another number each time.
+# The short form does the same on every machine, as far as its time allows. 0: another number each time.
 seed=1
 if [ "${1:-}" = -t ]; then seconds=$2; shift 2; fi
 if [ "${1:-}" = -h ]; then
@@ -29,8 +31,8 @@ work=${FUZZ_OUT:-$root/target/fuzz}
 mkdir -p "$work" || exit 1
 host=$(rustc -vV | sed -n 's/^host: //p')
 
-# As cargo-fuzz has it: coverage of branches with counters, and the sanitizer. Comparisons are not traced: that makes the build half
-# as long again, and the seeds hold the magic numbers.
+# Flags as in cargo-fuzz: coverage of branches with counters, and the sanitizer. Comparisons are not traced: that makes
+# the build half as long again, and the seeds contain the magic numbers.
 pass() { printf ' -Cllvm-args=%s' "$@"; }
 flags="--cfg fuzzing -Cpasses=sancov-module$(pass -sanitizer-coverage-level=3 -sanitizer-coverage-inline-8bit-counters \
     -sanitizer-coverage-pc-table) -Zsanitizer=address -Cforce-frame-pointers"
@@ -38,23 +40,24 @@ build=$root/target/fuzz/build features=leaks,vulkan
 if [ -n "$counts" ]; then
     flags=${flags/-Zsanitizer=address/-Cinstrument-coverage} build=$root/target/fuzz/build-counts features=vulkan
 fi
-# FUZZ_BUILT=1: the targets as they were built last.
+# FUZZ_BUILT=1: the targets of the last build.
 if [ -z "${FUZZ_BUILT:-}" ]; then
     echo "building the fuzz targets ..."
     RUSTC_BOOTSTRAP=1 RUSTFLAGS=$flags cargo build --quiet --release --manifest-path "$root/fuzz/Cargo.toml" --target "$host" \
         --target-dir "$build" --features "$features" --bins || { echo "fuzz: 0 passed, ${#targets[@]} failed"; exit 1; }
 fi
 
-# What fuzzing finds out about one target, on the last line of its file.
+# The result of fuzzing one target, on the last line of its file.
 one() { # TARGET SECONDS
     local target=$1 log=$work/$1.log leaks=1 patience=20 status runs cover speed program=$build/$host/release/$1
     local found=$work/corpus/$1
     TIMEFORMAT='%U %S'
-    # libFuzzer's limit for one input is in seconds of the clock, and a long run may have to wait for what else the machine does.
+    # libFuzzer's limit for one input is in seconds of the clock, and a long run may have to wait for other programs of
+    # the machine.
     [ -z "$together" ] || patience=900
-    # A server's threads end beside the next input, and what a thread that is ending owns looks like a leak then: those targets are
-    # examined once, at the end of the process.
-    # A driver keeps what it has compiled, which is no leak, and compiles for seconds.
+    # A server's threads end during the next input, and the memory of a thread that is ending looks like a leak then.
+    # These targets are checked for leaks once, at the end of the process. A driver keeps its compiled code, which is no
+    # leak, and compiles for seconds.
     local minimum=100 at_end=1
     case $target in
         rpc_client | rpc_server) leaks=0 ;;
@@ -66,18 +69,21 @@ one() { # TARGET SECONDS
         return
     fi
     mkdir -p "$found" "$work/findings"
-    # What a host may be about is memory: a request for more than there is must come back as an error, so it is not the sanitizer's. What is freed is
-    # kept for a while, so that its use is seen: 16 MiB of it, which stay in the processor's cache longer than 256. Eight callers name who took it.
-    # The choice of inputs by how rare their paths are (-entropic) costs time for each of the many counters.
+    # A host may request more memory than there is, and must get an error, so the sanitizer must not report it. Freed
+    # memory is kept for a while, to find its use: 16 MiB of it, which stay in the processor's cache longer than 256.
+    # Reports show eight callers of an allocation. The choice of inputs by how rare their paths are (-entropic) costs
+    # time for each of the many counters.
     local options=allocator_may_return_null=1:detect_leaks=$at_end:abort_on_error=1:quarantine_size_mb=16:malloc_context_size=8:${ASAN_OPTIONS:-}
-    # Frames that have returned are watched in the short form only: each exception that ends a call of the library looks through all of them.
+    # Frames that have returned are watched in the short form only, because each exception that ends a call of the
+    # library searches all of them.
     [ -z "$together" ] || options=detect_stack_use_after_return=0:$options
     if [ -n "$together" ] && [ -n "$(ls -A "$found")" ]; then
         rm -rf "$found.less"
         mkdir "$found.less"
+        # If an input fails, it is kept, and the run below fails on it, too.
         if ASAN_OPTIONS=$options "$program" -merge=1 "$found.less" "$found" "$root/fuzz/seeds/$target" -max_len=4096 -rss_limit_mb=3000 \
             -timeout=$patience -artifact_prefix="$work/findings/$target-" > "$log.less" 2>&1 && [ -n "$(ls -A "$found.less")" ] &&
-            ! compgen -G "$work/findings/$target-*" > /dev/null; then # an input that fails is kept: the run below fails on it, too
+            ! compgen -G "$work/findings/$target-*" > /dev/null; then
             rm -rf "$found"
             mv "$found.less" "$found"
         fi
@@ -88,7 +94,7 @@ one() { # TARGET SECONDS
     status=$?
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     cover=$(grep -oE 'cov: [0-9]+ ft: [0-9]+' "$log" | tail -n 1)
-    # Of processor time: there is other work on the machine, and targets share it.
+    # Per second of processor time, because targets share the machine.
     speed=$(awk -v runs="${runs:-0}" '{ t = $1 + $2; print int(runs / (t > 0 ? t : 1)) }' "$log.time")
     [ -z "$together" ] || echo "${runs:-0} $speed" >> "$work/$target.runs"
     if [ $status = 0 ] && [ "${runs:-0}" -gt $minimum ]; then
@@ -130,7 +136,8 @@ count() {
 }
 if [ -n "$counts" ]; then count; exit; fi
 
-# Says every BEAT seconds (30) how long is left. It waits for a pipe that nobody writes, not for a program that would outlive it.
+# Prints every BEAT seconds (30) how long is left. It waits for a pipe that is never written, not for a program that
+# would outlive it.
 alive() { # SECONDS IN ALL
     local fd start=$SECONDS left
     exec {fd}<> <(:)

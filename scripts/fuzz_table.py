@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the table of fuzz targets and the coverage of lines into docs/measurements/fuzz.md: fuzz_table.py FOLDER TARGET ...
 
-FOLDER is where scripts/fuzz.sh keeps its findings: TARGET.runs has the executions of each run
-since the page was last written, and how many there were for a second of processor time, counts.json is what llvm-cov says."""
+FOLDER is where scripts/fuzz.sh keeps its findings: TARGET.runs has the executions of each run since the page was last
+written, and how many there were for a second of processor time; counts.json is the report of llvm-cov."""
 import collections
 import json
 import os
@@ -17,7 +17,8 @@ BEGIN, END = "<!-- fuzz: begin -->\n", "<!-- fuzz: end -->\n"
 
 
 def executions(folder, target, before):
-    """Of all runs, those in the last run for each second of processor time, and how many inputs are kept. The runs are counted once, whoever writes the page next."""
+    """All runs, the executions of the last run for each second of processor time, and how many inputs are kept. Each
+    run is counted once, in whichever page is written next."""
     n, speed, kept = before.get(target, (0, "", 0))
     runs = f"{folder}/{target}.runs"
     if os.path.exists(runs):
@@ -33,7 +34,7 @@ def executions(folder, target, before):
 
 
 def written(page):
-    """Target -> executions, speed and inputs, as the page has them."""
+    """Target -> executions, speed and inputs, from the page."""
     rows = re.findall(r"^\| `(\w+)` \| ([\d,]+) \|(?: ([\d,]*) \|)? ([\d,]+) \|$", page, re.MULTILINE)
     number = lambda text: int(text.replace(",", ""))
     return {target: (number(n), speed, number(kept)) for target, n, speed, kept in rows}

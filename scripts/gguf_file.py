@@ -1,8 +1,10 @@
-"""Reads and writes GGUF files with any alignment, for tests: by the description of the format, and without this library or the original."""
+"""Reads and writes GGUF files with any alignment, for tests: by the description of the format, and without this library
+or the original."""
 import struct
 
 ALIGNMENT = b"general.alignment"
-SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8} # of the types of values; 8 is a text, 9 an array
+# Of the types of values; 8 is a text, 9 an array.
+SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 BLOCKS = {0: (1, 4), 1: (1, 2), 8: (32, 34)} # of F32, F16 and Q8_0: values and bytes
 
 
@@ -38,7 +40,8 @@ def padded(n, alignment):
 
 
 def read(path):
-    """The pairs {key: the bytes of type and value} and the tensors {name: (dimensions, type, bytes)} of a file of F32, F16 and Q8_0."""
+    """The pairs {key: the bytes of type and value} and the tensors {name: (dimensions, type, bytes)} of a file of F32,
+    F16 and Q8_0."""
     with open(path, "rb") as f:
         r = Reader(f.read())
     if r.take(4) != b"GGUF":

@@ -58,7 +58,7 @@ fn main() {
     }
 }
 
-/// Every struct and enum of `abi`: its name, the word C puts before it, and the module that defines it.
+/// Every struct and enum of `abi`: its name, its keyword in C, and the module that defines it.
 fn tagged_types(src: &Path) -> BTreeMap<String, (&'static str, &'static str)> {
     let mut tags = BTreeMap::new();
     for header in &HEADERS {
@@ -88,7 +88,7 @@ fn types(source: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What cbindgen makes of a module: declarations with their comments, separated by empty lines.
+/// The declarations that cbindgen makes of a module, with their comments, separated by empty lines.
 fn bindings(header: &Header, src: &Path, tags: &BTreeMap<String, (&'static str, &'static str)>) -> String {
     let abi = src.join("abi");
     let mut config = Config {
@@ -253,7 +253,7 @@ fn prototype(flat: &str) -> String {
     format!("{head}(\n{});", arguments.join(",\n"))
 }
 
-/// Rust may not call an argument `type`.
+/// Rust does not allow an argument with the name `type`.
 fn argument_names(line: &str) -> String {
     line.replace(" ty,", " type,").replace(" ty)", " type)").trim_end().to_string()
 }

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Installs the release build: install.sh PREFIX [LIBDIR] [INCLUDEDIR]. It copies; scripts/build.sh builds. docs/INSTALL.md says
-# what goes where, and what happens beside other copies of ggml.
+# Installs the release build: install.sh PREFIX [LIBDIR] [INCLUDEDIR]. It copies; scripts/build.sh builds.
+# docs/INSTALL.md says what goes where, and what happens beside other copies of ggml.
 #
 #   LIBDIR, INCLUDEDIR   below PREFIX (default: lib, include)     DESTDIR   is put before every path
 #   STRIP=1              without names and lines for debuggers; STRIP_PROGRAM names the tool (default: strip)
 #
-# Every file appears whole, by a rename. What has not changed keeps its times, so that builds which depend on it stay up to
-# date. The manifest in LIBDIR/cmake/ggml is what uninstall.sh goes by.
+# Every file appears whole, by a rename. Unchanged files keep their times, so that builds which depend on them stay up
+# to date. uninstall.sh reads the manifest in LIBDIR/cmake/ggml.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 prefix=${1:?usage: install.sh PREFIX [LIBDIR] [INCLUDEDIR]}
@@ -41,7 +41,7 @@ trap 'rm -rf "$work"; [ -z "$half" ] || rm -f "$half"' EXIT
 trap 'exit 1' HUP INT TERM
 : > "$work/plan"
 
-# What is to be there: `file MODE SOURCE` or `link TARGET`, with the path below PREFIX in the line before.
+# The plan: `file MODE SOURCE` or `link TARGET`, with the path below PREFIX in the line before.
 plan_file() { printf '%s\nfile %s %s\n' "$3" "$2" "$1" >> "$work/plan"; }
 plan_link() { printf '%s\nlink %s\n' "$2" "$1" >> "$work/plan"; }
 
@@ -50,7 +50,7 @@ library() { # SOURCE NAME: a shared and a static library
     if [ -n "${STRIP:-}" ] && [ "$STRIP" != 0 ]; then
         mkdir -p "$work/$name"
         "${STRIP_PROGRAM:-strip}" --strip-unneeded -o "$work/$name/so" "$from.so" || die "STRIP is set, and ${STRIP_PROGRAM:-strip} failed"
-        if [ "$(wc -c < "$from.a")" -gt 8 ]; then # no tool likes an archive of nothing
+        if [ "$(wc -c < "$from.a")" -gt 8 ]; then # some tools refuse an archive without objects
             "${STRIP_PROGRAM:-strip}" --strip-debug -o "$work/$name/a" "$from.a" || die "STRIP is set, and ${STRIP_PROGRAM:-strip} failed"
         else
             cp "$from.a" "$work/$name/a"
@@ -65,7 +65,7 @@ library() { # SOURCE NAME: a shared and a static library
     plan_link "$name.so.${version%%.*}" "$libdir/$name.so"
 }
 
-# The code first: a small file is no use without it.
+# The code first: the small files need it.
 library "$release/libggml" libggml-base
 backends="ggml-cpu;ggml-rpc" vulkan=OFF
 for path in "$release"/small/libggml*.so; do
@@ -105,8 +105,8 @@ fill ggml-config.cmake.in "$libdir/cmake/ggml/ggml-config.cmake"
 fill ggml-version.cmake.in "$libdir/cmake/ggml/ggml-config-version.cmake"
 fill ggml.pc.in "$libdir/pkgconfig/ggml.pc"
 
-# The manifest: `file CKSUM BYTES PATH`, `link TARGET PATH`, `dir PATH` for folders made here, `above N` for PREFIX and folders
-# above it made here, outermost first.
+# The manifest: `file CKSUM BYTES PATH`, `link TARGET PATH`, `dir PATH` for folders made here, `above N` for PREFIX and
+# folders above it made here, outermost first.
 each() { # FUNCTION: calls it with PATH KIND REST for every line of the plan
     while IFS= read -r path && IFS= read -r what; do
         "$1" "$path" "${what%% *}" "${what#* }"
@@ -167,7 +167,7 @@ put() {
         half=
     fi
 }
-# First with what was there before, so that uninstall.sh knows all of it when this is stopped halfway.
+# First with the former entries, too, so that uninstall.sh knows all files if this is stopped halfway.
 if ! cmp -s "$work/manifest" "$work/old"; then
     cat "$work/manifest" > "$work/both"
     grep -E '^(file|link) ' "$work/old" >> "$work/both" || true
@@ -175,7 +175,7 @@ if ! cmp -s "$work/manifest" "$work/old"; then
 fi
 each put
 
-# What an older or newer libggml-rs left here, and this one does not have.
+# Files that an older or newer libggml-rs left here, and that this one does not have.
 known() { awk 'NR % 2 == 1' "$work/plan" | grep -Fqx "$1"; }
 grep '^link ' "$work/old" | while read -r _ to path; do
     known "$path" || [ "$(readlink "$base/$path")" != "$to" ] || rm -f "$base/$path"
@@ -183,7 +183,7 @@ done
 grep '^file ' "$work/old" | while read -r _ sum bytes path; do
     known "$path" || [ "$(cksum 2> /dev/null < "$base/$path")" != "$sum $bytes" ] || rm -f "$base/$path"
 done
-# From before there was a manifest: one library, and links to it. No file of the original has these names in it.
+# From versions without a manifest: one library, and links to it. No file of the original has these names in it.
 for path in "$lib"/libggml.so.* "$lib"/libggml-base.so.* "$lib"/libggml-cpu.so.*; do
     if [ -f "$path" ] && ! known "$libdir/${path##*/}" && grep -q ggml_rs_ "$path"; then printf '%s\n' "$path"; fi
 done > "$work/former"

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Turns the sentence-embedding model all-MiniLM-L6-v2 (safetensors) into a BERT GGUF file. Python's standard library only.
+"""Turns the sentence-embedding model all-MiniLM-L6-v2 (safetensors) into a BERT GGUF file. Python's standard library
+only.
 
 usage: minilm_to_gguf.py MODEL_DIR OUT.gguf [f32|f16]
 
 MODEL_DIR holds config.json, vocab.txt and model.safetensors. With f16 (the default) the two-dimensional weights of the
-layers and the token embedding are stored as half precision; vectors and the position and type embeddings stay f32,
-which is what hosts expect of a BERT file.
+layers and the token embedding are stored as half precision. Vectors and the position and type embeddings stay f32, as
+hosts expect of a BERT file.
 """
 import json
 import os
@@ -35,7 +36,8 @@ def die(message):
 
 
 class Progress:
-    """A line on stderr about what is done, and how long the rest may take. On a terminal it changes four times a second; elsewhere a new one comes every ten."""
+    """A line on stderr about the current work, and how long the rest may take. On a terminal it changes four times a
+    second; elsewhere a new one comes every ten."""
 
     def __init__(self):
         self.begun = self.shown = time.monotonic()
@@ -56,7 +58,8 @@ class Progress:
 
 
 class Safetensors:
-    """The tensors of one .safetensors file: a JSON header (length in the first 8 bytes), then raw little-endian data."""
+    """The tensors of one .safetensors file: a JSON header (length in the first 8 bytes), then raw little-endian
+    data."""
 
     def __init__(self, path):
         self.path = path
@@ -80,7 +83,7 @@ class Safetensors:
         return name in self.entries
 
     def load(self, name):
-        """-> (shape, the data as bytes of f32)"""
+        """Returns the shape, and the data as bytes of f32."""
         if name not in self.entries:
             die(f"{self.path}: no tensor named {name}")
         e = self.entries[name]
@@ -120,7 +123,7 @@ def gguf_string(s):
 
 
 class Gguf:
-    """A GGUF version 3 file in the making: key/value pairs, then tensors."""
+    """Collects and writes a GGUF version 3 file: key/value pairs, then tensors."""
 
     def __init__(self):
         self.kv = []
@@ -171,7 +174,8 @@ class Gguf:
 
 
 def read_vocab(path, size):
-    """vocab.txt -> (tokens in the form hosts expect: "##x" becomes "x", a word start gets U+2581; token types)"""
+    """Reads vocab.txt. Returns the tokens as hosts expect them ("##x" becomes "x", a word start gets U+2581), and token
+    types."""
     with open(path, encoding="utf-8") as f:
         words = f.read().split("\n")
     if words and words[-1] == "":

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Do the tests of docs/FAULTS.md fail on the bugs that they are there for? mutants.py [check | write] [ROW ...]
+"""Do the tests of docs/FAULTS.md fail on the bugs that they must find? mutants.py [check | write] [ROW ...]
 
-On demand. Each row of mutants_rows.py names a bug that another implementation had, and tests that must fail with it and pass without.
-mutants_places.py says what is replaced in a copy of the sources (target/mutants/tree); there the environment variable GGML_RS_MUTANT picks
-the row. One build without optimisation, in target/mutants, holds all of them; each test runs in a process of its own with a limit of memory
-and of time. A panic, a crash, a hang and a wrong result all count as failing. `check` builds nothing: are rows and places complete, and is
-each needle there? `write` puts the list into docs/FAULTS.md. MUTANTS_JOBS: how many unit tests run at once (default: as there are
-processors). The last line counts the checks."""
+On demand. Each row of mutants_rows.py names a bug that another implementation had, and tests that must fail with it and
+pass without. mutants_places.py says what is replaced in a copy of the sources (target/mutants/tree); there the
+environment variable GGML_RS_MUTANT selects the row. One build without optimisation, in target/mutants, contains all of
+them. Each test runs in a process of its own with a limit of memory and of time. A panic, a crash, a hang and a wrong
+result all count as failing. `check` builds nothing: are rows and places complete, and does each needle exist? `write`
+puts the list into docs/FAULTS.md. MUTANTS_JOBS: how many unit tests run at once (default: the number of processors). The
+last line counts the checks."""
 import concurrent.futures
 import os
 import re
@@ -26,7 +27,7 @@ TREE = f"{WORK}/tree"
 TARGET = os.environ.get("MUTANTS_TARGET", f"{WORK}/build")
 PAGE = f"{ROOT}/docs/FAULTS.md"
 BEGIN, END = "<!-- mutants: begin -->\n", "<!-- mutants: end -->\n"
-MEMORY = 12 << 30  # bytes of address space; a thousand threads need 8 GiB, some bugs ask for what a hostile file says
+MEMORY = 12 << 30  # bytes of address space; a thousand threads need 8 GiB; some bugs allocate what a hostile file says
 LISTS = {"G": 32, "C": 10, "S": 25, "A": 11, "V": 15, "R": 17}  # how long the lists of docs/FAULTS.md are
 
 
@@ -50,7 +51,7 @@ def places():
 
 
 def copy_tree():
-    """The sources with the bugs, in TREE. What is as it was keeps its time, for cargo."""
+    """The sources with the bugs, in TREE. Unchanged files keep their times, for cargo."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     paths = {p for p in listed if p and not p.startswith("fuzz/") and os.path.isfile(f"{ROOT}/{p}")}
     for folder, _, names in os.walk(f"{TREE}/src"):
@@ -83,7 +84,7 @@ def put(path, content):
 
 
 def mistakes():
-    """What does not fit together: rows, places, sources and the lists of docs/FAULTS.md."""
+    """Contradictions between rows, places, sources and the lists of docs/FAULTS.md."""
     for path, list_of in PLACES.items():
         for needle, _ in list_of:
             if len(pattern(needle).findall(text_of(path))) != 1:
@@ -136,7 +137,7 @@ class Build:
             subprocess.run([os.environ.get(*compiler), f"{ROOT}/c_tests/{source}", "-o", self.programs[source], *flags], check=True)
 
     def passes(self, test, row, seconds):
-        """Whether a test passes with the bug of a row ("": without any) -> that, and the seconds it took."""
+        """Whether a test passes with the bug of a row ("": without any), and the seconds it took."""
         env = dict(os.environ, GGML_RS_MUTANT=row, LD_LIBRARY_PATH=self.lib, GGML_NO_BACKTRACE="1", GGML_SCHED_SANITIZE="0")
         env.update({"GGML_VK_VISIBLE_DEVICES": "0"} if test.startswith("vulkan::") else {"GGML_DISABLE_VULKAN": "1"})
         c = test.startswith("c:")

@@ -1,7 +1,8 @@
-"""Where mutants.py puts the bugs of mutants_rows.py: for each file, needles and what replaces them.
+"""The places of the bugs of mutants_rows.py: for each file, needles and their replacements, for mutants.py.
 
-In a copy of the sources the needle is replaced, which must be there once (spaces and line breaks count alike). In the replacement,
-`crate::mutant::on("ROW")` is whether the bug of that row is on, so one build has all of them. It names what it needs by the whole path."""
+A needle must occur once in the file (spaces and line breaks count alike). It is replaced in a copy of the sources. In
+the replacement, `crate::mutant::on("ROW")` is whether the bug of that row is on, so one build has all of them. It names
+items by their whole path."""
 
 PLACES = {
     "src/alloc/follow.rs": [

@@ -1,8 +1,9 @@
 """The rows of mutants.py: name, the bug of the field, tests that must fail with it.
 
-A row has the number of its list in docs/FAULTS.md (G: what a GGUF reader must check, C: the CPU backend, S: schedulers, A: the graph
-allocator, V: Vulkan backends, R: the defects in docs/RELIABILITY.md) and, where a number has several, a word. `c:` before a test: a C program, with the name of its test. In the texts L#n is an issue
-or a pull request of ggml-org/llama.cpp, G#n one of ggml-org/ggml."""
+A row has the number of its list in docs/FAULTS.md (G: what a GGUF reader must check, C: the CPU backend, S: schedulers,
+A: the graph allocator, V: Vulkan backends, R: the defects in docs/RELIABILITY.md) and, where a number has several, a
+word. `c:` before a test: a C program, with the name of its test. In the texts L#n is an issue or a pull request of
+ggml-org/llama.cpp, G#n one of ggml-org/ggml."""
 
 READER = "gguf::reader::tests::"
 BAD = "c:bad/test_bad.c:"
@@ -17,7 +18,7 @@ def robust(source, test):
 
 
 ROWS = [
-    # What a GGUF reader must check.
+    # Checks of a GGUF reader.
     ("G1", "bytes that are no GGUF file are read as one", [READER + "headers", BAD + "made_by_hand"]),
     ("G1 version", "versions 0, 1 and 4 and the other byte order are read as version 3", [READER + "headers", BAD + "made_by_hand"]),
     ("G2", "unbounded counts of tensors and keys (CVE-2024-21802 and its kind, G#709)", [READER + "headers"]),
@@ -66,7 +67,7 @@ ROWS = [
     ("G31", "strides in parameters become sizes without a check (L#25764)", ["cpu::regressions::parameters_that_lead_outside_are_an_error"]),
     ("G32", "the padding in the linear allocator wraps (L#26318)", ["alloc::linear::tests::tensors_lie_behind_each_other_until_the_buffer_is_full"]),
 
-    # What once broke in CPU backends.
+    # Bugs that CPU backends had.
     ("C1", "the host frees a graph while a worker is still in it (L#11736)", ["cpu::threadpool::tests::every_thread_runs_once_and_the_task_may_go_at_once"]),
     ("C2", "the number of threads is read apart from the number of the graph (L#17748)", ["cpu::threadpool::tests::every_thread_runs_once_and_the_task_may_go_at_once"]),
     ("C3", "some threads stay in a graph that was stopped (G#1065)", ["cpu::tests::stopping_at_any_node_leaves_everything_usable"]),
@@ -78,12 +79,13 @@ ROWS = [
     ("C9", "scratch memory for MUL_MAT_ID is too small (L#14292, L#12544)", ["cpu::regressions::no_operation_goes_behind_its_scratch_memory"]),
     ("C10", "threads write the same rows", ["cpu::tests::every_unary_operation_with_more_threads_than_rows"]),
 
-    # What once broke in schedulers.
+    # Bugs that schedulers had.
     ("S1", "a split without inputs does not wait for the one before, whose memory it has (L#26040)", [SCHED + "a_split_without_inputs_waits_for_the_one_before"]),
     ("S1 in place", "nor for a backend that reads that memory where it is", [SCHED + "a_split_waits_for_all_who_use_its_memory", "sched::order::tests::a_split_waits_for_all_who_use_its_memory"]),
     ("S2", "the copy in use moves when a graph is computed twice (L#14855)", [SCHED + "the_same_allocation_uses_the_same_copy"]),
     ("S3", "the copy in use changes while a graph is allocated (L#13922)", [SCHED + "the_same_allocation_uses_the_same_copy"]),
-    # The wait for the destination's own event before a copy has no row: by the contract of copies (sched/mod.rs) the queues order that.
+    # The wait for the destination's own event before a copy has no row: by the contract of copies (sched/mod.rs) the
+    # queues order that.
     ("S4", "a copy is written while an earlier graph reads it (L#20463)", [SCHED + "pipelined_graphs_do_not_disturb_each_other"]),
     ("S6", "inputs are copied later, when the host writes the next ones (L#27572)", [ROWS_C + "S6_inputs_are_written_while_the_device_computes"]),
     ("S6 in place", "inputs that a device reads where they are count as read when the graph has started", [SCHED + "inputs_may_be_written_as_soon_as_the_graph_is_started"]),
@@ -110,7 +112,7 @@ ROWS = [
     ("S24", "a copy serves readers behind a node that has written into the memory since", ["sched::writers_tests::copies_are_made_again_after_a_write"]),
     ("S25", "the CPU computes in memory of other devices", ["cpu::check::graph::tests::memory_of_other_devices_is_refused"]),
 
-    # The cache of graphs, which others do not have.
+    # The cache of graphs, which other implementations do not have.
     ("cache wait", "another plan is taken while a graph with the last one is in flight", ["sched::cache_tests::another_plan_waits_for_graphs_in_flight"]),
     ("cache buffers", "a plan is used with buffers that are gone", ["alloc::tests::a_ticket_holds_as_long_as_its_buffers"]),
     ("cache undo", "a comparison that fails leaves numbers of the other graph", ["sched::cache_tests::a_comparison_that_fails_leaves_the_entry_as_it_was"]),
@@ -147,7 +149,7 @@ ROWS = [
     ("V15", "more memory than the device has in one piece", ["vulkan::tests::too_much_memory_is_an_error"]),
     ("V lost", "a device that was lost is used again", ["vulkan::tests::a_lost_device_is_opened_again"]),
 
-    # The host is never taken down: docs/RELIABILITY.md.
+    # The host must never be ended: docs/RELIABILITY.md.
     ("R1", "the end of the process waits for every stream", [robust("ends.c", "a_thread_that_waits_for_a_stream_hinders_nobody")]),
     ("R2", "a standard error that cannot be written is a panic", [robust("ends.c", "a_message_that_cannot_be_written_ends_the_process_too"), robust("ends.c", "training_does_not_need_a_reader")]),
     ("R3", "a graph that lacks nodes is computed", [robust("late.cpp", "a_graph_that_lacks_nodes_is_not_computed")]),

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Builds what the tests compare with, in GGML_CACHE (default: target/cache); what is there already is reused.
+# Builds what the tests compare with, in GGML_CACHE (default: target/cache). Existing builds are reused.
 #
 #   oracle.sh fetch      sources of the original ggml and of llama.cpp            -> src/
 #   oracle.sh original   the original's libraries and headers                     -> original/
 #   oracle.sh debug      its libraries again, not optimised, with debug information -> debug/
-#   oracle.sh bench      its libraries as hosts build them, for this processor and for AVX2 only -> bench-native/, bench-avx2/
+#   oracle.sh bench      its libraries as hosts build them, for this processor and for AVX2 only -> bench-native/,
+#                        bench-avx2/
 #   oracle.sh hosts      llama.cpp 0.8.0's tools, built against the installed library -> hosts/bin
 #   oracle.sh tests      tests, server and embedding of the older llama.cpp, likewise -> tests/bin
 #   oracle.sh peers      the original's own test programs, built against IT       -> peers/
@@ -28,7 +29,8 @@ die() {
 need() { # TOOL PACKAGE
     command -v "$1" > /dev/null 2>&1 || die "$1 is missing: install the package $2"
 }
-find_cmake() { # cmake of the system, or from Python's packages in a folder of the cache: that needs pip, but neither root nor venv
+# cmake of the system, or from Python's packages in a folder of the cache. That needs pip, but neither root nor venv.
+find_cmake() {
     command -v cmake > /dev/null 2>&1 && return
     tools=$cache/tools/cmake
     if [ ! -x "$tools/cmake/data/bin/cmake" ]; then
@@ -45,7 +47,7 @@ find_cmake() { # cmake of the system, or from Python's packages in a folder of t
 }
 generator() { command -v ninja > /dev/null 2>&1 && echo Ninja || echo "Unix Makefiles"; }
 
-# A build shows a line for each tenth of its way; all of it is in the log.
+# Shows a line for each tenth of a build. The log has all of it.
 build() { # LOG ARGUMENTS OF cmake --build
     log=$1
     shift
@@ -59,7 +61,7 @@ build() { # LOG ARGUMENTS OF cmake --build
     }
 }
 
-# What was built from other sources is built again.
+# Builds from other sources are built again.
 version=0.28.0
 fresh() { [ "$(cat "$1/done" 2> /dev/null)" = "$version" ]; }
 renew() { # FOLDER ...: removes what is not of this version
@@ -72,8 +74,8 @@ fetch() {
     python3 "$root/scripts/fetch.py" "$cache/src"
 }
 
-# GCC before 12.4, 13.3 and 14 lets its own _tile_loadconfig read 8 bytes only and drops what was written to the other 56 (its bug 114098):
-# the original's AMX kernels then end with an illegal instruction.
+# GCC before 12.4, 13.3 and 14 lets its own _tile_loadconfig read 8 bytes only and drops what was written to the other
+# 56 (its bug 114098): the original's AMX kernels then end with an illegal instruction.
 amx_flags() {
     "$CXX" -march=native -dM -E -x c++ /dev/null 2> /dev/null | grep -q __AMX_TILE__ || return 0
     cat > "$cache/amx.h" << 'END'
@@ -84,7 +86,8 @@ END
     echo "-include $cache/amx.h"
 }
 
-# OpenMP is left out: its threads spin and starve what is tested beside it. Benchmarks build their own original with the defaults.
+# OpenMP is left out: its threads spin, and take the processors from the programs under test. Benchmarks build their own
+# original with the defaults.
 configure_ggml() { # NAME SOURCE ARGUMENTS: a tree of ggml, to be built in NAME-build
     name=$1 source=$2
     shift 2
@@ -130,7 +133,8 @@ bench() {
     done
 }
 
-# For scripts/test_abi.sh, which reads what the libraries say about themselves and runs nothing of them: no code for this processor only.
+# For scripts/test_abi.sh, which reads the libraries' debug information and runs no code of them: no code for this
+# processor only.
 debug() {
     fresh "$cache/debug" && return
     fetch
@@ -156,7 +160,7 @@ configure() { # NAME SOURCE ARGUMENTS: a llama.cpp tree, configured for the inst
     echo "$version $*" > "$cache/$name/configured"
 }
 
-# For programs whose time is ggml's. The tree of the tests compiles in half the time of -O3.
+# For programs that spend their time in ggml. The tree of the tests compiles in half the time of -O3.
 fast_to_compile="-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"
 
 hosts() {
@@ -236,7 +240,7 @@ vulkan_module() {
     modules
     [ -e "$cache/modules/libggml-vulkan.so" ] && return
     need glslc glslc
-    # It wants headers of Vulkan 1.3.272 at least.
+    # It needs headers of Vulkan 1.3.272 at least.
     headers=
     if ! grep -qs VK_EXT_layer_settings /usr/include/vulkan/vulkan_core.h; then
         need python3 python3

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Makes the pictures of README.md from a real run: docs/report.png and docs/timeline.svg. pictures.py [FOLDER]
 
-Runs llama-completion of the test suites (scripts/oracle.sh hosts) with a random llama of four layers, the last one and the output on the first Vulkan device of the system, and writes the
-placement report and the trace to FOLDER (default: target/pictures). If both are there already, it only draws: the report by Chromium (Debian's package chromium), the
+Runs llama-completion of the test suites (scripts/oracle.sh hosts) with a random llama of four layers, the last one and
+the output on the first Vulkan device of the system, and writes the placement report and the trace to FOLDER (default:
+target/pictures). If both are there already, it only draws: the report by Chromium (Debian's package chromium), the
 timeline of the fastest token by this script, in colours that read on white and on black.
 """
 import json
@@ -49,7 +50,7 @@ def events(path):
 
 
 def label(name):
-    """The host's lane of a device is when it was given work; the device's own lane when it did it."""
+    """The host's lane of a device shows when it got work, the device's own lane when it did it."""
     return "the device" if name.endswith("(device)") else name
 
 

@@ -11,7 +11,7 @@ def free_port():
 
 
 def end(process, seconds):
-    """Asks a program to end, and kills it if it has not after so many seconds."""
+    """Terminates a program, and kills it if it has not ended after so many seconds."""
     process.terminate()
     try:
         process.wait(seconds)

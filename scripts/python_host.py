@@ -1,7 +1,8 @@
-"""llama-cpp-python as its users write programs: python_host.py MODEL OUT PROMPT. For the section `python` of scripts/test_hosts.py.
+"""llama-cpp-python as in programs of its users: python_host.py MODEL OUT PROMPT. For the section `python` of
+scripts/test_hosts.py.
 
-Writes the logits of every token of PROMPT to OUT, and prints a line of JSON: how many tokens, a completion at temperature 0, and whether the ggml below
-is this library."""
+Writes the logits of every token of PROMPT to OUT, and prints a line of JSON: how many tokens, a completion at
+temperature 0, and whether the ggml below is this library."""
 import json
 import sys
 

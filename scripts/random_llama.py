@@ -23,7 +23,7 @@ def text(s):
 
 
 class Vocabulary:
-    """The pairs of a GGUF file as they are in it: key, and the bytes of type and value."""
+    """The pairs of a GGUF file: key, and the bytes of type and value."""
 
     def __init__(self, path):
         with open(path, "rb") as f:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes a small Whisper model with random weights: random_whisper.py OUT.bin
 
-In the file format of whisper.cpp: magic, hyperparameters, mel filters, vocabulary, then each tensor with its header. Two layers each in the
-encoder and the decoder, products in F16, all from one seed.
+In the file format of whisper.cpp: magic, hyperparameters, mel filters, vocabulary, then each tensor with its header.
+Two layers each in the encoder and the decoder, products in F16, all from one seed.
 """
 import random
 import struct

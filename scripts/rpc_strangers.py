@@ -1,6 +1,7 @@
-"""Clients of an RPC server that are silent, have gone, or request too much memory, for scripts/test_rpc.py.
+"""Clients of an RPC server that are silent, have disconnected, or request too much memory, for scripts/test_rpc.py.
 
-`Raw` speaks the protocol over a socket of its own, so that it can stop anywhere. Everything is on the loopback, and every loop ends.
+`Raw` speaks the protocol over a socket of its own, so that it can stop anywhere. Everything is on the loopback, and
+every loop ends.
 """
 import contextlib
 import os
@@ -114,7 +115,7 @@ def busy_for(pid, limit):
 
 
 def served_within(endpoint, seconds, source="127.0.0.1"):
-    """Seconds until a client that tries again gets an answer; None if that takes too long."""
+    """Seconds until a client that tries again gets a reply; None if that takes too long."""
     start = time.monotonic()
     while time.monotonic() - start < seconds:
         with contextlib.suppress(OSError):
@@ -127,7 +128,7 @@ def served_within(endpoint, seconds, source="127.0.0.1"):
 
 
 def places(t, server):
-    """Clients that say nothing give way, and those that have something there do not."""
+    """Clients that send nothing are disconnected, and those with data on the server are not."""
     with server() as (endpoint, _):
         silent = [Raw(endpoint, greet=False) for _ in range(16)]
         time.sleep(0.5)
@@ -165,7 +166,7 @@ def places(t, server):
 
 
 def gone(t, server):
-    """Work ends when its client has left."""
+    """Work ends after its client has disconnected."""
     recompute = struct.pack("<BQIQ", RECOMPUTE, 12, 0, 1)
 
     def one_graph(raw):
@@ -186,7 +187,8 @@ def gone(t, server):
         raw.socket.sendall(struct.pack("<BQQB", CLEAR, 9, buffer, 1) * 144)
 
     for what in (one_graph, many_graphs, more_than_a_queue_holds, clears):
-        # What waits behind a queue that is full hides that the client has left: then the time of a graph ends it.
+        # Requests after a full queue hide that the client has disconnected. Then the limit of the time of a graph ends
+        # the work.
         with server(*(("--graph-time", "3") if what is more_than_a_queue_holds else ())) as (endpoint, pid):
             raw = Raw(endpoint)
             what(raw)
@@ -208,7 +210,7 @@ def gone(t, server):
 
 
 def memory(t, server):
-    """What clients make a server take."""
+    """The memory that clients can make a server use."""
     n = 1 << 18
     large = graph(1, range(1, n + 1), [tensor(1 + i, 0, 0, (1,)) for i in range(n)])
     many = graph(1, (), [tensor(1, 0, 0, (1,))] * 900000)

@@ -1,8 +1,10 @@
 #!/bin/sh
-# make run: builds the library and the C host, gets a model, runs the host. What is missing is said before anything is built.
+# make run: builds the library and the C host, gets a model, runs the host. Reports missing tools before it builds
+# anything.
 #
-# In the environment: MODEL=file.gguf is read instead of MiniLM; SENTENCES="one|two|three" replaces the sentences; REPORT=file.html (or
-# .json) says where everything was placed and why; TRACE=file.json says what ran when (open it at ui.perfetto.dev).
+# In the environment: MODEL=file.gguf is read instead of MiniLM; SENTENCES="one|two|three" replaces the sentences;
+# REPORT=file.html (or .json) says where everything was placed and why; TRACE=file.json says what ran when (open it at
+# ui.perfetto.dev).
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${GGML_CACHE:-$root/target/cache}

@@ -1,5 +1,6 @@
 #!/bin/sh
-# make sbom: a bill of materials of the library, CycloneDX in JSON, in target/sbom. cargo-cyclonedx is the one on PATH, or is installed into the cache (some minutes, once).
+# make sbom: a bill of materials of the library, CycloneDX in JSON, in target/sbom. cargo-cyclonedx is the one on PATH,
+# or is installed into the cache (some minutes, once).
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"

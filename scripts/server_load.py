@@ -16,13 +16,13 @@ START_TIMEOUT = 120
 
 
 def questions():
-    """Of different lengths, so that their tokens meet in ever other batches."""
+    """Questions of different lengths, so that their tokens are in different batches each time."""
     words = "the cat sits outside and a man plays his guitar while dogs watch the moon over quiet gardens".split()
     return [f"Tell me about {' '.join(words[(i + k) % len(words)] for k in range(2 + i % 11))}" for i in range(QUESTIONS)]
 
 
 def get(port, path, body=None, timeout=300):
-    """What the server answers under `path`."""
+    """The reply of the server under `path`."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body and json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=timeout) as answer:
         return answer.read().decode()
@@ -35,14 +35,14 @@ def complete(port, question, tokens=TOKENS, **more):
 
 
 def log_of(t, side):
-    """What the last server on that side said."""
+    """The log of the last server on that side."""
     return os.path.join(t.models, f"server-{side}.log")
 
 
 @contextlib.contextmanager
 def server(t, side, model, *arguments, context=256, environment=None):
-    """A server on a port of its own, with room for `context` tokens of each question; ends when the block does. Gives the port, or None when it
-    does not start."""
+    """A server on a port of its own, with room for `context` tokens of each question; ends with the block. Gives the
+    port, or None if it does not start."""
     path, port = t.path("llama-server"), processes.free_port()
     env = dict(os.environ, LD_LIBRARY_PATH=t.libs[side] + ":" + os.path.dirname(path), GGML_NO_BACKTRACE="1") | (environment or {})
     log = log_of(t, side)
@@ -69,7 +69,7 @@ def server(t, side, model, *arguments, context=256, environment=None):
 
 
 def answers(t, side, model, *arguments):
-    """Answers one by one, answers to eight questions at a time, and the seconds of each; None when the server fails."""
+    """Answers one by one, answers to eight questions at a time, and the seconds of each; None if the server fails."""
     asked, times = questions(), []
     with server(t, side, model, *arguments) as port:
         if port is None:
@@ -88,8 +88,8 @@ def answers(t, side, model, *arguments):
 
 
 def load(t, kind):
-    """Every question is answered in full at any load. How many answers stay the same is reported here; scripts/test_invariance.py compares them
-    number by number."""
+    """Every question is answered in full at any load. Reports how many answers stay the same;
+    scripts/test_invariance.py compares them number by number."""
     model = t.random_llama(kind) if kind in ("f32", "f16") else t.quantized("original", kind)
     for side in t.libs:
         got = model and answers(t, side, model)

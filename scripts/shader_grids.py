@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes vulkan_shaders/grids.glsl: the grids of the IQ formats (src/quant/tables), packed 16 bits a point, for shaders."""
+"""Writes vulkan_shaders/grids.glsl: the grids of the IQ formats (src/quant/tables), packed 16 bits a point, for
+shaders."""
 import re
 import sys
 from pathlib import Path

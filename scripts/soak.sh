@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Many schedulers, graphs and files on several threads, for a long time: soak.sh MINUTES [SEED]
 #
-# Results must be right, and memory, descriptors and threads of the process must not grow. Uses Vulkan0 if the library finds it: GGML_VK_VISIBLE_DEVICES.
-# Builds nothing but its programs and a module; GGML_PREFIX is the library (default: target/install, which is installed first). The last line
-# counts the checks.
+# Results must be right, and memory, descriptors and threads of the process must not grow. Uses Vulkan0 if the library
+# finds it: GGML_VK_VISIBLE_DEVICES. Builds only its programs and a module. GGML_PREFIX is the library (default:
+# target/install, which is installed first). The last line counts the checks.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 minutes=${1:-10} seed=${2:-1}

@@ -1,9 +1,9 @@
 //! Writes `docs/STATUS.md`, or checks it: `cargo run --features internals --example status -- write | check`.
 //!
-//! Every line comes from where the truth is: operations from the backends' op tables, number formats from the library's
-//! own answers, functions from the sources in `src/capi/`. A function counts as not there when its documentation says
-//! "This version of the library ...", when it calls `absent`, or when it looks at none of its arguments (unless that is
-//! all there is to do).
+//! Each line comes from the authoritative source: operations from the backends' op tables, number formats from the
+//! library's functions, functions from the sources in `src/capi/`. A function counts as missing if its documentation
+//! says "This version of the library ...", if it calls `absent`, or if it uses none of its arguments (unless that is
+//! all it has to do).
 
 use ggml::abi::ggml::{ggml_op, ggml_type};
 use ggml::capi::ggml::{ggml_get_type_traits, ggml_quantize_chunk, ggml_quantize_requires_imatrix};
@@ -19,10 +19,10 @@ use std::{env, fs, process};
 const OF_HOST: [ggml_op; 4] =
     [ggml_op::GGML_OP_MAP_CUSTOM1, ggml_op::GGML_OP_MAP_CUSTOM2, ggml_op::GGML_OP_MAP_CUSTOM3, ggml_op::GGML_OP_CUSTOM];
 
-/// What a function says when it is not there.
+/// The documentation of a function that is missing.
 const MARK: &str = "This version of the library";
 
-/// Functions that have nothing to learn from their arguments.
+/// Functions that need none of their arguments.
 const IGNORE_BY_DESIGN: [&str; 1] = ["ggml_opt_get_default_optimizer_params"];
 
 struct Function {
@@ -120,7 +120,7 @@ fn formats() -> (String, String) {
     (format!("{there} of {}", ggml_type::ALL.len()), text + "\n" + note)
 }
 
-/// Whether a row can be quantized, by doing it.
+/// Whether a row can be quantized, by trying.
 fn quantizes(ty: ggml_type, bytes_per_value: usize) -> bool {
     const N: usize = 256;
     let (row, importance) = ([0.5f32; N], [1.0f32; N]);

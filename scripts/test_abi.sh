@@ -1,10 +1,12 @@
 #!/bin/sh
-# The binary interface against the original's, by what a build of the original and ours have in them: test_abi.sh [LIB_DIR]
+# The binary interface against the original's, from the builds of both: test_abi.sh [LIB_DIR]
 #
-# LIB_DIR holds our installed libraries (default: target/install/lib). What is compared: scripts/abi_diff.py. Builds the original with debug
-# information (scripts/oracle.sh debug), and this library too, not optimised: layouts and signatures are those of any build.
+# LIB_DIR holds our installed libraries (default: target/install/lib). scripts/abi_diff.py makes the comparisons. Builds
+# the original with debug information (scripts/oracle.sh debug), and this library too, not optimised: layouts and
+# signatures are those of any build.
 #
-# Without abidiff (package abigail-tools) the suite is skipped; root, who could have installed it, and CI must have it.
+# Without abidiff (package abigail-tools) the suite is skipped, except for root, which could have installed it, and in
+# CI.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 lib=${1:-$root/target/install/lib}
@@ -26,7 +28,7 @@ done
 [ -f "$lib/libggml-base.so" ] || { echo "FAIL no library in $lib: run make install PREFIX=$root/target/install"; echo "abi: 0 passed, 1 failed"; exit 1; }
 "$root/scripts/oracle.sh" debug || { echo "abi: 0 passed, 1 failed"; exit 1; }
 
-# The crates that it is made of are built once: they stay in the cache. Names of 64 bytes, as in the original's build.
+# The dependencies are built once, and stay in the cache. Names have 64 bytes, as in the original's build.
 unset GGML_MAX_NAME
 echo "building the library with debug information (the first time: a minute) ..."
 cd "$root"

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Looks at the book of `make book` in Chromium: test_book.py [FOLDER]
 
-Makes a screenshot of each main page, light and dark, wide and narrow, in FOLDER (default: target/book/shots), for people; and checks what a program can: the page is there and not
-empty, dark is dark, light is light, and no picture is missing. Without Chromium it says that it is skipped. The last line counts.
+Makes a screenshot of each main page, light and dark, wide and narrow, in FOLDER (default: target/book/shots), for
+people. Checks what a program can: the page exists and is not empty, dark is dark, light is light, and no picture is
+missing. Without Chromium, the test is skipped, with a line about it. The last line counts.
 """
 import os
 import re

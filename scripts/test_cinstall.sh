@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # cargo cinstall, and the lines of docs/INSTALL.md that add what it cannot make, against make install.
 #
-# On demand: a release build of its own. Without cargo-c (cargo install cargo-c, ten minutes) there is a line, and no failure; CARGO_C names the
-# folder of a copy that is not in PATH. Needs what make has built. The last line counts the checks.
+# On demand: a release build of its own. Without cargo-c (cargo install cargo-c, ten minutes) there is a line, and no
+# failure; CARGO_C names the folder of a copy that is not in PATH. Needs the build of make. The last line counts the
+# checks.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
@@ -53,7 +54,7 @@ static() {
 }
 check "a host by the static library" static
 
-# Programs that exist already ask for the small files.
+# Existing programs need the small files.
 host() { compile host -I"$work/make/include" -L"$work/make/lib" -Wl,--no-as-needed -lggml -lggml-cpu -lggml-base; }
 check "a host that asks for all the original's files" host
 no_start() { ! "$work/host" > "$work/said" 2>&1 && grep -q "cannot open shared object file" "$work/said"; }

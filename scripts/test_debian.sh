@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # The Debian packages: built from HEAD, installed, used and removed: test_debian.sh [symbols]
 #
-# On demand: a release build, and every step of dpkg-buildpackage; it needs no network once cargo has fetched the crates. Rust may come from
-# rustup, so dpkg's own list of build dependencies is not asked (-d). The packages are installed by dpkg into an overlay over this system,
-# which is dropped afterwards; nothing of it is changed. That takes root (or a user namespace that may mount); otherwise they are only unpacked.
-# The last line counts the checks.
+# On demand: a release build, and every step of dpkg-buildpackage. It needs no network once cargo has fetched the
+# crates. Rust may come from rustup, so dpkg's own list of build dependencies is not checked (-d). dpkg installs the
+# packages into an overlay over this system, which is dropped afterwards: the system does not change. That needs root
+# (or a user namespace that may mount); otherwise they are only unpacked. The last line counts the checks.
 #
-#   symbols    writes packaging/debian/*.symbols from what the release build in target/ exports
+#   symbols    writes packaging/debian/*.symbols from the exports of the release build in target/
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1

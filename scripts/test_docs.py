@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Runs what README.md, CONTRIBUTING.md and the book tell people to run: test_docs.py CACHE [all]
+"""Runs the commands of README.md, CONTRIBUTING.md and the book: test_docs.py CACHE [all]
 
-- Every fenced block of shell commands is run in a copy of the top folder, as a new user with an empty home folder. The word after ```sh says where it is not run:
+- Every fenced block of shell commands is run in a copy of the top folder, as a new user with an empty home folder. The
+word after ```sh says where it is not run:
     by=SUITE     that suite runs the same commands
     needs=TOOL   only if there is such a program; llama-cli and llama-bench are those of the suite `hosts`
-    slow, cargo  takes long, or compiles the library: only with `all`, in a clone with the changes that are not committed yet
-    hours        takes hours: nobody waits for that here
+    slow, cargo  takes long, or compiles the library: only with `all`, in a clone with the changes that are not
+    committed yet
+        hours        takes hours: never run here
     root         changes the system
     last         after all others of its page
-- Every block of C is included from a program in docs/examples, or has file=NAME and is compiled by a block of commands. Programs are compiled with all warnings and run, on the
-  original, too, if they use its interface only. Blocks of Rust are included from the sources, which the unit tests compile.
+- Every block of C is included from a program in docs/examples, or has file=NAME and is compiled by a block of commands.
+  Programs are compiled with all warnings and run, on the original, too, if they use its interface only. Blocks of Rust
+  are included from the sources, which the unit tests compile.
 - Links and anchors; `make help` names every target; docs/DEPENDENCIES.md has every dependency.
 
 Blocks that are not run are listed with the reason. The last line counts.
@@ -40,7 +43,7 @@ def read(path):
 
 
 def run(command, cwd, env, timeout=300):
-    """Runs a command: whether it ended well, and its last lines."""
+    """Runs a command. Returns whether it ended well, and its last lines."""
     try:
         r = subprocess.run(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -79,7 +82,7 @@ def examples(t, work, prefix, original):
 
 
 def snippets(t, page, known):
-    """C and Rust that no test compiles."""
+    """Errors about blocks of C and Rust that no test compiles."""
     for m in BLOCK.finditer(read(page)):
         language, words, text = m[2], m[3].split(), m[4]
         if language == "c":
@@ -92,7 +95,8 @@ def snippets(t, page, known):
 
 
 def clone(t, work, env):
-    """A contributor's clone: what is built there is no part of this tree's target folder. Only commits and changes to files that git knows come with it."""
+    """A contributor's clone, so that its builds do not get into this tree's target folder. Contains commits, and
+    changes to files that git knows."""
     tree = os.path.join(work, "tree")
     if not os.path.isdir(tree):
         changed = subprocess.run(["git", "stash", "create"], cwd=ROOT, capture_output=True, text=True).stdout.strip() or "HEAD"
@@ -184,10 +188,11 @@ def main():
         model = os.path.join(cache, "models", "llama-Q4_0-ours.gguf")
         if os.path.exists(model):
             os.symlink(model, os.path.join(place, "model.gguf"))
-        # What the pages take as done: README says how.
+        # Commands that the pages take for granted: README has them.
         ok, said = run(["make", "-s", "install", f"PREFIX={home}/ggml"], place, env)
         t.check(ok, "make install as a new user", said)
-        # Hosts that were linked to the original find it where they were built; with LD_LIBRARY_PATH they find this library.
+        # Hosts that are linked to the original find it where they were built. With LD_LIBRARY_PATH they find this
+        # library.
         env["LD_LIBRARY_PATH"] = f"{home}/ggml/lib"
         for page in PAGES:
             snippets(t, page, known)

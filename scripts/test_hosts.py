@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Runs unmodified llama.cpp hosts on this library and on the original ggml and compares what they give.
+"""Runs unmodified llama.cpp hosts on this library and on the original ggml and compares their results.
 
 usage: test_hosts.py CACHE OURS [NAME ...]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, original/lib, peers, src), OURS the folder of the installed
-library's lib. NAMEs choose some of the sections (see SECTIONS at the end); none means all. The last line counts the checks.
+CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, original/lib, peers, src), OURS the folder of the
+installed library's lib. NAMEs choose some of the sections (see SECTIONS at the end); none means all. The last line
+counts the checks.
 
-The hosts are built once, against this library; on the original they run through LD_LIBRARY_PATH alone, and the original's
-own test programs, built against the original, run on this library the same way: the swap goes both ways.
+The hosts are built once, against this library, and run on the original with LD_LIBRARY_PATH alone. The original's own
+test programs, built against the original, run on this library the same way: the swap works both ways.
 """
 import glob
 import json
@@ -33,7 +34,7 @@ PROMPT = "People die when they are killed. The cat sits outside, and the dog pla
 # For a comparison of errors: with the 20 tokens of PROMPT alone, the ratio of two errors varies by several per cent.
 LONG_PROMPT = " ".join(random.Random(1).choices(" ".join(SENTENCES).split(), k=400))
 FORMATS = ["Q8_0", "Q4_0", "Q4_K", "Q6_K", "IQ4_XS"]
-# What the original gives for the first sentence (MiniLM F32).
+# The original's results for the first sentence (MiniLM F32).
 KNOWN = (0.1393, 0.0029, 0.0470)
 SANE_TIMEOUT = 600
 OLDER = ("llama-embedding", "llama-server", "test-c")
@@ -50,13 +51,14 @@ class Bench(Checks):
         os.makedirs(self.models, exist_ok=True)
 
     def path(self, program):
-        """The newest llama.cpp's tools; what only the older tree holds; the original's tests, built against the original."""
+        """The newest llama.cpp's tools; programs of the older tree only; the original's tests, built against the
+        original."""
         if not program.startswith("llama-") and program != "test-c":
             return os.path.join(self.peers, program)
         return os.path.join(self.cache, "tests/bin" if program in OLDER else "hosts/bin", program)
 
     def run(self, side, program, *arguments, **environment):
-        """Runs a host on one library; None and a failed check when it does not end well."""
+        """Runs a host on one library; None and a failed check if it does not end well."""
         path = self.path(program)
         env = dict(os.environ, LD_LIBRARY_PATH=self.libs[side], GGML_NO_BACKTRACE="1", **environment)
         try:
@@ -169,7 +171,7 @@ def warnings(t):
 
 
 def warnings_of_ours_only(t, tree):
-    """Compiles the files that warned against the original's headers; what they still say is not ours."""
+    """Compiles the files that had warnings against the original's headers. Warnings that remain are not ours."""
     log = os.path.join(t.cache, tree, "all.log")
     with open(os.path.join(t.cache, tree, "compile_commands.json")) as f:
         commands = {c["file"]: c for c in json.load(f)}
@@ -202,7 +204,8 @@ def embedding(t):
                 vectors[side] = json.loads(text[text.index("["):])
                 break
             except ValueError as why:
-                # Seen once in many runs, on a busy machine: the thread of the program's log prints each number and comma.
+                # Seen once in many runs, on a busy machine: the thread of the program's log prints each number and
+                # comma.
                 at = text.index("[") + getattr(why, "pos", 0) if "[" in text else 0
                 detail = f"{why}: {text[max(0, at - 60):at + 60]!r} of {len(text)} characters"
                 if attempt:
@@ -259,7 +262,8 @@ def quantize(t):
 
 
 def alignments(t):
-    """Hosts that copy the keys of a file and pad the data themselves, to 32 bytes whatever the file had: what they write reads back."""
+    """Hosts that copy the keys of a file and pad the data themselves, to 32 bytes whatever the file had: what they
+    write reads back."""
     noise = random.Random(3)
     # Sizes that are a multiple of no alignment above 4.
     shapes = {b"a": [5], b"b": [7, 3], b"c": [9, 5, 3], b"d": [1], b"e": [331]}
@@ -270,7 +274,7 @@ def alignments(t):
     os.makedirs(folder)
 
     def read(paths):
-        """All tensors of some files; or what is wrong with them."""
+        """All tensors of some files, or an error about them."""
         found = {}
         try:
             for path in paths:
@@ -317,7 +321,8 @@ def completion(t):
 
 
 def reported(path, limit):
-    """Whether a placement report says where the weights of a mapped model are, and why: all in memory, or half of them."""
+    """Whether a placement report says where the weights of a mapped model are, and why: all in memory, or half of
+    them."""
     with open(path, encoding="utf-8") as f:
         weights = json.load(f)["weights"]
     os.remove(path)
@@ -331,7 +336,7 @@ def reported(path, limit):
     # Without a limit, a process may end before it has interleaved anything.
     good = good and memory.get("limit_bytes") == limit and (memory["read_bytes"] > 0 or limit is None) and memory["waited_seconds"] >= 0
     if limit is not None:
-        # What is not in memory is said; large pages may have a little more than that.
+        # The report has the bytes that are not in memory. Large pages may have a little more than that.
         good = good and memory["away_bytes"] > 0 and memory["in_memory_bytes"] <= limit and "GGML_RS_CPU_COPIES" in memory["decision"]
     if not good:
         print(json.dumps(weights, indent=1))
@@ -360,8 +365,9 @@ def copies(t):
 
 
 def estimate(t, side, *arguments):
-    """The result of llama-perplexity. Its logger prints from a thread that nothing waits for when main returns: with either library, one run in 25
-    on a busy machine ends with status 0 before its last lines are printed (docs/TESTS.md). Such a run is repeated."""
+    """The result of llama-perplexity. Its logger prints from a thread that nothing waits for when main returns: with
+    either library, one run in 25 on a busy machine ends with status 0 before its last lines are printed
+    (docs/TESTS.md). Such a run is repeated."""
     for _ in range(10):
         out = t.run(side, "llama-perplexity", *arguments)
         if out is None:
@@ -373,7 +379,8 @@ def estimate(t, side, *arguments):
 
 
 def perplexity(t):
-    """How well the model foretells a text, by llama-perplexity, with and without a LoRA adapter: the same number from both libraries."""
+    """How well the model foretells a text, by llama-perplexity, with and without a LoRA adapter: the same number from
+    both libraries."""
     text, adapter = os.path.join(t.models, "text.txt"), t.model("lora-f16")
     with open(text, "w") as f:
         f.write(" ".join(SENTENCES * 24))
@@ -414,7 +421,8 @@ def speed(t):
 
 
 def python(t):
-    """llama-cpp-python: its modules as the package has them, and in its folder `lib` its llama.cpp with the files of one library or the other."""
+    """llama-cpp-python: its modules as in the package, and in its folder `lib` its llama.cpp with the files of one
+    library or the other."""
     packages = os.path.join(t.cache, "python")
     if not os.path.isdir(packages):
         shutil.rmtree(packages + ".part", ignore_errors=True)  # of an interrupted run

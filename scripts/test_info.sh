@@ -1,6 +1,7 @@
 #!/bin/sh
-# ggml-info: test_info.sh PREFIX. What it says of a library, of programs in every way in which the dynamic loader finds a library (compared with what the
-# loader itself says), of damaged files, and of reports. With GGML_ORACLE_PREFIX also the original's library, and with GGML_CACHE llama.cpp's programs.
+# ggml-info: test_info.sh PREFIX. Checks its output about a library, about programs in every way in which the dynamic
+# loader finds a library (compared with the loader's own output), about damaged files, and about reports. With
+# GGML_ORACLE_PREFIX also the original's library, and with GGML_CACHE llama.cpp's programs.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 prefix=${1:?usage: test_info.sh PREFIX}
@@ -28,7 +29,7 @@ json() { # FILE EXPRESSION: of the variable d
     python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); sys.exit(0 if eval(sys.argv[2]) else "false: " + sys.argv[2])' "$@"
 }
 
-# What it says of its library.
+# Its output about its library.
 check "the library beside it" says 0 "libggml-rs $(sed -n 's/^version = "\(.*\)"$/\1/p' "$root/Cargo.toml" | head -n 1)" "$info"
 check "the processor" says 0 "products of matrices" "$info"
 check "its formats, in columns" says 0 "  Q4_0          32     18  Q8_0" "$info"
@@ -45,7 +46,7 @@ check "the library's file" json "$work/info.json" "d['library']['file'] == '$pre
 check "a library that is none" says 2 "no ggml library can be loaded" "$info" --library "$info"
 check "no such library" says 2 "no such file" "$info" --library "$work/none"
 
-# Programs. The loader itself says what it would take, too.
+# Programs, compared with what the loader itself would load.
 cat > "$work/host.c" << 'END'
 #include "ggml.h"
 #include "ggml-backend.h"
@@ -82,7 +83,7 @@ check "and after an rpath" plain_as_loader "$work/lib" "$work/rpath"
 check "\$ORIGIN" host origin "$prefix" '-Wl,-rpath,$ORIGIN/lib'
 check "as the loader with \$ORIGIN" same_as_loader "$work/origin"
 
-# What is wrong with them.
+# Faults of programs.
 missing() { says 1 "needs libggml" env -u LD_LIBRARY_PATH "$info" --check "$work/alone"; }
 check "a library of another name" sh -c "$CC -shared -fPIC -Wl,-soname,libggml-nowhere.so.7 -x c /dev/null -o '$work/some/libggml-nowhere.so'"
 check "a host that needs it" $CC -x c - -o "$work/alone" -Wl,--no-as-needed -L"$work/some" -lggml-nowhere << 'END'
@@ -114,7 +115,7 @@ check "ten bytes" says 2 "not an ELF file" "$info" --check "$work/stump"
 check "a folder" says 2 "not a file" "$info" --check "$work"
 check "nothing" says 2 "No such file" "$info" --check "$work/nothing"
 check "a program without ggml" says 0 "use ggml" "$info" --check /bin/sh
-cut_everywhere() { # no length makes it stop in another way
+cut_everywhere() { # every length ends in the same way
     size=$(wc -c < "$work/plain")
     n=1
     while [ $n -lt "$size" ]; do

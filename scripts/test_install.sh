@@ -1,8 +1,10 @@
 #!/bin/sh
-# Checks what make install puts where, that hosts find it in every way hosts do, and what happens beside other copies of ggml.
+# Checks the files of make install, that hosts find it in every way hosts do, and what happens beside other copies of
+# ggml.
 #
-# The parts are in scripts/install_tests/. With GGML_ORACLE_PREFIX, an installation of the original, hosts are linked to that;
-# without it to stand-ins of the same names and functions (c_tests/abi/files.txt). Needs a build; takes no time to speak of.
+# The parts are in scripts/install_tests/. With GGML_ORACLE_PREFIX, an installation of the original, hosts are linked to
+# that. Without it, they are linked to replacements with the same names and functions (c_tests/abi/files.txt). Needs a
+# build; takes seconds.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 CC=${CC:-cc}
@@ -11,7 +13,7 @@ target=${CARGO_TARGET_DIR:-$root/target}
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$root/Cargo.toml" | head -n 1)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# What the tests say of devices holds on every machine. No setting of the user's changes what is installed or found.
+# Tests about devices must hold on every machine. No setting of the user changes what is installed or found.
 export GGML_DISABLE_VULKAN=1 GGML_NO_BACKTRACE=1
 unset DESTDIR STRIP LD_LIBRARY_PATH GGML_MAX_NAME
 # shellcheck source=/dev/null

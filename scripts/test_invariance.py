@@ -3,13 +3,15 @@
 
 usage: test_invariance.py CACHE OURS [FORMAT ...] [-- SERVER OPTION ...]
 
-CACHE and OURS as for test_hosts.py. FORMATs choose some of the formats of weights (see FORMATS); none means all. SERVER OPTIONs are
-added to each server's command line, to find the cause of a difference (`-fa off`, `--no-repack`, `-ub 32`, ...).
+CACHE and OURS as for test_hosts.py. FORMATs choose some of the formats of weights (see FORMATS); none means all. SERVER
+OPTIONs are added to each server's command line, to find the cause of a difference (`-fa off`, `--no-repack`, `-ub 32`,
+...).
 
-For each format of weights, format of the KV cache and level of this library's kernels, 40 prompts of 5 to 300 tokens are answered at temperature 0:
-one after the other, and then eight at a time, so that tokens of several prompts are in one batch. All answers to a prompt must have the same
-tokens, and the same log probabilities of the ten most likely tokens at each position, to the last digit: tokens alone would hide small differences.
-LOADS has the ways to answer eight at a time. The original around the same server is measured, too, but nothing is required of it. The last line
+For each format of weights, format of the KV cache and level of this library's kernels, 40 prompts of 5 to 300 tokens
+are answered at temperature 0: one after the other, and then eight at a time, so that tokens of several prompts are in
+one batch. All answers to a prompt must have the same tokens, and the same log probabilities of the ten most likely
+tokens at each position, to the last digit: tokens alone would hide small differences. LOADS has the ways to answer
+eight at a time. The original around the same server is measured, too, but nothing is required of it. The last line
 counts the checks.
 """
 import concurrent.futures
@@ -29,18 +31,21 @@ CACHES = ["f16", "q8_0"]
 SHAPE = (512, 1536, 3, 8, 4)
 PROMPTS = 40
 SHORTEST, LONGEST = 5, 300
-# Tokens of the answers: 20 to 44, on average 32. With answers of one length, those that begin together would end together.
+# Tokens of the answers: 20 to 44, on average 32. With answers of one length, those that begin together would end
+# together.
 LENGTHS = [20 + 7 * i % 25 for i in range(PROMPTS)]
 PROBABILITIES = 10
-# Tokens of one byte. A text may end within a character, and then the server keeps back the probabilities of its last token.
+# Tokens of one byte. A text may end within a character, and then the server keeps back the probabilities of its last
+# token.
 BYTES = range(3, 259)
 # Room for a prompt and its answer.
 CONTEXT = 512
-# Name, options of the server, whether the next eight prompts wait for the last ones, whether the answers must be those to one prompt at a time.
-# "separate": a KV cache for each sequence. Prompts join while others generate.
-# "shared": one cache for all sequences. A sequence has its keys in the order of its tokens, with keys of others before, between and behind them.
-# "shuffled": the same, and prompts join while others generate. Tokens fill the gaps that other sequences leave, so a sequence has its keys in any
-# order. Attention adds values in the order of the cells, which is another order of the tokens then, and nothing tells it their order: not required.
+# Name, options of the server, whether the next eight prompts wait for the last ones, whether the answers must be those
+# to one prompt at a time. "separate": a KV cache for each sequence. Prompts join while others generate. "shared": one
+# cache for all sequences. The keys of a sequence are in the order of its tokens, with keys of others before, between
+# and after them. "shuffled": the same, and prompts join while others generate. Tokens fill the gaps that other
+# sequences leave, so the keys of a sequence may have any order. Attention adds values in the order of the cells, which
+# is then another order of the tokens. Kernels do not get the order of the tokens, so equal answers are not required.
 LOADS = [("separate", ["--no-kv-unified"], False, True),
          ("shared", ["--kv-unified"], True, True),
          ("shuffled", ["--kv-unified"], False, False)]
@@ -95,8 +100,8 @@ class Tally:
 
 
 def answers(port, asked, lengths, at_once, waves=False):
-    """The answers, and how many sequences the server had at work on average. With `waves`, the next prompts wait until all of the last ones are
-    answered."""
+    """The answers, and how many sequences the server had at work on average. With `waves`, the next prompts wait until
+    all of the last ones are answered."""
     def counters():
         metrics = server_load.get(port, "/metrics")
         rate, batches = (float(re.search(rf"^llamacpp:{name} (\S+)", metrics, re.M)[1]) for name in ("n_busy_slots_per_decode", "n_decode_total"))
@@ -129,7 +134,7 @@ def model(t, kind):
 
 
 def kernels(t, side):
-    """The level of the kernels, as the last server's log says. The original does not say it."""
+    """The level of the kernels from the last server's log. The original does not log it."""
     with open(server_load.log_of(t, side), errors="replace") as f:
         found = re.search(r"\bKERNELS = (\w+)", f.read())
     return found[1] if found else None

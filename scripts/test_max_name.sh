@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A library with another GGML_MAX_NAME, and hosts that are compiled with it: test_max_name.sh [NUMBER]
 #
-# Builds a second library (128 by default), in target/max-name, and runs with it hosts with names that long, and those of
-# c_tests/ that are for any length. On demand: a release build, some minutes. The last line counts the checks.
+# Builds a second library (128 by default), in target/max-name, and runs with it hosts with names that long, and those
+# of c_tests/ that are for any length. On demand: a release build, some minutes. The last line counts the checks.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 number=${1:-128}

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Loads and text under limits of memory: test_memory.py CACHE OURS
 
-In memory cgroups of 0.7 to 2 times a model, with its file mapped and not, llama-completion on this library ends well wherever it does on the
-original, and writes the text that it writes without a limit. Needs root; without, a line says so. Takes ten minutes: not part of `make test`.
+In memory cgroups of 0.7 to 2 times a model, with its file mapped and not, llama-completion on this library must end
+well if it does on the original, and write the text that it writes without a limit. Needs root; otherwise a line says
+that nothing was checked. Takes ten minutes: not part of `make test`.
 """
 import os
 import subprocess
@@ -55,7 +56,7 @@ def main():
                 if there is None and here is None:
                     t.skip(f"{name}: neither library ends well")
                     continue
-                # The tool prints from a thread that nothing waits for when it ends.
+                # The tool prints from a thread that it does not wait for at its end.
                 while here not in (None, usual) and usual.startswith(here):
                     here = run(ours, path, mode, limit)
                 said = {(False, True): "the original does not end well", (True, False): "only the original ends well"}

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # The oldest compiler: one number everywhere, and it compiles everything. The last line counts the checks.
 #
-# Cargo.toml's `rust-version` is the number. With that toolchain at hand (rustup toolchain install 1.89.0 --profile minimal; nothing is
-# fetched here) all targets are checked with it, dependencies as in Cargo.lock included. Without it clippy's list of what came with
-# which version of the standard library must do; it knows nothing of the language and of dependencies.
+# Cargo.toml's `rust-version` is the number. With that toolchain (rustup toolchain install 1.89.0 --profile minimal;
+# nothing is fetched here) all targets are checked with it, dependencies as in Cargo.lock included. Without it, clippy
+# checks the use of the standard library, from its list of versions; it does not check the language and the
+# dependencies.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
@@ -14,7 +15,7 @@ mkdir -p "$work"
 number=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
 [[ $number =~ ^1\.[0-9]+$ ]] || { echo "Cargo.toml has no rust-version"; echo "msrv: 0 passed, 1 failed"; exit 1; }
 
-# Places that say it, and must.
+# Files that must contain the number.
 for place in Cargo.toml macros/Cargo.toml README.md scripts/build.sh scripts/test.sh packaging/debian/control; do
     check "$place says $number" grep -qE "(Rust|rust-version|rustc)[^0-9]*${number/./\\.}([^0-9.]|$)" "$place"
 done

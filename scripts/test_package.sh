@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# What cargo publish would send: both crates, packed from the committed and uncommitted files that git knows, unpacked elsewhere and
-# built from there. The last line counts the checks.
+# The archives of cargo publish: both crates, packed from the committed and uncommitted files that git knows, unpacked
+# elsewhere and built from there. The last line counts the checks.
 #
-# Without the network, when cargo has fetched the dependencies before. The library is built without optimization: one minute the
-# first time, in target/package-test. `cargo package` of two crates that need each other wants cargo 1.90 or later.
+# Without the network, if cargo has fetched the dependencies before. The library is built without optimization: one
+# minute the first time, in target/package-test. `cargo package` of two crates that need each other needs cargo 1.90 or
+# later.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
@@ -15,7 +16,8 @@ mkdir -p "$work"
 # shellcheck source=/dev/null
 . "$root/scripts/checks.sh"
 
-# cargo's own patterns: a file that git does not know (a model in src/, say) would be packed, too. So unknown ones are refused below.
+# cargo's own patterns: a file that git does not know (a model in src/, say) would be packed, too. So unknown ones are
+# refused below.
 pack() {
     rm -rf "$work/build/package"
     cargo package --workspace --no-verify --allow-dirty --offline "$@"
@@ -32,7 +34,7 @@ unpack() {
 check "both archives unpack" unpack
 [ "$failed" = 0 ] || finish package
 
-# What is in them.
+# The contents of the archives.
 small() { # ARCHIVE BYTES
     local bytes
     bytes=$(wc -c < "$1")
@@ -41,7 +43,7 @@ small() { # ARCHIVE BYTES
 }
 check "libggml-rs is below 6 MB (registries take 10)" small "$work/build/package/libggml-rs-$version.crate" 6000000
 check "libggml-macros is below 50 kB" small "$work/build/package/libggml-macros-$version.crate" 50000
-everything() { # all that git has of these is in the archive
+everything() { # all files that git has of these are in the archive
     git ls-files -- src build.rs vulkan_shaders include cmake Makefile docs ':!docs/measurements' c_tests/examples c_tests/modules/toy_module.c README.md SECURITY.md LICENSE scripts/build.sh \
         scripts/forward.sh scripts/install.sh scripts/uninstall.sh | while read -r path; do [ ! -e "$path" ] || echo "$path"; done | sort > "$work/must"
     comm -23 "$work/must" "$work/libggml-rs.list" | grep . && return 1
@@ -85,7 +87,7 @@ PY
 }
 check "the registry's fields are filled, and both have one version" metadata
 
-# Built from the archives alone, as somebody who depends on the crate does; the macros come from their archive.
+# Built from the archives alone, as by a user who depends on the crate. The macros come from their archive.
 from() { printf 'patch.crates-io.%s.path = "%s"' "$1" "$2"; }
 examples() {
     (cd "$library" && cargo --config "$(from libggml-macros "$macros")" test --offline --doc) > "$work/doc.log" 2>&1
@@ -120,7 +122,8 @@ check "a Rust program that depends on it runs" runs
 hidden() { ! in_host build --offline --bin private > "$work/private.log" 2>&1 && grep -q 'E0603' "$work/private.log"; }
 check "what is behind the C interface is private" hidden
 
-# make install from the unpacked archive puts the same files as from here (only where there is a build: it takes minutes).
+# make install from the unpacked archive puts the same files as from here (only where there is a build: it takes
+# minutes).
 release=${GGML_RELEASE_TARGET:-$root/target}
 if [ -f "$release/release/small/built" ]; then
     same_files() {

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The graphs of every architecture of llama.cpp's test-llama-archs, some of the layers on an accelerator (c_tests/async/module.c: a device
-with a queue that computes with the CPU's kernels): splits, inputs and placement of every node on this library and on the original.
+"""The graphs of every architecture of llama.cpp's test-llama-archs, some of the layers on an accelerator
+(c_tests/async/module.c: a device with a queue that computes with the CPU's kernels): splits, inputs and placement of
+every node on this library and on the original.
 
 usage: test_placement.py CACHE OURS [ARCH ...]
 
-CACHE is the folder of scripts/oracle.sh (tests/bin, original/lib, src), OURS the folder of the installed library's lib. Without
-ARCH all architectures, three minutes. FAKE_LAYERS: how many layers are on the accelerator (default 2: half of most graphs, as
-the output counts as a layer). This library runs with its race checker; the last line counts the checks."""
+CACHE is the folder of scripts/oracle.sh (tests/bin, original/lib, src), OURS the folder of the installed library's lib.
+Without ARCH all architectures, three minutes. FAKE_LAYERS: how many layers are on the accelerator (default 2: half of
+most graphs, as the output counts as a layer). This library runs with its race checker; the last line counts the
+checks."""
 import os
 import re
 import subprocess
@@ -59,10 +61,11 @@ def main():
     build(out, f"{cache}/src/llama.cpp/include", original)
     c = Checks("placement")
     for folder in (ours, original):
-        # Without it the loader takes the library of the host's RUNPATH, and compares it with itself.
+        # Without it, the loader takes the library of the host's RUNPATH, and the test compares it with itself.
         c.check(os.path.exists(f"{folder}/libggml-base.so"), f"{folder} has libggml-base.so")
     for arch in archs or [None]:
-        # The host's log has a thread that nobody waits for at the end: now and then its last lines are lost, with either library.
+        # The host's log has a thread that the host does not wait for at its end: now and then its last lines are lost,
+        # with either library.
         for _ in range(4):
             (want_text, want, _), (text, got, races) = run(host, original, out, "original", arch), run(host, ours, out, "ours", arch)
             if len(want) == len(got):

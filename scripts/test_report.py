@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Looks at the page of a placement report in Chromium: test_report.py [REPORT.html TRACE.json] [FOLDER]
 
-Without files, makes them as scripts/pictures.py does (llama.cpp's tools of scripts/oracle.sh hosts, and a Vulkan driver). At three sizes, light and dark: the page must fit the window, load
-the timeline, and obey the keys that it names, pressed as a person would. Screenshots for people go to FOLDER (default: target/report-shots). Without Chromium it says that it is
-skipped. The last line counts.
+Without files, makes them as scripts/pictures.py does (llama.cpp's tools of scripts/oracle.sh hosts, and a Vulkan
+driver). At three sizes, light and dark: the page must fit the window, load the timeline, and obey the keys that it
+names. Screenshots for people go to FOLDER (default: target/report-shots). Without Chromium, the test is skipped, with a
+line about it. The last line counts.
 """
 import os
 import sys

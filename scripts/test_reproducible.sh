@@ -1,8 +1,9 @@
 #!/bin/sh
 # Two builds of one commit give the same bytes, wherever they are made: test_reproducible.sh
 #
-# Builds HEAD twice, in folders of other names and depths, with other home folders, users' settings and numbers of jobs, and
-# compares all that make install puts. On demand: two release builds, some minutes and 2 GB below TMPDIR. With KEEP=1 the folders stay.
+# Builds HEAD twice, in folders of other names and depths, with other home folders, users' settings and numbers of jobs,
+# and compares all files that make install installs. On demand: two release builds, some minutes and 2 GB below TMPDIR.
+# With KEEP=1 the folders stay.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
@@ -17,7 +18,7 @@ build() {
     folder=$1 home=$2
     shift 2
     mkdir -p "$folder" "$home/.cargo" && git -C "$root" archive HEAD | tar -x -C "$folder" || return 1
-    # What cargo has fetched already serves both; its path does not.
+    # Both use the crates that cargo has fetched, under different paths.
     for name in registry git; do
         [ ! -d "$registry/$name" ] || ln -sfn "$registry/$name" "$home/.cargo/$name"
     done
@@ -32,7 +33,7 @@ for path in libggml.so libggml.a small/libggml.so small/libggml-cpu.so small/lib
     check "$path has the same bytes" cmp "$one/target/release/$path" "$two/target/release/$path"
 done
 check "all that is installed is the same" diff -r "$one/stage" "$two/stage"
-# No folder of this machine in what is installed.
+# No installed file contains a folder of this machine.
 unseen() { [ -d "$one/stage" ] && ! grep -rlF -e "$work" -e "$registry" -e "$HOME/" "$one/stage"; }
 check "no folder of this machine shows" unseen
 finish reproducible

@@ -3,8 +3,9 @@
 
 usage: test_rpc.py CACHE OURS [SECTION ...]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, modules, original/lib), OURS the folder of the installed library's lib, with bin beside it.
-The original's rpc-server runs on either library; ours is tools/ggml-rpc-server. The last line counts the checks.
+CACHE is the folder of scripts/oracle.sh (hosts/bin, modules, original/lib), OURS the folder of the installed library's
+lib, with bin beside it. The original's rpc-server runs on either library; ours is tools/ggml-rpc-server. The last line
+counts the checks.
 """
 import contextlib
 import csv
@@ -78,7 +79,7 @@ def nmse(got, expected):
 
 
 def pairs(t):
-    """Whole and half on one server, and on two: the results of the CPU that computes, to the bit."""
+    """Whole and half on one server, and on two: bit for bit the results of the computing CPU."""
     sides = ("ours", "original")
     for kind in KINDS:
         path = model(t, kind)
@@ -102,7 +103,7 @@ def pairs(t):
 
 
 def tool(t):
-    """Our tool: what it says, a key, and several clients."""
+    """Our tool: its messages, a key, and several clients."""
     program = os.path.join(os.path.dirname(t.libs["ours"]), "bin/ggml-rpc-server")
     helped = subprocess.run([program, "--help"], capture_output=True, text=True)
     t.check(helped.returncode == 0 and "--key-file" in helped.stdout, "ggml-rpc-server --help")
@@ -128,7 +129,7 @@ def tool(t):
 
 
 def bench(t, side, path, endpoints, *arguments):
-    """Rates of llama-bench by what it measured."""
+    """Rates of llama-bench by measurement."""
     env = dict(os.environ, LD_LIBRARY_PATH=t.libs[side], GGML_NO_BACKTRACE="1")
     command = [*REAL_TIME, t.path("llama-bench"), "-m", path, "--rpc", endpoints, "-o", "json", *map(str, arguments)]
     r = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
@@ -139,7 +140,8 @@ def bench(t, side, path, endpoints, *arguments):
 
 
 def speed(t):
-    """Text and prompts of the four pairs, in turns: whole and half, on one server and two. RPC_KINDS, RPC_TURNS, RPC_WAYS choose less."""
+    """Text and prompts of the four pairs, in turns: whole and half, on one server and two. RPC_KINDS, RPC_TURNS,
+    RPC_WAYS choose less."""
     wanted = os.environ.get("RPC_WAYS", "whole,half,two servers").split(",")
     for kind in os.environ.get("RPC_KINDS", ",".join(KINDS)).split(","):
         path = model(t, kind)
@@ -175,8 +177,8 @@ def compiled(t, name, *libraries):
 
 @contextlib.contextmanager
 def wire(t, endpoint, milliseconds):
-    """A connection with a delay in each direction (c_tests/rpc/wire.c). Gives its endpoint, and a function that returns the counts of the largest
-    connection since it was last called."""
+    """A connection with a delay in each direction (c_tests/rpc/wire.c). Gives its endpoint, and a function that returns
+    the counts of the largest connection since it was last called."""
     process = subprocess.Popen([*REAL_TIME, compiled(t, "wire"), endpoint.split(":")[1], str(milliseconds)], stdout=subprocess.PIPE, text=True)
     lines = queue.Queue()
     port = process.stdout.readline().strip()
@@ -198,7 +200,8 @@ def wire(t, endpoint, milliseconds):
 
 
 def delay(t):
-    """Text over connections with delays: rates, and what a token sends. RPC_DELAYS: milliseconds in each direction; RPC_WAYS as for speed."""
+    """Text over connections with delays: rates, and what a token sends. RPC_DELAYS: milliseconds in each direction;
+    RPC_WAYS as for speed."""
     path = model(t, "f16")
     wanted = os.environ.get("RPC_WAYS", "whole,half,two servers").split(",")
     for milliseconds in map(float, os.environ.get("RPC_DELAYS", "1,5,20").split(",")):
@@ -217,7 +220,7 @@ def delay(t):
                             if tokens == 48:
                                 rates.setdefault(side, []).append(rate)
                             seen.append([counts() for _, counts in all_of_them])
-                        # Of all servers together.
+                        # Sums over all servers.
                         long, short = ({key: sum(of.get(key, 0) for of in them) for key in {key for of in them for key in of}} for them in seen)
                         token[side] = {key: (n - short.get(key, 0)) / 32 for key, n in long.items() if n != short.get(key, 0)}
             middle = {side: statistics.median(all_of_them) for side, all_of_them in rates.items()}
@@ -242,7 +245,8 @@ def upload(t):
 
 
 def starts(t):
-    """First and second start of a model on a server with a cache: nothing of the weights travels twice. RPC_DELAYS: milliseconds in each direction."""
+    """First and second start of a model on a server with a cache: no weights are sent twice. RPC_DELAYS: milliseconds
+    in each direction."""
     # A model with weights of more than 10 MiB, and small ones.
     path = t.model("bench-F16")
     if not os.path.exists(path):
@@ -260,7 +264,7 @@ def starts(t):
                         sent.append((time.monotonic() - start, counts()))
                 kept = [os.path.getsize(os.path.join(at, f)) for at, _, files in os.walk(folder) for f in files]
             (slow, first), (fast, second), (last, third) = sent
-            # What is not kept are the inputs of the first graph, and weights that are smaller than their offers.
+            # Not kept: the inputs of the first graph, and weights that are smaller than their offers.
             good = second.get("kept", 1) == 0 and second.get("loaded", 1 << 30) < max(1 << 16, first["loaded"] // 1000) if client == "ours" else second.get("loaded", 1 << 30) < first["loaded"]
             t.check(good and sum(kept) > 0, f"starts, {milliseconds:g} ms: client {client}, server {serving}",
                     f"tensors {first['loaded']} bytes, then {second['loaded']} and {third['loaded']}; in all {first['up']}, {second['up']}, {third['up']}; "
@@ -285,7 +289,8 @@ def minilm(t):
 
 
 def faults(t):
-    """Servers that die, stall and come back under an unmodified host: it ends in time, with a line that says why."""
+    """Servers that end, stall and come back under an unmodified host: it must end in time, with a line that says
+    why."""
     path = model(t, "f16")
     for name, signal_of in (("dies", signal.SIGKILL), ("stalls", signal.SIGSTOP)):
         took = []
@@ -320,7 +325,7 @@ def ops(t):
         names = ",".join(sorted({row[1] for row in rows if len(row) > 1 and row[1].isupper()}))
     for side in os.environ.get("RPC_SERVERS", "ours,original").split(","):
         for name in names.split(","):
-            # A server for each: the original's ends at what it cannot do.
+            # A server for each: the original's ends at operations that it does not support.
             with server(t, side, took=[]) as endpoint:
                 env = dict(os.environ, LD_LIBRARY_PATH=t.libs["ours"], GGML_RS_RPC_SERVERS=endpoint)
                 try:

@@ -1,5 +1,6 @@
 #!/bin/bash
-# make run without a network: odd file names and sentences, and a model that is fetched by a pip of ours. It wants the release build.
+# make run without a network: odd file names and sentences, and a model that a fake pip fetches. Needs the release
+# build.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
@@ -9,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE=1 GGML_CACHE=$work/cache DEVICE=CPU
 unset MODEL SENTENCES REPORT TRACE
 # shellcheck source=/dev/null
 . "$root/scripts/checks.sh"
-run() { make --no-print-directory run CARGO=true "$@"; } # what is built is built already
+run() { make --no-print-directory run CARGO=true "$@"; } # the build is there already
 says() { # FILE TEXT ...: all texts are in the file
     local file=$1 text
     shift
@@ -22,7 +23,7 @@ nothing_left() { # in the cache: locks, empty folders
     [ -z "$rest" ] || { echo "left: $rest"; return 1; }
 }
 
-# A pip that packs a tiny model, or does as FAKE_PIP says; it counts its calls.
+# A pip that packs a tiny model, or fails in the way of FAKE_PIP. It counts its calls.
 mkdir "$work/python"
 cat > "$work/python/pip.py" <<'PYTHON'
 import json, os, random, struct, sys, time, zipfile
@@ -65,7 +66,7 @@ with zipfile.ZipFile(wheel, "w") as z:
 PYTHON
 export PYTHONPATH=$work/python FAKE_PIP_CALLS=$work/calls
 
-# Two signals, to make alone and, as Ctrl-C does, to all: the fetch ends, and nothing half fetched stays.
+# Two signals, to make alone and, as with Ctrl-C, to all: the fetch ends, and no partial files stay.
 fresh_group='import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])'
 stopped() { # SIGNAL WHOM
     rm -rf "$work/cache"
@@ -96,7 +97,7 @@ check "a damaged package" failing damaged "is damaged and was removed"
 check "a folder that cannot be written" bash -c 'mkdir -p "$1" && : > "$1/file" && ! python3 scripts/fetch_minilm.py "$1/file/x" 2> "$1/out" &&
     grep -q "cannot fetch" "$1/out" && ! grep Traceback "$1/out"' - "$work/folder"
 
-# What is missing is said in one line, before anything is built.
+# A missing tool is reported in one line, before anything is built.
 lacking() { # TEXT ARGUMENT ...
     local text=$1
     shift
@@ -155,7 +156,8 @@ check "a model that is not there" missing
 staged() { make --no-print-directory install CARGO=true DESTDIR="$work/a b's" PREFIX=/usr && [ -e "$work/a b's/usr/lib/libggml.so" ] && run MODEL="$odd" DESTDIR="$work/a b's"; }
 check "DESTDIR with odd characters" staged
 
-# make test says every while that a suite runs and how long it may take, and ends at once with all that it has started.
+# make test prints from time to time that a suite runs and how long it may take. A signal ends it at once, with all its
+# processes.
 mkdir -p "$work/tree/scripts"
 sed 's|^suite_status() .*|suite_status() { sleep ${NAP:-3}; echo "status: 1 passed, 0 failed"; }|' scripts/test.sh > "$work/tree/scripts/test.sh"
 sign_of_life() {
@@ -167,7 +169,7 @@ sign_of_life() {
 }
 check "a suite shows that it runs, and the time left" sign_of_life
 interrupted() {
-    : > "$work/out" # what the check before has written
+    : > "$work/out" # the output of the check before
     NAP=60 BEAT=1 python3 -c "$fresh_group" bash "$work/tree/scripts/test.sh" status > "$work/out" 2>&1 &
     local pid=$! status n=0
     until grep -q '\.\.\. status' "$work/out"; do
@@ -179,7 +181,7 @@ interrupted() {
     wait "$pid"
     status=$?
     [ $status = 130 ] || { echo "status $status"; return 1; }
-    # Far less than the suite naps, but on a busy machine a program that was killed takes a while to end.
+    # Far less than the suite sleeps, but on a busy machine a killed program takes a while to end.
     n=0
     while pgrep -g "$pid" > /dev/null; do
         n=$((n + 1))
@@ -189,7 +191,7 @@ interrupted() {
     says "$work/out" "interrupted in the suite status"
 }
 check "Ctrl-C ends the suites" interrupted
-slow_fetch() { # what is fetched so far is shown
+slow_fetch() { # shows the size of the partial download
     cat > "$work/fetched.py" << 'PYTHON'
 import subprocess, sys
 sys.path.insert(0, "scripts")

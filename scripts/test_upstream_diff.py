@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Tests of upstream_diff.py: what the parser reads, every section on small trees, and facts about two real versions of the original.
+"""Tests of upstream_diff.py: the parser, every section on small trees, and facts about two real versions of the
+original.
 
 usage: test_upstream_diff.py [unittest's arguments]
 
-The facts need the trees of ggml 0.26.0 and 0.28.0: UPSTREAM_OLD and UPSTREAM_NEW name them, or UPSTREAM_FETCH=1 has cargo fetch them.
-The last line counts the tests.
+The facts need the trees of ggml 0.26.0 and 0.28.0: UPSTREAM_OLD and UPSTREAM_NEW name them, or UPSTREAM_FETCH=1 has
+cargo fetch them. The last line counts the tests.
 """
 import os
 import re
@@ -154,7 +155,8 @@ void ggml_compute_forward_sum(const ggml_compute_params * params, ggml_tensor * 
 
 
 class Files:
-    """Two trees on disk: BASE, and BASE with replacements [(file, old text, new text)]; a new text of None removes the file."""
+    """Two trees on disk: BASE, and BASE with replacements [(file, old text, new text)]; a new text of None removes the
+    file."""
 
     def __init__(self, *edits):
         self.folder = tempfile.TemporaryDirectory(prefix="upstream-test-")
@@ -548,7 +550,7 @@ class Program(Case):
             self.assertIsNone(fetch.cause("some", "9", unknown))
 
     def test_a_version_that_does_not_exist(self):
-        """With a cargo that says what cargo says."""
+        """Runs with a fake cargo that prints a text."""
         with tempfile.TemporaryDirectory() as work:
             cargo = os.path.join(work, "cargo")
             with open(cargo, "w") as f:
@@ -581,7 +583,7 @@ class Program(Case):
             self.assertEqual(self.run_it(BASE=both["BASE"], DIR=work, CHECK="1").returncode, 0)
 
 
-# What the tool must say of 0.26.0 and 0.28.0: section -> whole items; -> the number of items, where it is known otherwise.
+# The report about 0.26.0 and 0.28.0: section -> whole items; -> the number of items, if it is known otherwise.
 FACTS = {
     "version": ["~ 0.26.0 -> 0.28.0"],
     "functions in headers": [
@@ -675,7 +677,7 @@ def main():
     result = program.result
     for _, why in result.skipped:
         print(f"note: left out: {why}")
-    # A class whose preparation fails, or is left out, has no tests that ran.
+    # A class whose preparation fails, or that is left out, has no tests that ran.
     left_out = sum(isinstance(test, unittest.TestCase) for test, _ in result.skipped)
     bad = {getattr(test, "test_case", test) for test, _ in result.failures + result.errors}
     ran = sum(isinstance(test, unittest.TestCase) for test in bad)

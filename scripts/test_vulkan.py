@@ -3,11 +3,12 @@
 
 usage: test_vulkan.py CACHE OURS [SECTION ...]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, src), OURS the folder of the installed library's lib; GGML_VK_VISIBLE_DEVICES
-names the device, which is then Vulkan0. Sections: ops, matrices, sanitize, models, starts, archs (representative parts, a few minutes in all), and
-cards, widths, limits, ops-all, matrices-all, sanitize-all, models-all, archs-all; `starts` needs CACHE_LAYER, the folder with c_tests/vulkan/cache_layer.c compiled,
-`matrices` and `sanitize` MESA, the folder of scripts/fetch_mesa.py. GGML_VK_VALIDATE=abort makes every message of the validation layers a failure. The last line
-counts the checks.
+CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, src), OURS the folder of the installed library's lib;
+GGML_VK_VISIBLE_DEVICES names the device, which is then Vulkan0. Sections: ops, matrices, sanitize, models, starts,
+archs (representative parts, a few minutes in all), and cards, widths, limits, ops-all, matrices-all, sanitize-all,
+models-all, archs-all; `starts` needs CACHE_LAYER, the folder with c_tests/vulkan/cache_layer.c compiled, `matrices` and
+`sanitize` MESA, the folder of scripts/fetch_mesa.py. GGML_VK_VALIDATE=abort makes every message of the validation
+layers a failure. The last line counts the checks.
 """
 import contextlib
 import json
@@ -30,7 +31,7 @@ HARDSIGMOID HARDSWISH IM2COL IM2COL_3D L2_NORM LEAKY_RELU LIGHTNING_INDEXER LOG 
 OPT_STEP_SGD OUT_PROD PAD PAD_REFLECT_1D POOL_1D POOL_2D REGLU RELU REPEAT REPEAT_BACK RMS_NORM RMS_NORM_BACK ROLL ROPE ROUND RWKV_WKV6 RWKV_WKV7
 SCALE SET SET_ROWS SGN SIGMOID SILU SILU_BACK SIN SOFTPLUS SOFT_MAX SOFT_MAX_BACK SOLVE_TRI SQR SQRT SSM_CONV SSM_SCAN STEP SUB SUM SUM_ROWS SWIGLU
 SWIGLU_OAI TANH TIMESTEP_EMBEDDING TOP_K TRI TRUNC UPSCALE XIELU""".split()
-# What a case of the sample may cost (`cost`: a guess at its work), for ops whose smallest cases are large.
+# The largest cost of a case in the sample (`cost`: a guess at its work), for ops whose smallest cases are large.
 QUICK_COST = {"FLASH_ATTN_EXT": 7e7, "MUL_MAT_ID": 4e6, "MUL_MAT": 2e6, "LIGHTNING_INDEXER": 2e6, "SSM_SCAN": 3e6, "TIMESTEP_EMBEDDING": 4e6}
 # Methods for products (src/vulkan/ladder.rs) that software drivers use only on request, and their shaders for few
 # columns and for many.
@@ -47,13 +48,13 @@ SANITIZER = ("validate_core = false", "validate_sync = false", "gpuav_enable = t
              "gpuav_shader_sanitizer = true", "gpuav_debug_print_instrumentation_info = true")
 INSTRUMENTED = ("BufferDeviceAddressPass", "SharedMemoryDataRacePass")
 HARMLESS = ("is adjusting settings", "layer settings provided")
-# The layers take the stride of a matrix for bytes where it counts what the pointer points to, here vectors of 16 bytes in shared memory
-# (docs/TESTS.md). Before a store to a tensor, the shader checks the alignment itself.
+# The layers take the stride of a matrix for bytes, but it counts elements of the pointer's type, here vectors of 16
+# bytes in shared memory (docs/TESTS.md). Before a store to a tensor, the shader checks the alignment itself.
 STRIDES = re.compile(r"OpCooperativeMatrix(Load|Store)KHR has an? (Pointer and )?Stride operand that (is|are) not aligned")
 # Instrumented shaders compile and run slowly.
 SANITIZED_COST = {"FLASH_ATTN_EXT": 2e6}
-# What `sanitize` also computes with the division of work for software drivers, which `sanitize-all` has for all: ARANGE, which has ended there
-# (docs/SHADERS.md), and SUM, which has shared memory.
+# Ops that `sanitize` also computes with the division of work for software drivers, which `sanitize-all` has for all:
+# ARANGE, which has ended there (docs/SHADERS.md), and SUM, which has shared memory.
 SANITIZED_AS_SOFTWARE = {"ARANGE", "SUM"}
 # Ops whose shaders need larger workgroups or more shared memory than the least that Vulkan guarantees.
 LARGE_GROUPS = {"CONV_2D", "CONV_3D", "OUT_PROD"}
@@ -78,12 +79,12 @@ def setting(**variables):
 
 
 def cases(t):
-    """What the device supports of the cases of test-backend-ops."""
+    """The cases of test-backend-ops that the device supports."""
     return [name for name, yes in supported(t, "ours", "Vulkan0").items() if yes]
 
 
 def compare(t, what, names, **environment):
-    """What was said meanwhile, by the programs and by the validation layers."""
+    """The output of the programs and of the validation layers meanwhile."""
     said = ""
     for some in chunks(names):
         status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "Vulkan0", "-o", some, **environment)
@@ -112,7 +113,7 @@ def ops(t):
     t.check(covered >= set(OPS), "the sample covers every op", f"{len(chosen)} cases of {len(covered)} ops {sorted(set(OPS) - covered) or ''}")
     compare(t, "test-backend-ops, sample", chosen)
     graphs(t, single)
-    # The ways of products that other devices take: all that a software driver of any age can go.
+    # The methods for products of other devices: all that software drivers of any age support.
     by_ways(t, [c for c in chosen if PRODUCT.match(c)], WAYS)
 
 
@@ -125,7 +126,8 @@ def by_ways(t, products, ways):
 
 
 def matrices(t, quick=True):
-    """Products by cooperative matrices, on a software driver that has them: a sample, since it takes ten seconds for a pipeline."""
+    """Products by cooperative matrices, on a software driver that has them: a sample, since it takes ten seconds for a
+    pipeline."""
     t.starter = [os.path.join(os.environ["MESA"], "run")]
 
     def selected(case):
@@ -147,7 +149,8 @@ def cards(t):
 
 
 def widths(t):
-    """The sample with subgroups of 4, 8 and 16 invocations, as Mesa's software driver makes them for vectors of so many bits."""
+    """The sample with subgroups of 4, 8 and 16 invocations, as Mesa's software driver makes them for vectors of so many
+    bits."""
     for bits in (128, 256, 512):
         with setting(LP_NATIVE_VECTOR_WIDTH=str(bits)):
             said = compare(t, f"test-backend-ops, sample, LP_NATIVE_VECTOR_WIDTH={bits}", small_cases(cases(t)))
@@ -156,8 +159,8 @@ def widths(t):
 
 
 def limits(t):
-    """The sample on a device that has less than the driver has (c_tests/vulkan/driver_layer.c), also as cards compute it; devices that lack what
-    every device must have are refused."""
+    """The sample on a device that has less than the driver has (c_tests/vulkan/driver_layer.c), also as cards compute
+    it; devices that lack what every device must have are refused."""
     folder = os.path.join(t.folder, "driver-layer")
     build(os.path.dirname(os.path.abspath(t.libs["ours"])), folder)
     with setting(VK_LAYER_PATH=folder, VK_INSTANCE_LAYERS=LAYER):
@@ -176,8 +179,9 @@ def limits(t):
 
 
 def sanitize(t, quick=True):
-    """The sample with every access of shaders to memory checked while they run: GPU-assisted validation finds what is beside all buffers, and
-    invocations that touch shared memory with no barrier between. The results must be right, too."""
+    """The sample with every access of shaders to memory checked while they run: GPU-assisted validation finds accesses
+    outside of all buffers, and invocations that access shared memory with no barrier between. The results must be
+    right, too."""
     t.starter = [os.path.join(os.environ["MESA"], "run")]
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "vk_layer_settings.txt"), "w") as f:
@@ -202,7 +206,8 @@ def sanitize(t, quick=True):
 
 
 def graphs(t, single):
-    """The cases that compute a whole graph (fusions and the like): a sample of every kind. `single`: those of one operation."""
+    """The cases that compute a whole graph (fusions and the like): a sample of every kind. `single`: those of one
+    operation."""
     whole = [c for c in listed(t) if c not in single]
     chosen = sample(whole, 1, 5e5)
     t.check({c.split("(")[0] for c in chosen} == {c.split("(")[0] for c in whole}, "the sample covers every kind of graph",
@@ -277,7 +282,7 @@ def models(t, quick=True):
     """MiniLM and the random llama with none, half and all layers on the device, against the CPU."""
     embeddings(t)
     floats(t)
-    # Quantized: as near to the dequantized model as the CPU is, which rounds activations.
+    # Quantized: as close to the dequantized model as the CPU, which rounds activations.
     for kind in ("Q8_0", "Q4_0", "Q4_K", "Q6_K"):
         model = requantized(t, kind, t.random_llama("f32"))
         plain = model and requantized(t, kind + "-plain", model, "--allow-requantize")
@@ -294,8 +299,8 @@ def models(t, quick=True):
 
 
 def starts(t):
-    """A model with all its layers on the device in two processes, one after the other, with a cache that keeps pipelines: the second one
-    compiles none. Counted by the layer that keeps them, and by the library in its log."""
+    """A model with all its layers on the device in two processes, one after the other, with a cache that keeps
+    pipelines: the second one compiles none. Counted by the layer that has the cache, and from the library's log."""
     with tempfile.TemporaryDirectory() as folder:
         said = []
         for which in ("first", "second"):
@@ -315,8 +320,9 @@ def starts(t):
 
 
 def on_cpu(log):
-    """Of the graphs in a log of GGML_SCHED_DEBUG=2 that use Vulkan0: how many they are, their nodes, those on the CPU that read embeddings, which
-    llama.cpp keeps there, and the other ones on the CPU. (It also keeps weights there of products that no device computes.)"""
+    """Of the graphs in a log of GGML_SCHED_DEBUG=2 that use Vulkan0: their number, their nodes, those on the CPU that
+    read embeddings, which llama.cpp keeps there, and the other ones on the CPU. (It also keeps weights there of
+    products that no device computes.)"""
     graphs, nodes, held, others, graph = 0, 0, 0, [], []
     for line in log.splitlines() + ["## SPLIT #0: end"]:
         if "## SPLIT #0:" in line:
@@ -331,8 +337,8 @@ def on_cpu(log):
 
 
 def archs(t, quick=True):
-    """Random models of llama.cpp's architectures with all layers on the device: logits against the CPU, and written and read back; and no node on the
-    CPU but those of embeddings."""
+    """Random models of llama.cpp's architectures with all layers on the device: logits against the CPU, and written and
+    read back; and no node on the CPU but those of embeddings."""
     status, out, seconds = t.start("ours", "test-llama-archs", "-s", 1, "-v", 5, "-b", "Vulkan0", *(("-a", SOME_ARCHITECTURES) if quick else ()),
                                    timeout=4 * 3600, GGML_SCHED_DEBUG="2")
     rows = table(out)

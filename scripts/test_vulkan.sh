@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # The Vulkan backend on a driver: test_vulkan.sh [quick|all]
 #
-# Which driver: the first device of the system, or what GGML_VK_VISIBLE_DEVICES names. Without one, one failure: install
-# mesa-vulkan-drivers. The validation layers (vulkan-validationlayers) are on where they are there, and every message of
-# theirs ends the program that caused it. `all` also runs every case of llama.cpp's own test of ops and every architecture it knows,
-# `quick` (the default) a representative part.
+# The driver: that of the first device of the system, or of GGML_VK_VISIBLE_DEVICES. Without one, one failure: install
+# mesa-vulkan-drivers. The validation layers (vulkan-validationlayers) are on if they are installed, and every message
+# of theirs ends the program that caused it. `all` also runs every case of llama.cpp's own test of ops and every
+# architecture it knows, `quick` (the default) a representative part.
 #
-# Needs target/install and, for the ops, GGML_CACHE/hosts and GGML_CACHE/tests (scripts/oracle.sh hosts, tests). The last line counts the checks.
+# Needs target/install and, for the ops, GGML_CACHE/hosts and GGML_CACHE/tests (scripts/oracle.sh hosts, tests). The
+# last line counts the checks.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
@@ -32,7 +33,7 @@ finish() {
     -o "$out/test_vulkan" -L"$prefix/lib" -lggml -lggml-vulkan -lggml-base -Wl,-rpath,"$prefix/lib" -lm -lpthread ||
     { bad "build c_tests/vulkan/test_vulkan.c" "see above"; finish; }
 
-# Whether there are validation layers: the library says so when they are on.
+# Whether there are validation layers: the library logs it when they are on.
 "$out/test_vulkan" none > "$out/probe.txt" 2> "$out/probe.err" || { bad "a Vulkan driver" "$(tail -n 3 "$out/probe.err" | tr '\n' ' ')"; finish; }
 sed -n 's/^ggml_vulkan: 0 = /note: /p' "$out/probe.err"
 GGML_VK_VALIDATE=1 "$out/test_vulkan" none > /dev/null 2> "$out/probe.err"
@@ -103,14 +104,14 @@ else
     fi
 fi
 
-# A second start compiles nothing: with the cache of the driver, where it keeps one, and with that of a layer that gives any
-# driver one, says to the library which pipelines were there, and counts by itself what was compiled.
+# A second start compiles nothing: with the cache of the driver, if it has one, and with that of a layer that gives any
+# driver one, reports to the library which pipelines it had, and counts compiled pipelines itself.
 compiled_in() { sed -n 's/.*pipelines made in .* ms, \([0-9]*\) of them compiled.*/\1/p' "$1" | awk '{ s += $1 } END { print s + 0 }'; }
 "$out/test_vulkan" > /dev/null 2> "$out/second.err"
 n=$(grep -c 'pipelines made in' "$out/second.err")
 compiled=$(compiled_in "$out/second.err")
 kept=$(cat "$GGML_VK_PIPELINE_CACHE_DIR"/*.bin 2> /dev/null | wc -c)
-if [ "$kept" -gt 0 ] && [ "$kept" -lt 100 ]; then # the header alone
+if [ "$kept" -gt 0 ] && [ "$kept" -lt 100 ]; then # only the header
     echo "note: this driver keeps no pipelines ($kept bytes of cache): a layer keeps them for it"
 elif [ "$n" -gt 0 ] && [ "$compiled" = 0 ]; then ok "a second start compiles no pipeline"; else bad "a second start compiles no pipeline" "$compiled compiled in $n batches"; fi
 
@@ -132,7 +133,7 @@ start() { # NAME PIPELINES WHAT [VARIABLE=VALUE ...]
     compiled=$(compiled_in "$out/layer-$1.err")
     local seen
     seen=$(cat "$out/layer-$1.report" 2> /dev/null)
-    # The layer refuses what is not this driver's: the library must not have handed it over.
+    # The layer refuses data that is not this driver's: the library must not pass it.
     if [ "$compiled" = "${2:-$compiled}" ] && [ "${seen%%,*}" = "compiled $compiled" ] && [ "${seen##*, }" = "refused 0" ]; then
         ok "$3: $compiled compiled"
     else
@@ -162,8 +163,9 @@ start foreign "$first" "a start with another driver's file under this one's name
 start foreign-mended 0 "the start after it" CACHE_LAYER_DRIVER=7
 start back 0 "the first driver again"
 
-# Each call of Vulkan fails once: with copies through staging memory, with mapped memory, and while steps are timed. Mesa's layer that sorts devices
-# (NODEVICE_SELECT) crashes if a query fails under it, before this library hears of that.
+# Each call of Vulkan fails once: with copies through staging memory, with mapped memory, and while steps are timed.
+# Mesa's layer that sorts devices (NODEVICE_SELECT) crashes if a query fails below it, before this library gets the
+# error.
 "${CC:-cc}" -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden c_tests/vulkan/fault_layer.c -o "$layer/libfault_layer.so" &&
     "${CC:-cc}" -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$prefix/include" c_tests/vulkan/test_faults.c -o "$out/test_faults" \
         -L"$prefix/lib" -lggml -lggml-cpu -lggml-base -Wl,-rpath,"$prefix/lib" -lm -lpthread -ldl || bad "build c_tests/vulkan/test_faults.c" "see above"
@@ -240,7 +242,7 @@ if [ $? -eq 0 ]; then ok "the trace has the device's nodes: $(cat "$out/trace.tx
 GGML_DISABLE_VULKAN=1 "$out/test_vulkan" none > /dev/null 2> "$out/none.err" && bad "GGML_DISABLE_VULKAN" "there is a device"
 [ $? -ne 0 ] && ok "GGML_DISABLE_VULKAN takes the devices away"
 
-# A driver with cooperative matrices, and validation layers that look into running shaders, where this system has none.
+# A driver with cooperative matrices, and validation layers that check running shaders, if this system has none.
 mesa= newer=$cache/mesa-sid
 if [ "$(uname -m)" = x86_64 ] && { [ -x "$newer/run" ] || [ -n "${GGML_TEST_VULKAN:-}" ]; }; then
     if ! python3 scripts/fetch_mesa.py "$newer" > "$out/mesa.log" 2>&1; then

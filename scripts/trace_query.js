@@ -1,11 +1,11 @@
-// Loads a trace into Perfetto's own trace processor, the WebAssembly module of its user interface, and answers SQL queries about it.
-// usage: node trace_query.js FOLDER TRACE QUERY ...
+// Loads a trace into Perfetto's own trace processor, the WebAssembly module of its user interface, and answers SQL
+// queries about it. usage: node trace_query.js FOLDER TRACE QUERY ...
 // FOLDER holds engine_bundle.js and trace_processor*.wasm. Prints a line of JSON for each query: a list of rows.
 "use strict";
 const fs = require("fs"), path = require("path");
 const [folder, trace, ...queries] = process.argv.slice(2);
 
-// The bundle wants to be a worker of a browser, with files from a server.
+// The bundle expects to be a worker of a browser, with files from a server.
 const file = (url) => fs.readFileSync(path.join(folder, path.basename(String(url))));
 class XMLHttpRequest {
     open(method, url) { this.url = url; }
@@ -68,7 +68,7 @@ function* doubles(data) { for (let at = 0; at + 8 <= data.length; at += 8) yield
 async function main() {
     self.onmessage({ data: port });
     for (let i = 0; i < 600 && !port.onmessage; i++) await new Promise((f) => setTimeout(f, 50));
-    await new Promise((f) => setTimeout(f, 1500)); // the module is compiled; it says so to nobody
+    await new Promise((f) => setTimeout(f, 1500)); // the module is compiled; there is no event for that
     const all = fs.readFileSync(trace);
     for (let at = 0; at < all.length; at += 1 << 24) {
         for (const r of ask(APPEND, bytes(101, all.subarray(at, at + (1 << 24))))) for (const a of get(r, 201)) for (const e of get(a, 2)) if (e.length) throw new Error(`append: ${e}`);

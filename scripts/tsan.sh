@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # ThreadSanitizer over the thread pool and the computation of graphs: tsan.sh [ROUNDS]
 #
-# Builds the library, fuzz/threads and the standard library with it (a stable compiler will do: RUSTC_BOOTSTRAP) and runs that four times: two seeded
-# races must be reported, and the stress test and the RPC server with its clients must not be. Where the sources of the standard library cannot be had
-# (the component rust-src of rustup), it is not built with the sanitizer: what that then does not see, and why it does no harm to leave it out, is in
-# scripts/tsan.supp.
+# Builds the library, fuzz/threads and the standard library with it (a stable compiler with RUSTC_BOOTSTRAP is enough)
+# and runs that four times: two seeded races must be reported, and the stress test and the RPC server with its clients
+# must not be. If the sources of the standard library are missing (the component rust-src of rustup), it is not built
+# with the sanitizer. scripts/tsan.supp says which reports that leads to, and why they may be left out.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 rounds=${1:-300}

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Takes away what install.sh put: uninstall.sh PREFIX [LIBDIR]; DESTDIR as for install.sh.
+# Removes the files of install.sh: uninstall.sh PREFIX [LIBDIR]; DESTDIR as for install.sh.
 #
-# Goes by the manifest: a file that somebody has changed or replaced since stays, and so does a folder with anything in it.
+# Reads the manifest: a file that has been changed or replaced since stays, and so does a folder that is not empty.
 set -eu
 prefix=${1:?usage: uninstall.sh PREFIX [LIBDIR]}
 libdir=${2:-lib}
@@ -33,7 +33,7 @@ rm -f "$manifest"
 sed -n 's/^dir //p' "$work/manifest" | sort -r | while IFS= read -r path; do
     rmdir "$base/$path" 2> /dev/null || true
 done
-# Where it was staged for a package, the folders above are of the staging place.
+# If it was staged for a package, the folders above belong to the staging folder.
 if [ -n "${DESTDIR:-}" ] || ! head -n 1 "$work/manifest" | grep -q ' staged$'; then
     above=$(sed -n 's/^above //p' "$work/manifest")
     while [ "${above:-0}" -gt 0 ]; do

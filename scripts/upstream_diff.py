@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""What changed in the original ggml since the version that this library follows.
+"""The changes of the original ggml since the version that this library follows.
 
 usage: CRATE=llama-cpp-sys-4 VERSION=0.11.0 upstream_diff.py      a crate's ggml, which cargo fetches
        DIR=path upstream_diff.py                                  a tree of ggml, or of llama.cpp
 
-In the environment: BASE=path, or BASE_CRATE=name and BASE_VERSION=number, is compared with instead of what scripts/fetch.py pins. CHECK=1
-makes any change a failure. Fetched trees are kept in GGML_CACHE (default: target/cache).
+In the environment: BASE=path, or BASE_CRATE=name and BASE_VERSION=number, is compared with instead of what
+scripts/fetch.py pins. CHECK=1 makes any change a failure. Fetched trees are kept in GGML_CACHE (default: target/cache).
 
-Prints sections of one item a line: + is new, - is gone, ~ changed, ! could not be found out. The same trees give the same text. If the other
-tree is the older one, the first item and a line on stderr say so.
-Status: 0; 1 with CHECK=1 where anything changed; 2 for a wrong call; 3 where a tree cannot be had. docs/UPSTREAM.md says what to do with it.
+Prints sections of one item a line: + is new, - is gone, ~ changed, ! could not be found out. The same trees give the
+same text. If the other tree is the older one, the first item and a line on stderr say so. Status: 0; 1 with CHECK=1 if
+anything changed; 2 for a wrong call; 3 if a tree is not available. docs/UPSTREAM.md says how to use the output.
 """
 import contextlib
 import os
@@ -62,7 +62,7 @@ def had(*what):
     try:
         return tree(*what)
     except SystemExit as e:
-        if isinstance(e.code, str): # fetch.py's way to say what is wrong
+        if isinstance(e.code, str): # fetch.py has exited with a message
             print(e.code, file=sys.stderr)
             sys.exit(3)
         raise
@@ -72,7 +72,7 @@ def had(*what):
 
 
 def backwards(old, new):
-    """Whether the tree that should be newer is the older one, as far as both say their versions."""
+    """Whether the tree that should be newer is the older one, by their versions."""
     numbers = [t.version().split(".") for t in (old, new)]
     return all(n.isdigit() for v in numbers for n in v) and [int(n) for n in numbers[1]] < [int(n) for n in numbers[0]]
 
@@ -124,7 +124,7 @@ def main():
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     try:
         print("\n".join(lines), flush=True)
-    except BrokenPipeError: # the reader has seen enough
+    except BrokenPipeError: # the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(1 if total and env["CHECK"] not in ("", "0") else 0)
 

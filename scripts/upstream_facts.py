@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the facts about the original's binary interface: c_tests/abi/functions.txt, plugin.txt, layout.txt and environment.txt.
+"""Writes the facts about the original's binary interface: c_tests/abi/functions.txt, plugin.txt, layout.txt and
+environment.txt.
 
 usage: upstream_facts.py
 
-They are taken from the sources of the version that scripts/fetch.py pins, or of CRATE and VERSION, or DIR (as for upstream_diff.py): the public
-functions of the headers that functions.txt lists, the other C names that libggml-base exports, what a C compiler for x86-64 says of
-structs, enums and macros, and the environment variables that the sources read. CHECK=1 writes nothing; files that are not up to date are a failure. signatures.txt: c_tests/abi/abi.py.
+They are taken from the sources of the version that scripts/fetch.py pins, or of CRATE and VERSION, or DIR (as for
+upstream_diff.py): the public functions of the headers that functions.txt lists, the other C names that libggml-base
+exports, the structs, enums and macros as a C compiler for x86-64 sees them, and the environment variables that the
+sources read. CHECK=1 writes nothing; files that are not up to date are a failure. signatures.txt: c_tests/abi/abi.py.
 """
 import os
 import sys
@@ -21,7 +23,7 @@ from upstream.values import Constants
 from upstream_diff import had
 
 FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "c_tests", "abi")
-# Backends read what these declare.
+# Headers whose types backends read.
 INTERNAL = ("src/ggml-impl.h", "src/ggml-backend-impl.h")
 
 
@@ -53,7 +55,7 @@ def plugin(tree, headers):
 
 
 def _structs(tree, path, facts):
-    """An untagged struct is a typedef: C knows it by its name alone."""
+    """An untagged struct is a typedef: C has only that name for it."""
     text = " ".join(tree.text(path).split())
     for a in tree.parse(path).aggregates.values():
         if a.name in facts:
@@ -72,7 +74,7 @@ def _enums(tree, path):
 
 
 def _macros(tree, paths):
-    """Macros whose every definition is a number, with the one that this compiler takes."""
+    """Macros whose every definition is a number, with the one that this compiler uses."""
     names = []
     for path in paths:
         d = tree.parse(path)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # valgrind over C and C++ hosts: valgrind.sh [NAME ...]
 #
-# Invalid accesses, values that were never written, and blocks that are lost, in the library and in hosts of it. GGML_PREFIX is the library (default:
-# target/install, which is installed first). Whatever uses a limit of memory, a replaced malloc or deadlines of milliseconds is left out: robust
-# test_memory, test_faults, test_cancel and soak, async test_heap. The last line counts the programs. On demand: it takes minutes.
+# Invalid accesses, reads of values that were never written, and leaked blocks, in the library and in hosts of it.
+# GGML_PREFIX is the library (default: target/install, which is installed first). Programs that use a limit of memory, a
+# replaced malloc or deadlines of milliseconds are left out: robust test_memory, test_faults, test_cancel and soak,
+# async test_heap. The last line counts the programs. On demand: it takes minutes.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 prefix=${GGML_PREFIX:-}
@@ -59,7 +60,7 @@ while read -r name source arguments; do
     define=
     [ "$name" != meta ] || define=-DGGML_RS
     log=$work/$name.log
-    # Children of these end in the middle of something, with memory of the test.
+    # Children of these end in the middle of their work, and leave memory of the test.
     leaks=full
     case $name in async-results | logs) leaks=no ;; esac
     # shellcheck disable=SC2086

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Says which Vulkan drivers programs get here: a line for each device, with its kind (cpu for software drivers), its name and its driver.
+"""Lists the Vulkan drivers that programs get here: a line for each device, with its kind (cpu for software drivers),
+its name and its driver.
 
 usage: vulkan_driver.py [old]
 
-old: only the version of Mesa's software driver if programs get one that is too old for tests ("22.3.6"), and nothing otherwise. Versions before 25 end
-long loops early (src/vulkan/workarounds.rs), and the one of Debian 12 compiles some pipelines for minutes.
+old: only the version of Mesa's software driver if programs get one that is too old for tests ("22.3.6"), and nothing
+otherwise. Versions before 25 end long loops early (src/vulkan/workarounds.rs), and the one of Debian 12 compiles some
+pipelines for minutes.
 """
 import ctypes
 import re
@@ -67,7 +69,7 @@ def main():
         return
     if sys.argv[1:] not in ([], ["old"]):
         sys.exit(__doc__.strip())
-    # In a process of its own: a driver that ends it is none.
+    # In a process of its own: a driver that ends it counts as none.
     try:
         lines = subprocess.run([sys.executable, __file__, "here"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, errors="replace", timeout=60)
     except (OSError, subprocess.TimeoutExpired):

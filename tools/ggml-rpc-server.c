@@ -49,7 +49,7 @@ static long number(const char * text, long max) {
     return *text != '\0' && *end == '\0' && errno == 0 && n > 0 && n <= max ? n : 0;
 }
 
-// The folder that the original's server has for weights, so that both can use it.
+// The folder of the original's server for weights, so that both can use it.
 static bool default_cache(char * out, size_t size) {
     const char * base = getenv("LLAMA_CACHE");
     int n;
@@ -113,7 +113,7 @@ int main(int argc, char ** argv) {
     if (threads < 1) {
         threads = 1;
     }
-    // Limits go to the library by environment variables.
+    // Limits are passed to the library by environment variables.
     const struct { const char * shortly; const char * option; const char * variable; long max; } limits[] = {
         { "-m", "--memory", "GGML_RPC_SERVER_MEMORY", 1L << 40 },
         { "", "--client-memory", "GGML_RPC_SERVER_CLIENT_MEMORY", 1L << 40 },
@@ -187,7 +187,7 @@ int main(int argc, char ** argv) {
     if (length < 0 || (size_t) length >= sizeof(endpoint)) {
         return fail("--host: no address: ", host);
     }
-    // It returns only if it cannot serve, and has said why.
+    // Returns only if it cannot serve, and has logged why.
     ggml_backend_rpc_start_server(endpoint, use_cache ? cache : NULL, (size_t) threads, n_devices, devices);
     return 1;
 }

@@ -1,9 +1,10 @@
 // For all shaders: extensions, typed pointers, conversions, and the numbers of workgroups.
 //
-// Conventions. Shaders have no descriptors. Push constants (scalar layout, addresses first) have the addresses. Strides are in elements
-// (in blocks for quantized formats) and fit into 32 bits. Products with strides are computed with 64 bits (`at`). Specialization constants
-// 0 to 2 are the size of the workgroup, and those of the shader start at 3. Types are specialization constants with the numbers of
-// ggml_type, so that one module is enough for many types, and the driver removes unused branches.
+// Conventions. Shaders have no descriptors. Push constants (scalar layout, addresses first) have the addresses. Strides
+// are in elements (in blocks for quantized formats) and fit into 32 bits. Products with strides are computed with 64
+// bits (`at`). Specialization constants 0 to 2 are the size of the workgroup, and those of the shader start at 3. Types
+// are specialization constants with the numbers of ggml_type, so that one module is enough for many types, and the
+// driver removes unused branches.
 
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference2 : require
@@ -64,7 +65,7 @@ uint f32_to_bf16(float x) {
     return (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
 }
 
-// E4M3: 4 exponent bits with bias 7, 3 fraction bits, no infinity. Avoids subnormal F32 values, which drivers may flush to 0.
+// E4M3: 4 exponent bits with bias 7, 3 fraction bits, no infinity. Avoids subnormal F32, which drivers may flush to 0.
 float f8_to_f32(uint bits) {
     const uint m = bits & 127u;
     const float x = m < 8 ? float(m) * 0.001953125 : uintBitsToFloat((m << 20) + (120u << 23));
@@ -80,8 +81,8 @@ uint f32_to_f8(float x) {
     return sign | min(((u + 0x7ffffu + ((u >> 20) & 1u)) >> 20) - (120u << 3), 126u);
 }
 
-// Where maxima start, and the score of what a mask excludes. Drivers may compute as if there were no infinities, and the difference of two is NaN
-// anyway: minus infinity is recognised by its bits where it is read.
+// Where maxima start, and the score of what a mask excludes. Drivers may compute as if there were no infinities, and
+// the difference of two is NaN anyway: minus infinity is recognised by its bits where it is read.
 const float LOWEST = -3.402823466e38;
 const uint MINUS_INFINITY = 0xff800000u;
 bool is_minus_infinity(float x) { return floatBitsToUint(x) == MINUS_INFINITY; }

@@ -6,8 +6,8 @@ vec2 halves(float x) {
     return vec2(high, low);
 }
 
-// a / b, correctly rounded. Division in drivers may be off by some ulps, and their fma() may round twice, so the remainder is computed from
-// halves.
+// a / b, correctly rounded. Division in drivers may be off by some ulps, and their fma() may round twice, so the
+// remainder is computed from halves.
 float divide(float a, float b) {
     precise const float q = a / b;
     precise const float p = q * b;

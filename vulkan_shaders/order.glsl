@@ -1,7 +1,8 @@
-// The order of elements for sorting and for maxima: zeros of both signs are equal, and NaN is behind all numbers. If BEST_ROOM, the most invocations of a
-// workgroup, is defined, also the best of a workgroup, which needs reduce.glsl.
+// The order of elements for sorting and for maxima: zeros of both signs are equal, and NaN comes after all numbers.
+// Define BEST_ROOM, the most invocations of a workgroup, for `group_best` too, which needs reduce.glsl.
 
-// Greater for greater numbers; 0 for NaN. By bits, because drivers may compute as if there were no NaN, and flush small numbers to 0.
+// Greater for greater numbers; 0 for NaN. By bits, because drivers may compute as if there were no NaN, and flush small
+// numbers to 0.
 uint order_key(float x) {
     const uint u = floatBitsToUint(x);
     const uint size = u & 0x7fffffffu;

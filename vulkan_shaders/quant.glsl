@@ -2,12 +2,14 @@
 //   BLOCK    values of a block
 //   BYTES    bytes of a block
 //   dequant8(base, i, y): values 8*i to 8*i+7 of the row of blocks at `base`
-// Some formats also define a faster dequant32 (values 32*i ...; HAS_DEQUANT32) and dequant64 (values 64*i ...; HAS_DEQUANT64), which reads
-// words, so that rows must be aligned to 4 bytes. Those in the list `tensors` define value(block, i), one value of a block, if the shader defines
-// VALUES; GROUP_SCALES: another value(block, i, s) takes what scale_and_offset(head, i / 32) gives for the first 16 bytes of the block. LONG: decoding is so much code that a shader should contain it only once.
-// Plain formats have blocks of one value, so that shaders need no special cases for them.
+// Some formats also define a faster dequant32 (values 32*i ...; HAS_DEQUANT32) and dequant64 (values 64*i ...;
+// HAS_DEQUANT64), which reads words, so that rows must be aligned to 4 bytes. Those in the list `tensors` define
+// value(block, i), one value of a block, if the shader defines VALUES; GROUP_SCALES: another value(block, i, s) takes
+// what scale_and_offset(head, i / 32) gives for the first 16 bytes of the block. LONG: decoding is so much code that a
+// shader should contain it only once. Plain formats have blocks of one value, so that shaders need no special cases.
 
-// The manifest lists the formats. Each format of blocks has a file, quant_NAME.glsl. `make shaders` includes that of FMT here.
+// The manifest lists the formats. Each format of blocks has a file, quant_NAME.glsl. `make shaders` includes that of
+// FMT here.
 #include "quant_FMT.glsl"
 
 #ifndef HAS_DEQUANT32

@@ -1,5 +1,6 @@
 // For integer dot products: the integers of formats whose values are scale * integer + offset in groups of 16.
-//   ints16(base, i, q, scale, offset): values 16*i to 16*i+15 of a row of blocks, four signed bytes in a word, the first one lowest
+//   ints16(base, i, q, scale, offset): values 16*i to 16*i+15 of a row of blocks. A word has four signed bytes, the
+//   first in the lowest bits.
 // Include it after quant.glsl. The files of the formats describe the layout of blocks.
 #extension GL_EXT_integer_dot_product : require
 

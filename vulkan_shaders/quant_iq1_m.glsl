@@ -1,5 +1,6 @@
-// IQ1_M: low bytes of 32 grid indices; 16 bytes, each with three high bits and the sign of the shift for two indices; four 16-bit words, each
-// with four 3-bit scales for 16 values. The top four bits of these words form the f16 scale of the block.
+// IQ1_M: low bytes of 32 grid indices; 16 bytes, each with three high bits and the sign of the shift for two indices;
+// four 16-bit words, each with four 3-bit scales for 16 values. The top four bits of these words form the f16 scale of
+// the block.
 #define BLOCK 256
 #define BYTES 56
 #include "quant_iq1.glsl"

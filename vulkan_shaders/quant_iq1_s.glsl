@@ -1,4 +1,5 @@
-// IQ1_S: f16 scale; low bytes of 32 grid indices; 16 bits for 32 values: three high bits of four indices, a 3-bit scale, sign of the shift.
+// IQ1_S: f16 scale; low bytes of 32 grid indices; 16 bits for 32 values: three high bits of four indices, a 3-bit
+// scale, sign of the shift.
 #define BLOCK 256
 #define BYTES 50
 #include "quant_iq1.glsl"

@@ -1,5 +1,5 @@
-// IQ2_S: f16 scale; low bytes of 32 grid indices; 32 bytes of signs; 8 bytes with the high two bits of the indices; 8 bytes of 4-bit scales
-// for 16 values each.
+// IQ2_S: f16 scale; low bytes of 32 grid indices; 32 bytes of signs; 8 bytes with the high two bits of the indices; 8
+// bytes of 4-bit scales for 16 values each.
 #define BLOCK 256
 #define BYTES 82
 #include "quant_grid.glsl"

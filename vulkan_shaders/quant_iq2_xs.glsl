@@ -1,4 +1,5 @@
-// IQ2_XS: f16 scale; for each eight values a 9-bit grid index and 7 sign bits; 8 bytes of 4-bit scales for 16 values each.
+// IQ2_XS: f16 scale; for each eight values, a 9-bit grid index and 7 sign bits; 8 bytes of 4-bit scales, one for 16
+// values.
 #define BLOCK 256
 #define BYTES 74
 #include "quant_grid.glsl"

@@ -1,4 +1,5 @@
-// IQ2_XXS: f16 scale; for each 32 values four 8-bit grid indices, then a word with 28 sign bits and a scale in the top four bits.
+// IQ2_XXS: f16 scale; for each 32 values four 8-bit grid indices, then a word with 28 sign bits and a scale in the top
+// four bits.
 #define BLOCK 256
 #define BYTES 66
 #include "quant_grid.glsl"

@@ -1,5 +1,5 @@
-// IQ3_S: f16 scale; low bytes of 64 grid indices for four values each; 8 bytes with their ninth bits; 32 bytes of signs; 4 bytes of 4-bit
-// scales for 32 values each.
+// IQ3_S: f16 scale; low bytes of 64 grid indices for four values each; 8 bytes with their ninth bits; 32 bytes of
+// signs; 4 bytes of 4-bit scales for 32 values each.
 #define BLOCK 256
 #define BYTES 110
 #include "quant_grid.glsl"

@@ -1,4 +1,5 @@
-// IQ3_XXS: f16 scale; 64 grid indices for four values each; for each 32 values a word with 28 sign bits and a scale in the top four bits.
+// IQ3_XXS: f16 scale; 64 grid indices for four values each; for each 32 values a word with 28 sign bits and a scale in
+// the top four bits.
 #define BLOCK 256
 #define BYTES 98
 #include "quant_grid.glsl"

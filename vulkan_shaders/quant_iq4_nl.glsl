@@ -1,4 +1,5 @@
-// IQ4_NL: f16 scale, then 16 bytes with the indices of levels; the low 4 bits are values 0 to 15, the high 4 bits 16 to 31.
+// IQ4_NL: f16 scale, then 16 bytes with the indices of levels; the low 4 bits are values 0 to 15, the high 4 bits 16 to
+// 31.
 #define BLOCK 32
 #define BYTES 18
 #include "quant_curve.glsl"

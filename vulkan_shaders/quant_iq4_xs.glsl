@@ -1,5 +1,5 @@
-// IQ4_XS: f16 scale; 16 bits with the high two bits, and 4 bytes with the low four bits, of a scale for each 32 values; 128 bytes with the
-// indices of levels.
+// IQ4_XS: f16 scale; 16 bits with the high two bits, and 4 bytes with the low four bits, of a scale for each 32 values;
+// 128 bytes with the indices of levels.
 #define BLOCK 256
 #define BYTES 136
 #include "quant_curve.glsl"

@@ -1,4 +1,5 @@
-// MXFP4: an 8-bit exponent, then 16 bytes of 4-bit floats; the low 4 bits are values 0 to 15, the high 4 bits 16 to 31. Blocks are not aligned.
+// MXFP4: an 8-bit exponent, then 16 bytes of 4-bit floats; the low 4 bits are values 0 to 15, the high 4 bits 16 to 31.
+// Blocks are not aligned.
 #define BLOCK 32
 #define BYTES 17
 #include "quant_fp4.glsl"

@@ -1,5 +1,5 @@
-// NVFP4: four scales (8-bit floats with four exponent bits and three fraction bits) for 16 values each, then 32 bytes of 4-bit floats. In the
-// 8 bytes of a group the low 4 bits are values 0 to 7, the high 4 bits 8 to 15.
+// NVFP4: four scales (8-bit floats with four exponent bits and three fraction bits) for 16 values each, then 32 bytes
+// of 4-bit floats. In the 8 bytes of a group the low 4 bits are values 0 to 7, the high 4 bits 8 to 15.
 #define BLOCK 64
 #define BYTES 36
 #include "quant_fp4.glsl"

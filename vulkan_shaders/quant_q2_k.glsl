@@ -1,4 +1,5 @@
-// Q2_K: 16 bytes of 4-bit scales and offsets for 16 values each; 64 bytes of 2-bit codes; f16 scales of the scales and of the offsets.
+// Q2_K: 16 bytes of 4-bit scales and offsets for 16 values each; 64 bytes of 2-bit codes; f16 scales of the scales and
+// of the offsets.
 #define BLOCK 256
 #define BYTES 84
 

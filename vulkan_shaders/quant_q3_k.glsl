@@ -1,5 +1,5 @@
-// Q3_K: 32 bytes with the third bits of the codes; 64 bytes with the low two bits; 12 bytes of 6-bit scales for 16 values each; f16 scale of
-// the scales. A value is (code - 4) * scale.
+// Q3_K: 32 bytes with the third bits of the codes; 64 bytes with the low two bits; 12 bytes of 6-bit scales for 16
+// values each; f16 scale of the scales. A value is (code - 4) * scale.
 #define BLOCK 256
 #define BYTES 110
 

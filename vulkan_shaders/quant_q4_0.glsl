@@ -1,4 +1,5 @@
-// Q4_0: f16 scale, then 16 bytes; the low 4 bits are codes 0 to 15, the high 4 bits 16 to 31. A value is (code - 8) * scale.
+// Q4_0: f16 scale, then 16 bytes; the low 4 bits are codes 0 to 15, the high 4 bits 16 to 31. A value is (code - 8) *
+// scale.
 #define BLOCK 32
 #define BYTES 18
 #define HAS_DEQUANT32

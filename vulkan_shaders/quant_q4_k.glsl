@@ -1,5 +1,5 @@
-// Q4_K: f16 scales of the scales and of the offsets; 12 bytes of 6-bit scales and offsets for 32 values each; 128 bytes of codes. In each 32
-// bytes the low 4 bits are one group, the high 4 bits the next.
+// Q4_K: f16 scales of the scales and of the offsets; 12 bytes of 6-bit scales and offsets for 32 values each; 128 bytes
+// of codes. In each 32 bytes the low 4 bits are one group, the high 4 bits the next.
 #define BLOCK 256
 #define BYTES 144
 #define HAS_DEQUANT32

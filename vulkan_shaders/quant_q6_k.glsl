@@ -1,5 +1,5 @@
-// Q6_K: 128 bytes with the low four bits of the codes; 64 bytes with the high two bits; 16 signed scales for 16 values each; f16 scale of
-// the scales.
+// Q6_K: 128 bytes with the low four bits of the codes; 64 bytes with the high two bits; 16 signed scales for 16 values
+// each; f16 scale of the scales.
 #define BLOCK 256
 #define BYTES 210
 

@@ -1,4 +1,5 @@
-// Scale and offset of group `g` of 32 values, from the first 16 bytes of a block. Both have six bits, packed into three words.
+// Scale and offset of group `g` of 32 values, from the first 16 bytes of a block. Both have six bits, packed into three
+// words.
 vec2 scale_and_offset(uvec4 head, uint g) {
     const vec2 dm = unpackHalf2x16(head.x);
     const uint shift = 8 * (g & 3u);

@@ -1,5 +1,6 @@
-// TQ1_0: ternary digits, five in a byte (four in the last bytes) as a fixed-point fraction of 3^5, then the f16 scale. Values are in runs of
-// bytes: 32 bytes for values 0 to 159, 16 bytes for 160 to 239, 4 bytes for the rest. A run has the first digits of all its bytes first.
+// TQ1_0: ternary digits, five in a byte (four in the last bytes) as a fixed-point fraction of 3^5, then the f16 scale.
+// Values are in runs of bytes: 32 bytes for values 0 to 159, 16 bytes for 160 to 239, 4 bytes for the rest. A run has
+// the first digits of all its bytes first.
 #define BLOCK 256
 #define BYTES 54
 

@@ -1,4 +1,5 @@
-// TQ2_0: 64 bytes of 2-bit codes, then the f16 scale. In each 32 bytes, each pair of bits has 32 values. A value is (code - 1) * scale.
+// TQ2_0: 64 bytes of 2-bit codes, then the f16 scale. In each 32 bytes, each pair of bits has 32 values. A value is
+// (code - 1) * scale.
 #define BLOCK 256
 #define BYTES 66
 

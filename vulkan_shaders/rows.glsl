@@ -1,5 +1,5 @@
-// Element-wise work on rows. A workgroup has x invocations for columns and y for rows. Each invocation loops over columns of its row, so that
-// the number of groups does not depend on the length of rows. See `Grid::rows` in plan.rs.
+// Element-wise work on rows. A workgroup has x invocations for columns and y for rows. Each invocation loops over
+// columns of its row, so that the number of groups does not depend on the length of rows. See `Grid::rows` in plan.rs.
 
 // Row of this invocation. It has no work if this is at least `n_rows`.
 uint my_row() { return group_yz() * gl_WorkGroupSize.y + gl_LocalInvocationID.y; }

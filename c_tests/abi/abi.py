@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """The binary interface, checked against committed facts: the .txt files beside this one.
 
-usage: abi.py layout     INCLUDE_DIR [INTERNAL_DIR]   sizes, alignments, offsets, enum values and macros that the headers give to a C compiler
+usage: abi.py layout     INCLUDE_DIR [INTERNAL_DIR]   sizes, alignments, offsets, enum values and macros that the
+                                                      headers give to a C compiler
        abi.py signatures INCLUDE_DIR [--write FILE]   the type of every public function as a C++ compiler sees it
        abi.py headers    INCLUDE_DIR                  every header compiles alone, as strict C11 and as strict C++17
        abi.py symbols    LIBRARY ...                  the exported names
-       abi.py backends   INCLUDE_DIR [--write FILE]   the same of headers of backends that this library does not have, and their macros
+       abi.py backends   INCLUDE_DIR [--write FILE]   the same of headers of backends that this library does not have,
+                                                      and their macros
        abi.py files      LIB_DIR                      which file defines which public function (files.txt)
 INTERNAL_DIR holds ggml-backend-impl.h when it is not beside the public headers (and, for the original, ggml-impl.h).
 CC, CXX and NM name the tools. Work files go to $ABI_OUT (default: a temporary directory).
@@ -169,7 +171,8 @@ def signatures(include, out_file):
 
 
 def backends(include, out_file):
-    """backends.txt: a header in brackets, then `function TYPE` and `MACRO value` lines. A header that is not in `include` is left out."""
+    """backends.txt: a header in brackets, then `function TYPE` and `MACRO value` lines. A header that is not in
+    `include` is left out."""
     expected, header = {}, None
     for line in facts("backends.txt"):
         if line.startswith("["):
@@ -210,7 +213,8 @@ def defined(path):
 
 
 def files(folder):
-    """A file of ours defines what the list says and nothing else; one of the original's defines, of all public functions, just these."""
+    """A file of ours defines the functions that the list names and no other. A file of the original defines, of all
+    public functions, just these."""
     expected, name = {}, None
     for line in facts("files.txt"):
         if line.startswith("["):

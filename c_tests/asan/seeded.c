@@ -1,4 +1,4 @@
-/* Mistakes that AddressSanitizer must see inside the library: seeded overflow | leak (scripts/asan.sh). */
+/* Bugs that AddressSanitizer must find inside the library: seeded overflow | leak (scripts/asan.sh). */
 #include "ggml.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
@@ -14,7 +14,7 @@ int main(int argc, char ** argv) {
         ggml_fp32_to_fp16_row(x, y, 64);
         free(x);
         free(y);
-    } else if (argc == 2 && strcmp(argv[1], "leak") == 0) { /* a scheduler that nobody frees */
+    } else if (argc == 2 && strcmp(argv[1], "leak") == 0) { /* a scheduler that is never freed */
         ggml_backend_t       b = ggml_backend_cpu_init();
         ggml_backend_sched_t s = ggml_backend_sched_new(&b, NULL, 1, 64, false, false);
         if (s == NULL) { return 2; }

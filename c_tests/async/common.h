@@ -1,6 +1,6 @@
-/* What the programs about devices with queues share: the devices, random numbers, small graphs.
+/* Shared by the programs about devices with queues: the devices, random numbers, small graphs.
  *
- * ASYNC_CAREFUL=1: wait before inputs are written again, as libraries without this library's contract need. */
+ * ASYNC_CAREFUL=1: wait before inputs are written again, for libraries without this library's contract. */
 #pragma once
 
 #include "device.h"
@@ -45,7 +45,7 @@ static inline struct device * plain(int i, const char * name) {
     return d;
 }
 
-/* All devices are described: starts them. */
+/* Starts all devices, which have been described. */
 static inline void start(int n) {
     n_devices = n;
     for (int i = 0; i < n; i++) {
@@ -136,8 +136,8 @@ static inline void slow_gpu(bool events, bool transfers) {
     d->seed = 1;
 }
 
-/* A product with experts chosen by ids: its weights are in host memory, and what is copied of them goes to a device that fills new memory with NaN.
- * poisoned_gpu, perhaps changes of that device, then route. */
+/* A product with experts chosen by ids. Its weights are in host memory, and those that are copied go to a device that
+ * fills new memory with NaN. Call poisoned_gpu, perhaps change that device, then call route. */
 struct routed {
     struct ggml_context * weights, * ctx;
     ggml_backend_buffer_t buffer;

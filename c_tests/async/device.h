@@ -1,8 +1,10 @@
-/* Devices in C that compute with the CPU's kernels, each with a thread and a queue of its own, as late and as slow as they like.
+/* Devices in C that compute with the CPU's kernels. Each has a thread and a queue of its own, and is as late and as
+ * slow as it is set to be.
  *
- * What a device can do is set before it is finished: work in a queue or at once, move data in the queue, record events, take copies
- * from other devices or out of host memory, use host buffers where they lie. Its memory may be unmapped: tensors then get addresses that a
- * host that touches them by itself crashes on. It can fail: its k-th buffer, its k-th event, its k-th computation. */
+ * Set what a device can do before it is finished: work in a queue or at once, move data in the queue, record events,
+ * take copies from other devices or out of host memory, use host buffers in place. Its memory may be unmapped: tensors
+ * then get addresses at which a host crashes if it reads or writes them directly. It can fail: its k-th buffer, its
+ * k-th event, its k-th computation. */
 #ifndef DEVICE_H
 #define DEVICE_H
 
@@ -45,7 +47,7 @@ struct device {
     enum ggml_backend_dev_type type;
     bool queue, transfers, events, copies, host_copies, reads_host, unmapped, is_host;
     bool only_set_2d, only_get_2d;
-    bool batches, refuses_copies; /* batched transfers; batched copies that are not to be had */
+    bool batches, refuses_copies; /* batched transfers; batched copies that fail */
     int  slow;          /* microseconds that a job sleeps at most */
     size_t max_size, alignment, padding;
     bool (*supports)(const struct ggml_tensor *);

@@ -1,6 +1,6 @@
-/* The device of device.h as a loadable backend: a GPU, by name FAKE, that computes with the CPU's kernels in a queue of its own.
- * Hosts load it with GGML_BACKEND_PATH. FAKE_REJECT: ops (their numbers) that it does not compute, with commas; FAKE_OFFLOAD: takes products of
- * weights in host memory; FAKE_EVENTS, FAKE_COPIES: 0 without. */
+/* The device of device.h as a loadable backend: a GPU, by name FAKE, that computes with the CPU's kernels in a queue of
+ * its own. Hosts load it with GGML_BACKEND_PATH. FAKE_REJECT: ops (their numbers) that it does not compute, with
+ * commas; FAKE_OFFLOAD: takes products of weights in host memory; FAKE_EVENTS, FAKE_COPIES: 0 without. */
 #define GGML_BACKEND_DL
 #include "device.h"
 

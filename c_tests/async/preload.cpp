@@ -1,4 +1,5 @@
-// Preloaded into an unmodified llama.cpp host: loads the module FAKE_MODULE, and puts only the last FAKE_LAYERS layers on accelerators.
+// Preloaded into an unmodified llama.cpp host: loads the module FAKE_MODULE, and puts only the last FAKE_LAYERS layers
+// on accelerators.
 #include "ggml-backend.h"
 #include "llama.h"
 

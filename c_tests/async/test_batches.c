@@ -1,4 +1,4 @@
-/* Transfers of several tensors by one call, and the scheduler's callbacks for copied weights and reallocated buffers. */
+/* Transfers of several tensors by one call; the scheduler's callbacks for copied weights and reallocated buffers. */
 #include "common.h"
 
 #define N 5
@@ -120,7 +120,8 @@ static bool on_copy(ggml_backend_t backend, const struct ggml_tensor * src, stru
     return true;
 }
 
-/* The weights of a split come last, so that the ids are there; what the host does not copy is copied whole. */
+/* The weights of a split come last, so that the ids are there. The scheduler copies whole weights that the host does
+ * not copy. */
 static void weights_are_copied_by_the_host(void) {
     for (int mode = 0; mode < 3; mode++) { /* the host copies, the host does not, there is no callback */
         poisoned_gpu(200);
@@ -143,7 +144,8 @@ static void weights_are_copied_by_the_host(void) {
         const float * copy = (const float *) (const void *) real(r.y->src[0]);
         int n_copied = 0;
         for (int i = 0; i < 8 * 160; i++) n_copied += copy[i] == copy[i];
-        /* without a callback this library copies the expert in use and a tail, which older hosts rely on; the original copies all */
+        /* Without a callback, this library copies the expert in use and a tail, which older hosts rely on. The original
+         * copies all experts. */
         CHECK_EQ(n_copied, mode == 0 ? 160 : mode == 1 || careful ? 8 * 160 : 160 + 128);
         unroute(&r);
     }

@@ -1,5 +1,6 @@
-/* Calls into the scheduler from its own callbacks. Questions are answered; whatever would change it under its own feet is refused with a line
- * in the log, and the computation goes on. The original has no such check: there only the questions are asked. */
+/* Calls into the scheduler from its own callbacks. Queries return their answer. Calls that would change the scheduler
+ * during its work are refused with a line in the log, and the computation goes on. The original has no such check: with
+ * it, the test only makes the queries. */
 #include "common.h"
 
 enum { NODES = 4 };
@@ -10,7 +11,7 @@ static struct ggml_tensor * watched[NODES];
 static int  calls, shown, refusals;
 static bool changes; /* the callback also tries to change the scheduler */
 
-/* What a host may ask at any time. */
+/* Queries that a host may make at any time. */
 static void ask(struct ggml_tensor * t) {
     CHECK_EQ(ggml_backend_sched_get_n_backends(sched), 2);
     CHECK_EQ(ggml_backend_sched_get_n_copies(sched), 1);
@@ -26,7 +27,7 @@ static void refused(int before) {
     CHECK_EQ(errors, before + refusals);
 }
 
-/* What would change it. */
+/* Calls that would change the scheduler. */
 static void change(struct ggml_tensor * t) {
     int before = errors;
     size_t sizes[2] = { 7, 7 };
@@ -122,7 +123,7 @@ static void watch(bool also_changes) {
     CHECK_EQ(calls, 2 * NODES);
     CHECK_EQ(shown, NODES);
     CHECK_NEAR(peek(y), 48.0f, 0);
-    /* and once more: nothing was left behind */
+    /* Once more: the callback is gone. */
     ggml_backend_sched_set_eval_callback(sched, NULL, NULL);
     put(x, 1.0f);
     CHECK_EQ(ggml_backend_sched_graph_compute(sched, graph), GGML_STATUS_SUCCESS);
@@ -173,7 +174,7 @@ static void the_eval_callback_cannot_change_the_scheduler(void) { watch(true); }
 static void the_copy_callback_cannot_change_the_scheduler(void) { copy(true); }
 static void the_realloc_callback_cannot_change_the_scheduler(void) { reallocate(true); }
 
-/* A callback may take its own place, or leave it. */
+/* A callback may replace itself, or remove itself. */
 static bool on_last(struct ggml_tensor * t, bool is_question, void * user) {
     (void) t;
     ++*(int *) user;
@@ -192,7 +193,7 @@ static void a_callback_may_be_set_in_a_callback(void) {
     ggml_backend_sched_set_eval_callback(sched, on_last, &first);
     shown = 1;
     CHECK_EQ(ggml_backend_sched_graph_compute(sched, graph), GGML_STATUS_SUCCESS);
-    CHECK_EQ(first, 2); /* asked and shown the first node, which ends the device's part */
+    CHECK_EQ(first, 2); /* called twice for the first node, which ends the device's part */
     CHECK_EQ(calls, NODES);
     end_calls(ctx);
 }

@@ -1,11 +1,13 @@
-/* Every buffer, event and computation of a device fails once: an error, nothing is left behind, and the next call works.
+/* Every buffer, event and computation of a device fails once: the call returns an error, frees everything, and the next
+ * call works.
  *
  *   test_faults [quick] */
 #include "common.h"
 
 enum fault { BUFFER, EVENT, COMPUTE, LOST };
 
-/* The same work twice: the first time the k-th thing fails, then nothing does. Returns whether there was a k-th thing. */
+/* The same work twice. The k-th allocation, event or computation fails the first time, and nothing the second time.
+ * Returns whether there was a k-th. */
 static bool with_fault(enum fault fault, int k, bool parallel, bool reserve, bool in_new) {
     struct device * d = plain(0, "GPU");
     d->max_size = 8192;

@@ -1,7 +1,10 @@
-/* Memory of the process that cannot be had: the k-th allocation of at least LEAST bytes fails, for every k, while a scheduler is made, reserves,
- * allocates and computes. The call says that it failed (or did without), nothing leaks, and the next one works.
+/* The process runs out of memory: the k-th allocation of at least LEAST bytes fails, for every k, while a scheduler is
+ * made, reserves, allocates and computes. The call reports the failure or does without the memory, nothing leaks, and
+ * the next call works.
  *
- *   test_heap [LEAST]        the allocator of the process is replaced, so this program is not for AddressSanitizer or valgrind */
+ *   test_heap [LEAST]
+ *
+ * Replaces the allocator of the process, so this program is not for AddressSanitizer or valgrind. */
 #include "common.h"
 #include "ggml-rs.h"
 
@@ -101,7 +104,8 @@ static bool work(enum stage stage, long k) {
         g = large(ctx, &x, &y);
         place(s, g);
         arm(ALLOC, stage, count);
-        good = (stage == ALLOC_AND_COMPUTE || ggml_backend_sched_alloc_graph(s, g)) && good; /* computing allocates by itself */
+        /* Computing allocates the graph. */
+        good = (stage == ALLOC_AND_COMPUTE || ggml_backend_sched_alloc_graph(s, g)) && good;
         arm(ALLOC, stage, 0);
         if (stage == ALLOC_AND_COMPUTE || y->data != NULL) {
             if (x->data != NULL) ggml_backend_tensor_set(x, data, 0, sizeof(data));

@@ -1,4 +1,5 @@
-/* Violations of the contract that the race checker must report, and correct runs that it must not. Wants GGML_SCHED_SANITIZE=1. */
+/* Violations of the contract that the race checker must report, and correct runs that it must not report. Needs
+ * GGML_SCHED_SANITIZE=1. */
 #include "common.h"
 
 static int races_of(void (*f)(struct ggml_cgraph *, struct ggml_tensor *, struct ggml_tensor *)) {
@@ -24,7 +25,7 @@ static int races_of(void (*f)(struct ggml_cgraph *, struct ggml_tensor *, struct
     int found = races - before;
     put(x, 1.0f);
     peek(y);
-    CHECK_EQ(races - before, found); /* all is quiet after the waits */
+    CHECK_EQ(races - before, found); /* no report after the waits */
     races = before;
     ggml_backend_buffer_free(b);
     ggml_free(ctx);

@@ -1,4 +1,5 @@
-/* Random graphs over 1 to 4 devices with queues: what they compute equals the CPU's result bit for bit, however late the devices are.
+/* Random graphs over 1 to 4 devices with queues: what they compute equals the CPU's result bit for bit, however late
+ * the devices are.
  *
  *   test_results FIRST_SEED COUNT   a process for each graph
  *   test_results seed N             one graph, in this process */
@@ -147,7 +148,7 @@ static struct made make(struct ggml_context * ctx, const struct model * m, uint3
             case 6: t = ggml_rms_norm(ctx, a, 1e-5f); break;
             case 7: t = ggml_silu(ctx, a); break;
             case 8: t = ggml_scale(ctx, a, 0.5f); break;
-            case 9: t = ggml_scale(ctx, ggml_add(ctx, a, b), 0.25f); break; /* the allocator does that in place by itself */
+            case 9: t = ggml_scale(ctx, ggml_add(ctx, a, b), 0.25f); break; /* the allocator computes it in place */
             case 10: t = ggml_cont(ctx, a); break;
             case 11: { /* written to a cache, and read back with what was there before */
                 struct ggml_tensor * c = m->cache[any(N_CACHE)];

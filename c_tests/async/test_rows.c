@@ -1,7 +1,7 @@
-/* What once broke in schedulers, by its name in docs/FAULTS.md (S4, S6 and so on), over a device with a slow queue. */
+/* Bugs that schedulers once had, by their names in docs/FAULTS.md (S4, S6 and so on), on a device with a slow queue. */
 #include "common.h"
 
-/* One graph computed over and over, the next inputs written as soon as it is started. */
+/* One graph computed over and over. The next inputs are written as soon as it is started. */
 static void reuse(bool events, bool parallel, bool through_view) {
     slow_gpu(events, true);
     start(1);
@@ -170,8 +170,9 @@ static void S21_pieces_through_one_function_only(void) {
     }
 }
 
-/* Rows that a kernel reads past: what is behind a weight, and behind each expert in use, is no garbage. The device poisons new memory with
- * NaN; an expert's tail is in the next expert, which the scheduler copies too; buffers for computing say that they are. */
+/* Kernels that read past the end of rows must not find garbage after a weight, nor after each expert in use. The device
+ * fills new memory with NaN. The tail of an expert is in the next expert, which the scheduler copies too. Buffers for
+ * computing have the usage of compute buffers. */
 static void S22_the_tail_of_copied_weights(void) {
     poisoned_gpu(0);
     devices[0].padding = 512;
@@ -188,7 +189,8 @@ static void S22_the_tail_of_copied_weights(void) {
     }
     for (int i = 0; i < 8 * matrix; i++) n_copied += copy[i] == copy[i];
     CHECK_EQ(n_bad, 0);
-    CHECK_EQ(n_copied, careful ? 8 * matrix : 2 * (matrix + 128)); /* without a callback the original copies all experts */
+    /* Without a callback, the original copies all experts. */
+    CHECK_EQ(n_copied, careful ? 8 * matrix : 2 * (matrix + 128));
     unroute(&r);
 }
 

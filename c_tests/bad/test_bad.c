@@ -1,5 +1,5 @@
-/* Bad input must end in the header's own way of saying so, with the process alive: damaged GGUF files, NULL for queries, files and modules
- * that are not there. Written for this library; the original crashes on some of it.
+/* After bad input, the process is alive and the function has failed as its header says: damaged GGUF files, NULL for
+ * queries, files and modules that do not exist. Written for this library; the original crashes on some of it.
  *
  *   test_bad [quick]     quick: fewer damaged files, for a run under valgrind */
 #include "../common/check.h"
@@ -58,7 +58,7 @@ static void make_good(void) {
     ggml_free(c);
 }
 
-/* Everything that a host would ask; touches every byte that the library answers with. */
+/* Calls every getter that a host would call, and touches every byte of their results. */
 static uint64_t look_at(const struct gguf_context * g, const struct ggml_context * c) {
     uint64_t h = DATA_HASH0;
     for (int64_t i = 0; i < gguf_get_n_kv(g); i++) {
@@ -82,13 +82,14 @@ static uint64_t look_at(const struct gguf_context * g, const struct ggml_context
 
 static uint64_t sink;
 
-/* Reads `n` bytes as a GGUF file in three ways; answers whether the whole of it was accepted. A refusal leaves no context and says why. */
+/* Reads `n` bytes as a GGUF file in three ways. Returns whether the whole of it was accepted. A refusal leaves no
+ * context, and logs its reason. */
 static bool read_gguf(const unsigned char * data, size_t n) {
     bool accepted = false;
     for (int way = 0; way < 3; way++) {
         struct ggml_context *         c      = NULL;
         const struct gguf_init_params params = { .no_alloc = way == 1, .ctx = way == 2 ? NULL : &c };
-        /* a block of exactly this size, so that valgrind sees a read behind it */
+        /* A block of exactly this size, so that valgrind finds a read past its end. */
         unsigned char * copy = malloc(n > 0 ? n : 1);
         memcpy(copy, data, n);
         const int before = log_lines;
@@ -159,7 +160,7 @@ static void eight_bytes_replaced(void) {
     }
 }
 
-/* ---- files made by hand: each is one thing that a reader must check ---- */
+/* ---- files made by hand: each has one fault that a reader must find ---- */
 
 static unsigned char hand[4096];
 static size_t        n_hand;
@@ -276,7 +277,8 @@ static size_t shrinking(void * user, void * out, uint64_t offset, size_t len) {
 
 static void files_that_end_early(void) {
     for (size_t left = 0; left < n_good; left += 61) {
-        struct ggml_context *         c      = (struct ggml_context *) &left; /* not to be touched before there is a context */
+        /* Must not be used before there is a context. */
+        struct ggml_context *         c      = (struct ggml_context *) &left;
         const struct gguf_init_params params = { .no_alloc = false, .ctx = &c };
         CHECK(gguf_init_from_callback(shrinking, &left, 0, n_good, params) == NULL);
         CHECK(c == NULL || c == (struct ggml_context *) &left);
@@ -286,7 +288,7 @@ static void files_that_end_early(void) {
     struct gguf_context * g = gguf_init_from_callback(shrinking, &all, 0, n_good, params);
     CHECK(g != NULL && gguf_get_n_tensors(g) == 4);
     gguf_free(g);
-    /* what cannot seek or tell: a pipe */
+    /* A file without a position: a pipe. */
     int ends[2];
     CHECK(pipe(ends) == 0);
     CHECK(write(ends[1], good, 64) == 64);
@@ -296,7 +298,7 @@ static void files_that_end_early(void) {
     if (f != NULL) { fclose(f); }
 }
 
-/* A tensor of 2^30 bytes, all of them there, and no memory for it: no context, and nothing of the first one. */
+/* A tensor of 2^30 bytes, all of them in the file, and no memory for it: neither a GGUF nor a ggml context. */
 static size_t large(void * user, void * out, uint64_t offset, size_t len) {
     (void) user;
     memset(out, 0, len);
@@ -348,7 +350,7 @@ static void bytes_that_are_no_text(void) {
     ggml_log_set(quiet, NULL);
 }
 
-/* The original ends the process here; this library says so in the log and answers with nothing. */
+/* The original ends the process here. This library logs an error, and returns 0, false or NULL. */
 static void values_of_another_type(void) {
     struct gguf_context * g = gguf_init_empty();
     gguf_set_val_u32(g, "number", 7);
@@ -368,7 +370,8 @@ static struct ggml_context * some_context(void) {
     return ggml_init((struct ggml_init_params) { .mem_size = 1u << 18, .mem_buffer = NULL, .no_alloc = true });
 }
 
-/* what holds when a query is asked about NULL; each in a child process, so that one that ends it is found with the others */
+/* The results of queries about NULL. Each runs in a child process, so that one that ends it does not hide the
+ * others. */
 #define QUERIES \
     Q(ggml_nelements(NULL) == 0) \
     Q(ggml_nrows(NULL) == 0) \
@@ -521,13 +524,14 @@ static void numbers_out_of_range(void) {
     sink += (uintptr_t) ggml_type_name((enum ggml_type) 99) + (uintptr_t) ggml_type_name((enum ggml_type) -1);
     sink += (uintptr_t) ggml_status_to_string((enum ggml_status) 77) + (uintptr_t) gguf_type_name((enum gguf_type) 99);
     CHECK(!ggml_validate_row_data((enum ggml_type) 99, good, 64) && !ggml_validate_row_data(GGML_TYPE_COUNT, good, 64));
-    if (quick) { return; } /* valgrind takes it for a mistake to ask for so much */
+    if (quick) { return; } /* valgrind reports such a large request as an error */
     CHECK(ggml_init((struct ggml_init_params) { .mem_size = SIZE_MAX - 100, .mem_buffer = NULL, .no_alloc = true }) == NULL);
     CHECK(ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), SIZE_MAX) == NULL);
     CHECK(ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), SIZE_MAX - 8) == NULL);
 }
 
-/* An index that points outside must not be followed: the run ends in an error status or an abort that the callback hears, never in a crash. */
+/* An index that is out of range must not be used: the run ends in an error status, or in an abort that reaches the
+ * callback, never in a crash. */
 static void wild_index(void * user) {
     const int what = *(int *) user;
     struct ggml_context * c = ggml_init((struct ggml_init_params) { .mem_size = 1u << 20, .mem_buffer = NULL, .no_alloc = false });
@@ -546,7 +550,8 @@ static void wild_index(void * user) {
     _exit(status == GGML_STATUS_SUCCESS ? 0 : 3);
 }
 
-/* Nodes that a host has damaged, each in a way that once led to a wild access; the memory of a tensor is what its buffer says. */
+/* Nodes that a host has damaged, each in a way that once led to a wild access. The memory of a tensor is its
+ * buffer's. */
 static void damaged_node(void * user) {
     const int what = *(int *) user;
     struct ggml_context * c = ggml_init((struct ggml_init_params) { .mem_size = 1u << 20, .mem_buffer = NULL, .no_alloc = true });

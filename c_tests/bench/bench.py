@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""make bench: what graphs cost, against the original, in turns: bench.py PROGRAM OUR_LIB ORIGINAL_LIB [rounds] [ms] [most nodes]
+"""make bench: the cost of graphs, against the original, in turns:
+bench.py PROGRAM OUR_LIB ORIGINAL_LIB [rounds] [ms] [most nodes]
 
-Each measurement is run with one library and directly afterwards with the other, in turns, several rounds over: the clock of a machine that
-others share changes within seconds. Writes a table between the marks of docs/BENCHMARKS.md: medians of the times and of the ratios of each
-pair. Exit status 1 when a program fails."""
+Each measurement is run with one library and directly afterwards with the other, several rounds over: on a shared
+machine, the clock changes within seconds. Writes a table between the marks of docs/BENCHMARKS.md: medians of the times,
+and of the ratios of each pair. The exit status is 1 if a program fails."""
 import datetime
 import os
 import statistics

@@ -1,5 +1,6 @@
-// What building, splitting and allocating a llama-shaped graph costs: nanoseconds a node, for the library that the program is
-// run with. Prints `MEASURE DEVICES NODES MEDIAN LEAST` of many rounds; bench.py runs it with two libraries in turns.
+// The cost of building, splitting and allocating a llama-shaped graph: nanoseconds a node, for the library that the
+// program is run with. Prints `MEASURE DEVICES NODES MEDIAN LEAST` of many rounds. bench.py runs it with two libraries
+// in turns.
 //
 //   bench_sched [milliseconds a measurement] [most nodes] [measurement [devices: 1 or 2, with exactly that many nodes]]
 //   bench_sched list: the measurements, and the numbers of nodes
@@ -9,7 +10,7 @@
 
 enum { D = 64, H = 4, HD = 16, FF = 128, VOCAB = 64, KV = 64 };
 
-// Of this thread: others that want the processor do not count.
+// Processor time of this thread, without that of other threads.
 static double now(void) {
     struct timespec t; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double) t.tv_sec * 1e9 + (double) t.tv_nsec;
@@ -90,7 +91,7 @@ static struct ggml_tensor * make_ops(struct ggml_context * c, model_t * m, int T
     return x;
 }
 
-// `shifted`: by how many tensors all others lie further.
+// `shifted`: by how many tensors the addresses of all others are higher.
 static struct ggml_cgraph * make_at(struct ggml_context * c, model_t * m, int T, size_t room, int shifted) {
     ggml_reset(c);
     for (int i = 0; i < shifted; i++) ggml_new_tensor_1d(c, GGML_TYPE_F32, 1);
@@ -145,12 +146,12 @@ static void measure(int n_dev, int n_layers) {
     static double took[4096];
     for (int w = 0; w < N_MEASURES; w++) {
         if (only && strcmp(only, measures[w]) != 0) continue;
-        // What takes turns is known after three turns of each; a pipeline has four copies.
+        // The library knows what takes turns after three turns of each. A pipeline has four copies.
         int n = 0, unknown = w == SWITCH || w == SIZES || w == PARALLEL ? 12 : 0;
         double start = now();
         while (n < 4096 && (unknown > 0 || n < 5 || now() - start < budget)) {
-            // Never a structure that came lately; two structures, or three sizes, in turns; a graph with other sizes and at other
-            // addresses each time; one that is built again with other sizes.
+            // These never build a structure that came lately; two structures, or three sizes, in turns; a graph with
+            // other sizes and at other addresses each time; one that is built again with other sizes.
             bool fresh = w == SPLIT || w == FRESH;
             others = fresh ? n % KINDS : w == SWITCH ? n % 2 : 0;
             int shifted = fresh || w == ALLOC ? n % KINDS : 0;

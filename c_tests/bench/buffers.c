@@ -1,6 +1,7 @@
-// Preloaded into an unmodified llama.cpp host (buffers.py): a line on standard error after the first reservation of each scheduler (the
-// largest graph; buffers never shrink), with the bytes of compute buffers of each backend. Where the library writes placement reports, the one of the graph goes to the file
-// $BUFFERS_OUT/NUMBER.json. Nothing is computed: only the plans count.
+// Preloaded into an unmodified llama.cpp host (buffers.py): a line on standard error after the first reservation of
+// each scheduler (the largest graph; buffers never shrink), with the bytes of compute buffers of each backend. Where
+// the library writes placement reports, the one of the graph goes to the file $BUFFERS_OUT/NUMBER.json. Nothing is
+// computed: only the plans count.
 //
 //   buffers: NUMBER NODES SPLITS | BUFFER_TYPE BYTES | ...
 #include "ggml-alloc.h"

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Bytes of compute buffers for every architecture of llama.cpp's test-llama-archs, against the original and against the lower bound (the
-most bytes in use at once): buffers.py CACHE OURS [--write]
+"""Bytes of compute buffers for every architecture of llama.cpp's test-llama-archs, against the original and against the
+lower bound (the most bytes in use at once): buffers.py CACHE OURS [--write]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, original/lib, src), OURS the folder of the installed library's lib. Each host runs
-twice on each library, with all layers on the CPU, and with two layers on an accelerator (c_tests/async/module.c); nothing is computed.
-Writes the table between the marks of docs/measurements/buffers.md with --write. Exit status 1 when a buffer is larger than the original's."""
+CACHE is the folder of scripts/oracle.sh (hosts/bin, original/lib, src), OURS the folder of the installed library's lib.
+Each host runs twice on each library, with all layers on the CPU, and with two layers on an accelerator
+(c_tests/async/module.c); nothing is computed. Writes the table between the marks of docs/measurements/buffers.md with
+--write. Exit status 1 when a buffer is larger than the original's."""
 import json
 import os
 import re

@@ -1,5 +1,5 @@
-/* Nanoseconds of exported calls that do next to nothing: what the guard around each exported function costs (src/guard/). The same program runs with the
- * original.
+/* Nanoseconds of exported calls that do next to nothing: the cost of the guard around each exported function
+ * (src/guard/). The same program runs with the original.
  *
  *   calls [MILLIONS] */
 #include "ggml-alloc.h"

@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""make bench-cpu: llama.cpp's llama-bench on this library and on the original, in turns, with all instructions, with AVX2 only, and with AVX2 and
-AVX-VNNI where the processor has it.
+"""make bench-cpu: llama.cpp's llama-bench on this library and on the original, in turns, with all instructions, with
+AVX2 only, and with AVX2 and AVX-VNNI where the processor has it.
 
-usage: cpu.py CACHE OURS [--short|--deep] [--level native|avx2|avx_vnni] [--formats F16,Q4_0,...] [--rounds N] [--no-write]
+usage: cpu.py CACHE OURS [--short|--deep] [--level native|avx2|avx_vnni] [--formats F16,Q4_0,...] [--rounds N]
+[--no-write]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, bench-native/lib, bench-avx2/lib, src), OURS the folder of the installed library's
-lib. The model is a random llama of 200M parameters, quantized to each format; "MoE" is one of 490M parameters with 16 experts, of which a token
-uses 4; "1.1B" is larger than the caches, and its text shows how much of the memory's speed is used. Products of 2048 x 2048 by 512 columns, on one
-thread, show how much of the processor's speed the kernels use (gemv.c, built in target/bench, and ggml-info --peaks). encoders.c times the shapes of
-MiniLM and of Whisper's encoder, and llama-completion a whole process from its start to the first token. Each measurement runs with one library, then immediately with the other; the order changes every round. There are as many threads as
-processors. Without --level, all levels are measured of which there is a build of the original. Writes a table between the marks of docs/measurements/cpu.md: medians of tokens per second, and of the ratios of each pair (above 1: this library is faster).
-Exit status 1 when a program fails.
+CACHE is the folder of scripts/oracle.sh (hosts/bin, bench-native/lib, bench-avx2/lib, src), OURS the folder of the
+installed library's lib. The model is a random llama of 200M parameters, quantized to each format; "MoE" is one of 490M
+parameters with 16 experts, of which a token uses 4; "1.1B" is larger than the caches, and its text shows how much of
+the memory's speed is used. Products of 2048 x 2048 by 512 columns, on one thread, show how much of the processor's
+speed the kernels use (gemv.c, built in target/bench, and ggml-info --peaks). encoders.c times the shapes of MiniLM and
+of Whisper's encoder, and llama-completion a whole process from its start to the first token. Each measurement runs with
+one library, then immediately with the other; the order changes every round. There are as many threads as processors.
+Without --level, all levels are measured of which there is a build of the original. Writes a table between the marks of
+docs/measurements/cpu.md: medians of tokens per second, and of the ratios of each pair (above 1: this library is
+faster). Exit status 1 when a program fails.
 """
 import argparse
 import datetime
@@ -38,7 +42,8 @@ LEVELS = {"native": "all instructions", "avx2": "AVX2 only", "avx_vnni": "AVX2 a
 SHORT = [(["prompt 512"], ["-p", "512", "-n", "0"]), (["text"], ["-p", "0", "-n", "64"])]
 COLUMNS = (2, 4, 8, 16, 32)
 LONG = SHORT + [([f"{n} columns" for n in COLUMNS], ["-p", ",".join(map(str, COLUMNS)), "-n", "0", "-r", "10"])]
-# Attention over a long context, in one format and one round: the cache is the same in all, and filling it takes most of the time.
+# Attention over a long context, in one format and one round: the cache is the same in all, and filling it takes most of
+# the time.
 DEEP = [(["prompt 512 at 4096"], ["-p", "512", "-n", "0", "-d", "4096"]), (["text at 4096"], ["-p", "0", "-n", "32", "-d", "4096"])]
 DEEPER = [(["prompt 512 at 16384"], ["-p", "512", "-n", "0", "-d", "16384"]), (["text at 16384"], ["-p", "0", "-n", "16", "-d", "16384"])]
 DEEP_FORMAT = "Q4_K"

@@ -1,6 +1,7 @@
-/* Times encoders with random weights: encoders [threads [milliseconds]]. MiniLM's shapes (6 layers of 384 values, 12 heads, 32 tokens) with one sentence
- * and with 32 at once, and those of the encoder of Whisper's base model (two convolutions, 6 layers of 512 values, 8 heads, 1,500 positions). Prints a
- * line "NAME<tab>MICROSECONDS" for each: the median of several computations. turns.py runs it on two libraries in turns. */
+/* Times encoders with random weights: encoders [threads [milliseconds]]. MiniLM's shapes (6 layers of 384 values, 12
+ * heads, 32 tokens) with one sentence and with 32 at once, and those of the encoder of Whisper's base model (two
+ * convolutions, 6 layers of 512 values, 8 heads, 1,500 positions). Prints a line "NAME<tab>MICROSECONDS" for each: the
+ * median of several computations. turns.py runs it on two libraries in turns. */
 #include "../common/encoder.h"
 
 #include "ggml-alloc.h"

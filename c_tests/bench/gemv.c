@@ -1,6 +1,6 @@
-/* Times products of a matrix with few columns, for every format of weights, on one thread: gemv [k rows columns rounds [repack]]. Prints a line
- * "FORMAT<tab>MICROSECONDS" (the fastest round, processor time). With a fifth argument the weights are in CPU_REPACK, where the format can be.
- * turns.py runs it on two libraries in turns. */
+/* Times products of a matrix with few columns, for every format of weights, on one thread: gemv [k rows columns rounds
+ * [repack]]. Prints a line "FORMAT<tab>MICROSECONDS" (the fastest round, processor time). With a fifth argument the
+ * weights are in CPU_REPACK, where the format can be. turns.py runs it on two libraries in turns. */
 #include "../common/data.h"
 
 #include "ggml-backend.h"

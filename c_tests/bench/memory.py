@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Memory, and models that are larger than it, against the original: memory.py CACHE OURS_LIB [options]
-
-For each format, in turns, medians: peak memory of llama-bench (resident), also of the original without repacking; the time of a process that
-computes one prompt of 8 or 256 tokens, with the file in the system's cache and not; and tokens of text per second in memory cgroups of several
-sizes (in parts of the model's file), which need root: without, a line says so. Prints a table, as docs/BENCHMARKS.md has it.
+For each format, in turns, medians: peak memory of llama-bench (resident), also of the original without repacking; the
+time of a process that computes one prompt of 8 or 256 tokens, with and without the file in the system's cache; and
+tokens of text per second in memory cgroups of several sizes (in parts of the model's file). Cgroups need root: without
+it, a line says that they were left out. Prints a table, as docs/BENCHMARKS.md has it.
 """
 import argparse
 import contextlib
@@ -42,7 +42,7 @@ class Group:
 
     def set(self, size):
         if self.version == 1:
-            # What an earlier process has left in the cache counts for this one.
+            # Pages that an earlier process has left in the cache count for this one.
             with contextlib.suppress(OSError), open(os.path.join(self.path, "memory.force_empty"), "w") as f:
                 f.write("1")
         with open(self.limit, "w") as f:
@@ -80,7 +80,7 @@ class Host:
 
 
 def forget(path):
-    """The system's cache does not have the file any more."""
+    """Drops the file from the system's cache."""
     with open(path, "rb") as f:
         os.fsync(f.fileno())
         os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,6 +1,7 @@
-/* Reads damaged copies of a small GGUF file, each in a process of its own, and counts how they end: mutate COPIES. The damage is the same in every run:
- * up to four bytes change, or eight bytes become a huge number. Prints "refused N, read N, crashed N, stuck N". Exit status 1 if any crashed or got
- * stuck. Built against either library: it uses public functions only. */
+/* Reads damaged copies of a small GGUF file, each in a process of its own, and counts how they end: mutate COPIES. The
+ * damage is the same in every run: up to four bytes change, or eight bytes become a huge number. Prints "refused N,
+ * read N, crashed N, stuck N". The exit status is 1 if any crashed or got stuck. Works with either library, because it
+ * uses public functions only. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "ggml.h"
@@ -28,7 +29,7 @@ static void quiet(enum ggml_log_level level, const char * text, void * user) {
     (void) user;
 }
 
-/* What the copy's process does. */
+/* The work of the process of one copy. */
 static int read_it(const unsigned char * data, size_t size) {
     const struct rlimit memory = { 1u << 30, 1u << 30 };
     setrlimit(RLIMIT_AS, &memory);
@@ -90,7 +91,7 @@ static size_t make(unsigned char * data, size_t room) {
 int main(int argc, char ** argv) {
     static unsigned char data[1 << 14];
     const int            copies = argc > 1 ? atoi(argv[1]) : 1000;
-    const size_t         size   = make(data, sizeof data), head = 700; /* behind it is the tensors' data */
+    const size_t         size   = make(data, sizeof data), head = 700; /* the tensors' data follows */
     if (size < head) {
         fprintf(stderr, "mutate: the file cannot be made\n");
         return 2;

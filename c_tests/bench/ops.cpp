@@ -1,6 +1,6 @@
-// Times the ops other than matrix products, each in a graph of its own, at the sizes of a model's hidden states: ops [-t THREADS] [-k NAME_PART]
-// [-m MILLISECONDS]. Prints a line "NAME<tab>MICROSECONDS" for each: the fastest of several repetitions.
-// turns.py runs it on two libraries in turns.
+// Times the ops other than matrix products, each in a graph of its own, at the sizes of a model's hidden states: ops
+// [-t THREADS] [-k NAME_PART] [-m MILLISECONDS]. Prints a line "NAME<tab>MICROSECONDS" for each: the fastest of several
+// repetitions. turns.py runs it on two libraries in turns.
 #include "../common/data.h"
 
 #include "ggml-alloc.h"
@@ -21,7 +21,7 @@ using T = ggml_tensor *;
 
 namespace {
 
-// Inputs of a case, with what they are filled with.
+// Inputs of a case, and the numbers to fill them with.
 struct Graph {
     ggml_context * c;
     struct Input {

@@ -1,4 +1,4 @@
-"""What programs that measure share: the machine's name, and their tables in docs/BENCHMARKS.md or another page."""
+"""Shared by programs that measure: the machine's name, and their tables in docs/BENCHMARKS.md or another page."""
 import os
 import platform
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Draws the plots of docs/BENCHMARKS.md from the tables there and in docs/measurements/cpu.md: docs/bench-cpu.svg, for each level how much faster this library is than the original in prompts,
-text and batches, by format; docs/bench-graphs.svg, what it costs to build, split and allocate graphs, as a part of the original's cost. Needs matplotlib. Colours and a transparent ground that read on white and on black.
+"""Draws the plots of docs/BENCHMARKS.md from the tables there and in docs/measurements/cpu.md: docs/bench-cpu.svg, for
+each level how much faster this library is than the original in prompts, text and batches, by format;
+docs/bench-graphs.svg, what it costs to build, split and allocate graphs, as a part of the original's cost. Needs
+matplotlib. Colours and a transparent ground that read on white and on black.
 """
 import os
 import re

@@ -1,4 +1,4 @@
-/* The least that a host does at its start: finds the devices, opens the CPU. Timed from outside by start.py. */
+/* The least that a host does at its start: finds the devices, opens the CPU. start.py takes the time. */
 #include "ggml-backend.h"
 
 #include <stdio.h>

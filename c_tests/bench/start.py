@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How long a host takes to find its devices, and how damaged files end: start.py OURS_LIB ORIGINAL_LIB.
 
-Builds start.c and mutate.c against our headers and runs them on both libraries in turns, without Vulkan devices. Prints the median and the fastest of 101
-starts of the process in milliseconds, and the counts of 5,000 damaged files.
+Builds start.c and mutate.c against our headers and runs them on both libraries in turns, without Vulkan devices. Prints
+the median and the fastest of 101 starts of the process in milliseconds, and the counts of 5,000 damaged files.
 """
 import os
 import statistics

@@ -1,5 +1,6 @@
-/* Times graphs of nodes that hardly compute: tiny [nodes rounds]. Prints "ADD NANOSECONDS" a node for a chain of sums of 16 numbers, then "MUL_MAT"
- * for products of 32 x 4 by 32 x 1 and "FRESH" for the chain when every computation finds another tensor's data moved (the fastest round). */
+/* Times graphs of nodes that hardly compute: tiny [nodes rounds]. Prints "ADD NANOSECONDS" a node for a chain of sums
+ * of 16 numbers, then "MUL_MAT" for products of 32 x 4 by 32 x 1 and "FRESH" for the chain when every computation finds
+ * another tensor's data moved (the fastest round). */
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 

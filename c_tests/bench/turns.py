@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Runs ops.cpp's or gemv.c's program on two libraries in turns: turns.py PROGRAM OURS_LIB ORIGINAL_LIB [--turns N] [arguments of the program]
+"""Runs ops.cpp's or gemv.c's program on two libraries in turns: turns.py PROGRAM OURS_LIB ORIGINAL_LIB [--turns N]
+[arguments of the program]
 
-Prints, for each line "NAME<tab>MICROSECONDS" of the program, the medians over the turns in microseconds and their ratio (above 1: this library is faster), the slowest ratios first.
+Prints, for each line "NAME<tab>MICROSECONDS" of the program, the medians over the turns in microseconds and their ratio
+(above 1: this library is faster), the slowest ratios first.
 """
 import os
 import statistics
@@ -22,7 +24,7 @@ def main():
         turns, arguments = int(arguments[1]), arguments[2:]
     times = [[], []]
     for turn in range(turns):
-        # Who is first changes: frequencies and neighbours do not favour one of them.
+        # The first one changes: changes of the clock, and other programs, favour neither.
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
             times[side].append(run(program, libs[side], arguments))
     rows = []

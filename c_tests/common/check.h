@@ -1,4 +1,4 @@
-/* The tests' few words: CHECK inside a test, RUN around it, test_summary() at the end. */
+/* For all tests: CHECK inside a test, RUN around it, test_summary() at the end. */
 #ifndef C_TESTS_CHECK_H
 #define C_TESTS_CHECK_H
 
@@ -65,7 +65,7 @@ static inline void test_end(const char * name) {
         }                                                                                                  \
     } while (0)
 
-/* Whether the environment variable TESTS_ONLY, names with spaces between them, has this one, or is not set. */
+/* Whether the environment variable TESTS_ONLY, names separated by spaces, contains this name or is not set. */
 static inline bool test_wanted(const char * name) {
     const char * only = getenv("TESTS_ONLY");
     const size_t n    = strlen(name);

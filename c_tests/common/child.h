@@ -1,4 +1,5 @@
-/* Runs a piece of a test in a child process, for what ends the process: an assertion, or, in a broken library, a crash. */
+/* Runs a part of a test in a child process, because it ends its process: by an assertion, or, in a broken library, by a
+ * crash. */
 #ifndef C_TESTS_CHILD_H
 #define C_TESTS_CHILD_H
 
@@ -24,7 +25,8 @@ static void child_quiet(enum ggml_log_level level, const char * text, void * use
     (void) level; (void) text; (void) user;
 }
 
-/* -> the exit status of `work`, or minus the signal that ended it. Log and abort messages are kept from the terminal. */
+/* Returns the exit status of `work`, or minus the signal that ended it. Log and abort messages do not reach the
+ * terminal. */
 static inline int child_run(void (*work)(void *), void * user) {
     fflush(stdout);
     fflush(stderr);

@@ -1,4 +1,5 @@
-/* Inputs that are the same on every machine: numbers from a seed, and blocks of every quantized format with sane scales. */
+/* Inputs that are the same on every machine: numbers from a seed, and blocks of all quantized formats with sane
+ * scales. */
 #ifndef C_TESTS_DATA_H
 #define C_TESTS_DATA_H
 
@@ -36,7 +37,7 @@ static inline uint16_t data_half(uint64_t * state) { /* +-[2^-6, 2^-3), as an IE
 
 /* Fills `n` bytes (whole blocks) of `type` with random bits, the scales excepted: those are small and finite. */
 static inline void data_blocks(enum ggml_type type, void * dst, size_t n, uint64_t seed) {
-    /* where a block's half-precision scales lie; -1: none there */
+    /* Offsets of a block's half-precision scales; -1: none. */
     int           at[2] = { -1, -1 };
     const size_t  size  = ggml_type_size(type);
     uint8_t *     p     = (uint8_t *) dst;
@@ -71,7 +72,7 @@ static inline void data_blocks(enum ggml_type type, void * dst, size_t n, uint64
             p[b] = (uint8_t) (120 + data_next(&state) % 8);
         } else if (type == GGML_TYPE_NVFP4) {
             for (int k = 0; k < 4; k++) { p[b + k] = (uint8_t) (0x20 + data_next(&state) % 0x20); }
-        } else if (type == GGML_TYPE_IQ1_M) { /* the scale's four nibbles are in the top bits of the four 16-bit words of scales */
+        } else if (type == GGML_TYPE_IQ1_M) { /* nibbles: the top bits of the four 16-bit words of scales */
             const uint16_t h = data_half(&state);
             for (int k = 0; k < 4; k++) { p[b + 49 + 2 * k] = (uint8_t) ((p[b + 49 + 2 * k] & 0x0F) | (h >> (4 * k) & 0xF) << 4); }
         } else if (type == GGML_TYPE_TQ2_0) { /* two bits a value, 3 does not occur */

@@ -18,7 +18,7 @@ static inline int dump_index(const struct ggml_context * ctx, const struct ggml_
     return -1;
 }
 
-/* One line: everything that a host or a backend can read in the tensor. */
+/* Prints a line with all that a host or a backend can read in the tensor. */
 static inline void dump_tensor(FILE * out, const struct ggml_context * ctx, const struct ggml_tensor * t) {
     fprintf(out, "  #%d %s %s", dump_index(ctx, t), ggml_op_desc(t), ggml_type_name(t->type));
     fprintf(out, " ne=%lld,%lld,%lld,%lld", (long long) t->ne[0], (long long) t->ne[1], (long long) t->ne[2], (long long) t->ne[3]);

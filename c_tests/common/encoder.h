@@ -70,7 +70,8 @@ static inline T convolution(struct model * m, T x, int64_t out, int stride) {
     return ggml_gelu(m->g, ggml_add(m->g, y, ggml_new_tensor_2d(m->c, GGML_TYPE_F32, 1, out)));
 }
 
-/* The encoder of a Whisper model: two convolutions over `mels` numbers of twice as many frames as there are tokens, then the layers. */
+/* The encoder of a Whisper model: two convolutions over `mels` numbers of twice as many frames as there are tokens,
+ * then the layers. */
 static inline T whisper(struct model * m, const struct shape * s, int64_t mels) {
     T x = convolution(m, ggml_new_tensor_2d(m->c, GGML_TYPE_F32, 2 * s->tokens, mels), s->width, 1);
     x   = ggml_cont(m->g, ggml_transpose(m->g, convolution(m, x, s->width, 2)));

@@ -2,7 +2,8 @@
 """Compares a text of one fact a line ("name: value") with the committed facts; reports each fact that differs.
 
 usage: facts.py TEXT FACTS [PENDING]
-PENDING lists beginnings of names that the library does not build yet; a fact of theirs that differs is skipped and counted.
+PENDING lists beginnings of names that the library does not build yet. If a fact with such a name differs, it is skipped
+and counted.
 """
 import os
 import sys

@@ -1,5 +1,5 @@
-/* A graph as backend modules see it: they read this memory through inline code of their own, so its layout is interface.
- * The public headers do not declare it. */
+/* The memory of a graph. Backend modules read it through inline code of their own, so its layout is part of the
+ * interface. The public headers do not declare it. */
 #ifndef C_TESTS_GRAPH_MEMORY_H
 #define C_TESTS_GRAPH_MEMORY_H
 
@@ -20,7 +20,7 @@ struct graph_memory {
     uint64_t               uid;
 };
 
-/* The slot of a tensor: linear probing from its address / 16; -1 where it is not in the set. */
+/* The slot of a tensor by linear probing from its address / 16, or -1 if the set does not contain it. */
 static inline long graph_slot(const struct graph_memory * g, const struct ggml_tensor * t) {
     const size_t first = ((size_t) (uintptr_t) t >> 4) % g->visited.size;
     for (size_t i = first;;) {

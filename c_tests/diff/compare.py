@@ -3,9 +3,10 @@
 
 usage: compare.py ORIGINAL.bin TESTED.bin [-v]
 
-For each op and type it prints the number of cases and the worst error (normalised mean square error: the squared differences'
-sum over the squared values' sum) beside the bound; before that, a table of ops by types, with the worst error only. What the original computes
-and the tested library does not is a failure. Cases that the original itself cannot compute are only listed.
+For each op and type, prints the number of cases and the worst error beside its bound, as the normalised mean square
+error: the sum of squared differences over the sum of squared values. Before that, prints a table of ops by types, with
+the worst error only. A case that the original computes and the tested library does not is a failure. Cases that the
+original cannot compute are only listed.
 """
 import array
 import math
@@ -21,26 +22,27 @@ STATUS = ("computed", "unsupported", "crashed", "failed")
 
 FLOATS = ("f32", "f16", "bf16", "f8_e4m3")
 
-# Bit-equal. These only move or convert values, or compute integers: the format says what comes out, not the kernel.
+# Bit-equal. These only move or convert values, or compute integers: the formats determine the result, not the kernel.
 MOVES = set("CONT DUP CPY CONCAT REPEAT GET_ROWS SET_ROWS SET ARGMAX ARGSORT TOP_K COUNT_EQUAL DIAG_MASK_INF DIAG_MASK_ZERO TRI DIAG FILL "
             "PAD PAD_REFLECT_1D ROLL IM2COL IM2COL_3D GET_REL_POS WIN_PART WIN_UNPART TOP_K_MASK".split())
 # Bit-equal too. Each value is one operation of IEEE 754, which rounds in one way only (and then again into halves).
 ROUNDED_ONCE = set("ADD SUB MUL DIV ADD1 ADD_ID ADD_REL_POS ACC SQR SQRT CLAMP LEAKY_RELU".split())
-# Units of the last place: sums in double precision that are rounded once at the end, functions of the C library, and a product with
-# a sum behind it that a compiler may round once or twice. One unit of F32 is at most 2^-23 of a value; its square is 1.4e-14.
+# Units of the last place: sums in double precision that are rounded once at the end, functions of the C library, and a
+# product followed by a sum, which a compiler may round once or twice. One unit of F32 is at most 2^-23 of a value; its
+# square is 1.4e-14.
 LAST_PLACE = set("SUM SUM_ROWS MEAN CUMSUM SIN COS LOG SCALE ARANGE REPEAT_BACK GET_ROWS_BACK POOL_1D POOL_2D POOL_2D_BACK COL2IM_1D "
                  "IM2COL_BACK TIMESTEP_EMBEDDING SILU_BACK".split())
 
 
 def bound(op, kind, details):
-    """The largest normalised mean square error that is still two ways of computing the same thing, and why."""
+    """The largest normalised mean square error that two correct ways of computing may differ by."""
     quantized = kind not in FLOATS and not kind.startswith("i")
     if op == "ARGSORT":
         # Equal elements may be in either order, which changes a few indices; a wrong order is off by far more.
         return 5e-3
     if op in ("CPY", "SET_ROWS") and kind == "q8_0":
-        # The original rounds ties to even with AVX2 and away from zero without: a value between two steps may go either way, by
-        # 1/127 of the block's greatest, one value in thousands.
+        # The original rounds ties to even with AVX2 and away from zero without: a value between two steps may go either
+        # way, by 1/127 of the block's greatest, one value in thousands.
         return 1e-6
     if op in MOVES:
         return 0.0
@@ -52,32 +54,34 @@ def bound(op, kind, details):
     if op in LAST_PLACE and kind == "f32":
         return 2e-14
     if op in ("CONV_1D", "CONV_2D", "CONV_3D"):
-        # Columns of the image are halves on both sides, and the original rounds an F32 kernel to halves too: 2^-11 relative, evenly spread,
-        # is (2^-11)^2 / 12 = 2e-8 for each of the two; short sums that cancel multiply it.
+        # Columns of the image are halves on both sides, and the original rounds an F32 kernel to halves too: 2^-11
+        # relative, evenly spread, is (2^-11)^2 / 12 = 2e-8 for each of the two. Short sums that cancel multiply it.
         return 1e-6
     if op in ("MUL_MAT", "MUL_MAT_ID", "OUT_PROD"):
-        # F32: sums of up to 512 products in another order, eps^2 = 3.6e-15 each. F16, BF16: the original rounds the right side to the left side's
-        # format, 2^-11 (as above) and 2^-8: (2^-8)^2 / 12 = 1.3e-6, more where sums cancel. Quantized: the right side becomes 8-bit integers,
-        # here by blocks of 32 and there by blocks of 32 or 256: steps of 1/127 of the greatest value are 1.6e-5 for evenly spread numbers,
-        # and one short column of sums that cancel has had twelve times that (Q5_K). test-backend-ops allows 5e-4 for the same reason.
+        # F32: sums of up to 512 products in another order, eps^2 = 3.6e-15 each. F16, BF16: the original rounds the
+        # right side to the left side's format, 2^-11 (as above) and 2^-8: (2^-8)^2 / 12 = 1.3e-6, more where sums
+        # cancel. Quantized: the right side becomes 8-bit integers, here by blocks of 32 and there by blocks of 32 or
+        # 256: steps of 1/127 of the greatest value are 1.6e-5 for evenly spread numbers, and one short column of sums
+        # that cancel has had twelve times that (Q5_K). test-backend-ops allows 5e-4 for the same reason.
         return {"f32": 1e-11, "f8_e4m3": 1e-11, "f16": 1e-6, "bf16": 3e-5}.get(kind, 5e-4)
     if op == "FLASH_ATTN_EXT":
-        # F32: as products, and exponentials that differ by 2 units of the last place. F16: the original sums the values in halves,
-        # 2^-11 at every step; BF16: it rounds the queries to 2^-8. Quantized: the queries become 8-bit integers, as in products.
+        # F32: as products, and exponentials that differ by 2 units of the last place. F16: the original sums the values
+        # in halves, 2^-11 at every step; BF16: it rounds the queries to 2^-8. Quantized: the queries become 8-bit
+        # integers, as in products.
         return {"f32": 1e-11, "f16": 2e-5, "bf16": 2e-5, "f8_e4m3": 2e-5}.get(kind, 5e-4)
     if op in ("UNARY", "GLU") and ("GELU" in details or "GEGLU" in details) and not (kind == "f32" and ("QUICK" in details or "ERF" in details)):
-        # The original's GELU is a table with halves for argument and value: (2^-11)^2 for each. GEGLU_QUICK of halves: the GELU is rounded before
-        # it is multiplied.
+        # The original's GELU is a table with halves for argument and value: (2^-11)^2 for each. GEGLU_QUICK of halves:
+        # the GELU is rounded before it is multiplied.
         return 1e-6
     if op == "NORM" and "far from zero" in details:
-        # The original's mean of numbers near 100 is rounded to 2^-18; what is left of them spreads by 0.58: (3.8e-6 / 0.58)^2.
+        # The original's mean of numbers near 100 is rounded to 2^-18. The rest spreads by 0.58: (3.8e-6 / 0.58)^2.
         return 5e-11
     if kind == "f32" or op == "LIGHTNING_INDEXER":
-        # Everything else: some hundred operations of F32 in another order, with exponentials, roots and divisions among them.
-        # Measured: 1e-16 to 3e-13.
+        # All others: about a hundred operations of F32 in another order, with exponentials, roots and divisions among
+        # them. Measured: 1e-16 to 3e-13.
         return 2e-12
-    # The same, rounded to halves or bfloat16s at the end: where the sums differ in the last place, a value between two of them may go either
-    # way, by 2^-11 or 2^-8; one in thousands does.
+    # The same, rounded to halves or bfloat16s at the end: where the sums differ in the last place, a value between two
+    # of them may go either way, by 2^-11 or 2^-8; one in thousands does.
     return 1e-7
 
 
@@ -101,7 +105,7 @@ def read(path):
 
 
 def error(a, b):
-    """-> (normalised mean square error of b against a, what is wrong besides)"""
+    """Returns the normalised mean square error of b against a, and the other faults of b."""
     if len(a) != len(b):
         return math.inf, f"{len(b)} values, expected {len(a)}"
     num = den = 0.0
@@ -115,7 +119,8 @@ def error(a, b):
 
 
 def overview(groups):
-    """Ops by types. 0: bit-equal. -: the op does not take the type, or the original cannot. Quantized formats share a column: the worst."""
+    """Ops by types. 0: bit-equal. -: the op does not take the type, or the original cannot. Quantized formats share a
+    column, with the worst of them."""
     columns = ("f32", "f16", "bf16", "f8_e4m3", "integers", "quantized")
     rows = {}
     for (op, kind), g in groups.items():

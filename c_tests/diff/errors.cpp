@@ -98,8 +98,8 @@ static std::vector<double> fill(ggml_tensor * t, Class which, const Input & in, 
 }
 
 // Operations and functions that only move numbers, compare them, or round them to integers: they have no errors, and
-// are compared bit by bit by the suite `ops`. The host computes those with a callback. FLASH_ATTN_BACK has no
-// constructor that works.
+// the suite `ops` compares them bit by bit. Also those that the host computes with a callback, and FLASH_ATTN_BACK,
+// which has no constructor that works.
 static const std::set<std::string> exact = {
     "NONE", "DUP", "CONT", "CPY", "SET", "RESHAPE", "VIEW", "PERMUTE", "TRANSPOSE", "GET_ROWS", "SET_ROWS", "DIAG", "DIAG_MASK_INF", "DIAG_MASK_ZERO", "CONCAT", "REPEAT",
     "IM2COL", "IM2COL_3D", "PAD", "PAD_REFLECT_1D", "ROLL", "ARGSORT", "ARGMAX", "TOP_K", "TOP_K_MASK", "COUNT_EQUAL", "TRI", "FILL", "WIN_PART", "WIN_UNPART", "GET_REL_POS",
@@ -107,7 +107,7 @@ static const std::set<std::string> exact = {
 };
 static std::set<std::string> with_a_case;
 
-// Prints what no case computes: a new operation needs one.
+// Prints the operations that no case computes: a new operation needs a case.
 static void check_completeness() {
     std::vector<std::string> all;
     for (int i = 0; i < GGML_OP_COUNT; i++) { all.push_back(ggml_op_name((ggml_op) i)); }

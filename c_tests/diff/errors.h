@@ -1,4 +1,4 @@
-/* What the files of errors.cpp share. */
+/* Shared by errors.cpp and the files of its cases. */
 #pragma once
 
 #include "../common/data.h"
@@ -42,7 +42,8 @@ struct Case {
     std::string                                             name;
     std::vector<Input>                                      inputs;
     std::function<T(ggml_context *, const std::vector<T> &)> build;
-    std::function<V(const std::vector<V> &)>                reference; // in double precision, from the numbers as they are stored
+    // In double precision, from the numbers as they are stored.
+    std::function<V(const std::vector<V> &)>                reference;
     Kind                                                    kind;
     std::vector<Class>                                      classes;
 };

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""make test SUITES=nmse, second part: the errors of all operations on this library and on the original, against double precision.
+"""make test SUITES=nmse, second part: the errors of all operations on this library and on the original, against double
+precision.
 
 usage: errors.py PROGRAM OURS_LIB NAME=ORIGINAL_LIB ... [--jobs N] [--write]
 
-PROGRAM is errors.cpp's. It runs in a process of its own with each library: with this one at each level that the processor has, and with each
-build of the original. Prints a table of the cases with the highest ratios, then PASS or FAIL for each operation, and `errors: N passed, M failed`.
+PROGRAM is errors.cpp's. It runs in a process of its own with each library: with this one at each level that the
+processor has, and with each build of the original. Prints a table of the cases with the highest ratios, then PASS or
+FAIL for each operation, and `errors: N passed, M failed`.
 
-For each class of numbers, neither the normalised mean square error (NMSE) nor the largest relative error of this library may be more than TOLERANCE
-times the original's. The level `avx2` is compared with the build for AVX2, higher ones with all builds. (The level `scalar` does not fuse multiplication and
-addition, and the original has no such build here: it is not compared.) What both have below the floors is not compared:
-results that are all off by at most a unit in the last place (LARGEST), or by half a unit in the square mean (NMSE). --write puts a summary between
-the marks of docs/measurements/errors.md.
+For each class of numbers, neither the normalised mean square error (NMSE) nor the largest relative error of this
+library may be more than TOLERANCE times the original's. The level `avx2` is compared with the build for AVX2, higher
+ones with all builds. (The level `scalar` does not fuse multiplication and addition, and the original has no such build
+here: it is not compared.) What both have below the floors is not compared: results that are all off by at most a unit
+in the last place (LARGEST), or by half a unit in the square mean (NMSE). --write puts a summary between the marks of
+docs/measurements/errors.md.
 """
 import concurrent.futures
 import datetime
@@ -73,7 +76,7 @@ def judge(originals, runs, name):
         for which, (nmse, largest) in run.errors.get(name, {}).items():
             theirs = [b.errors[name][which] for b in builds if which in b.errors.get(name, {})]
             if theirs:
-                # Of several builds each has its turn: the highest is what hosts of that build have.
+                # The worst of several builds counts, because a host may have any of them.
                 found.append((ratio(nmse, max(t[0] for t in theirs), NMSE), "NMSE", which, level, nmse, max(t[0] for t in theirs)))
                 found.append((ratio(largest, max(t[1] for t in theirs), LARGEST), "largest", which, level, largest, max(t[1] for t in theirs)))
     return sorted(found, reverse=True)
@@ -125,7 +128,8 @@ def main():
     present = Run(a.program, a.ours, "", "-k", "no such operation").features
     levels = [level for level, needs in LEVELS.items() if level != "scalar" and all(n in present for n in needs)]
     with concurrent.futures.ThreadPoolExecutor(a.jobs) as pool:
-        waiting = {("ours", level): pool.submit(Run, a.program, a.ours, level) for level in levels} # the slow one first
+        # The slow one first.
+        waiting = {("ours", level): pool.submit(Run, a.program, a.ours, level) for level in levels}
         waiting |= {("original", name): pool.submit(Run, a.program, library, "") for name, library in builds.items()}
         waiting["ours", "control"] = pool.submit(Run, a.program, a.ours, "", "-c")
         done = {which: run.result() for which, run in waiting.items()}

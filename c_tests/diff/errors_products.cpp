@@ -226,8 +226,7 @@ static void rotations() {
 
 void list_products() {
     products();
-    // Queries so small or so large that the scores are all zero, or all but the first: the classes in between say
-    // something.
+    // With the other classes, queries are so small that all scores are zero, or so large that all but the first are.
     const std::vector<Class> scores = { Class::ordinary, Class::cancelling, Class::near_mean, Class::sigma20, Class::tiny };
     for (int64_t queries : { 1, 40 }) {
         attention(GGML_TYPE_F32, "f32", queries, 300, scores);

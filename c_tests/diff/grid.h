@@ -1,14 +1,16 @@
-// The grid: every operation that takes tensors of any layout, on every type, over shapes of up to four dimensions (one element, odd
-// sizes, no rows at all) and layouts of its sources (dense, a slice of wider rows, every other row, permuted, transposed), in place too.
-// What the original cannot compute it says by ending the process; the comparison only lists that.
+// The grid: every operation that takes tensors of any layout, on every type, over shapes of up to four dimensions (one
+// element, odd sizes, no rows at all) and layouts of its sources (dense, a slice of wider rows, every other row,
+// permuted, transposed), in place too. If the original cannot compute a case, it ends the process; the comparison only
+// lists the case.
 //
-// Some of the original's kernels take other layouts than a dense one without looking at their strides, and compute something else (see
-// `misread`). There the original is given a dense copy, with the option -r: what it gives then is what the operation means.
+// Some of the original's kernels ignore the strides of other layouts than a dense one, and compute something else (see
+// `misread`). With the option -r, the original gets a dense copy there: its result for that is what the operation
+// means.
 #pragma once
 
 bool reference = false; // -r
 
-// A layout that the original's kernel of this operation does not look at.
+// Whether the original's kernel of this operation ignores the strides of the layout.
 bool misread(const std::string & op, int layout) {
     if (op == "SUM" || op == "MEAN" || op == "GET_ROWS") { return layout == 5; }
     return layout != 0 && (op == "CLAMP" || op == "LEAKY_RELU" || op == "ARGSORT" || op == "POOL_1D" || op == "POOL_2D");
@@ -40,7 +42,7 @@ T lay(Graph & g, ggml_type type, const Shape & ne, int layout, float lo = -1, fl
     }
 }
 
-// Where nothing else has elements, there must be something to allocate.
+// If the tensor is empty, adds an input of one element, because there must be something to allocate.
 T some(Graph & g, T t) {
     if (ggml_nelements(t) == 0) { g.f({ 1 }); }
     return t;
@@ -110,7 +112,8 @@ void grid_maps() {
         for (auto type : floats) {
             if (type != GGML_TYPE_F32 && !m.floats16) { continue; }
             for (auto & ne : shapes) {
-                // Between rows of an image without rows: the original reads what is not there, the library refuses.
+                // Positions between rows of an image without rows: the original reads out of bounds, and the library
+                // refuses.
                 if (ne[1] == 0 && std::string(m.op) == "UPSCALE" && std::string(m.details) != " nearest") { continue; }
                 for (int l = 0; l < LAYOUTS; l++) {
                     add(m.op, type_name(type), std::string("grid ") + layouts[l] + " " + shape(ne) + m.details, [=](Graph & g) { return some(g, m.make(g, as_meant(g, m.op, l, lay(g, type, ne, l, m.lo, m.hi)))); });

@@ -1,12 +1,14 @@
-/* Measures the error of matrix products and of attention, for every format of weights and of caches, against double precision. nmse.py runs it with
- * several libraries and compares.
+/* Measures the error of matrix products and of attention, for every format of weights and of caches, against double
+ * precision. nmse.py runs it with several libraries and compares.
  *
- *     nmse make FOLDER PART PARTS    writes a file for one in PARTS of the cases: the quantized numbers, and the results in double precision
- *     nmse run FOLDER [-c] [CASE ...]   computes the cases (default: all) with the library that it finds, and prints a line for each measurement
+ *     nmse make FOLDER PART PARTS    writes a file for one in PARTS of the cases: the quantized numbers, and the
+ *                                    results in double precision
+ *     nmse run FOLDER [-c] [CASE ...]   computes the cases (default: all) with the library that it finds, and prints a
+ *                                       line for each measurement
  *
- * The files make both libraries multiply the same bytes. The results are those of the dequantized weights and the unquantized activations.
- * NMSE is the sum of the squared errors over the sum of the squared results. -c rounds the activations to six bits first: an error that
- * nmse.py must detect. Everything is computed on one thread. */
+ * The files make both libraries multiply the same bytes. The results are those of the dequantized weights and the
+ * unquantized activations. NMSE is the sum of the squared errors over the sum of the squared results. -c rounds the
+ * activations to six bits first: an error that nmse.py must detect. Everything is computed on one thread. */
 #include "nmse_cases.h"
 
 #include "ggml-alloc.h"
@@ -21,7 +23,7 @@ static const int queries_at_once[] = { 1, QUERIES };
 
 static bool coarse;
 
-/* What a library is given instead of the activations, if it is to fail. */
+/* Makes activations coarse, for a library that must fail. */
 static void blur(float * x, size_t n) {
     for (size_t i = 0; coarse && i < n; i++) {
         uint32_t bits;
@@ -47,7 +49,7 @@ static struct ggml_context * context(void) {
     return ggml_init((struct ggml_init_params) { 16 * ggml_tensor_overhead() + ggml_graph_overhead(), NULL, true });
 }
 
-/* Whether the backend multiplies these weights in this type of buffer, asked as llama.cpp asks. */
+/* Whether the backend multiplies these weights in this type of buffer. Makes the same query as llama.cpp. */
 static bool has_product(ggml_backend_t backend, enum ggml_type type, ggml_backend_buffer_type_t where) {
     struct ggml_context * c   = context();
     struct ggml_tensor *  w   = ggml_new_tensor_2d(c, type, K, ROWS);
@@ -169,7 +171,7 @@ static void run_case(ggml_backend_t backend, const char * folder, const struct t
     free(want);
 }
 
-/* Which library this is, and what it says about the processor. */
+/* Prints the name of the library, and its features of the processor. */
 static void introduce(ggml_backend_t backend) {
     ggml_backend_reg_t         reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(backend));
     ggml_backend_get_features_t get = (ggml_backend_get_features_t) ggml_backend_reg_get_proc_address(reg, "ggml_backend_get_features");

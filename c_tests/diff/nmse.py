@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""make test SUITES=nmse: the errors of matrix products and of attention on this library and on the original, against double precision.
+"""make test SUITES=nmse: the errors of matrix products and of attention on this library and on the original, against
+double precision.
 
 usage: nmse.py PROGRAM OURS_LIB NAME=ORIGINAL_LIB ... [--jobs N] [--write]
 
-PROGRAM is nmse.c. Each NAME=ORIGINAL_LIB is the lib folder of a build of the original. The first of them quantizes the numbers, and computes the
-results in double precision. Then all builds of the original, and this library at each level that the processor has, compute the same
-products. Prints a table of the errors (NMSE), then PASS or FAIL for each format and number of columns, and `nmse: N passed, M failed`.
+PROGRAM is nmse.c. Each NAME=ORIGINAL_LIB is the lib folder of a build of the original. The first of them quantizes the
+numbers, and computes the results in double precision. Then all builds of the original, and this library at each level
+that the processor has, compute the same products. Prints a table of the errors (NMSE), then PASS or FAIL for each
+format and number of columns, and `nmse: N passed, M failed`.
 
-An error of this library must be at most TOLERANCE times the lowest error of all builds of the original, plus ROUNDING, at every level. Weights in an additional
-type of buffer (CPU_REPACK) are compared with the original's in the same type of buffer if it has them there, and with those in its default type otherwise.
---write puts a summary between the marks of docs/measurements/errors.md.
+An error of this library must be at most TOLERANCE times the lowest error of all builds of the original, plus ROUNDING,
+at every level. Weights in an additional type of buffer (CPU_REPACK) are compared with the original's in the same type
+of buffer if it has them there, and with those in its default type otherwise. --write puts a summary between the marks
+of docs/measurements/errors.md.
 """
 import argparse
 import concurrent.futures
@@ -27,9 +30,11 @@ import page  # noqa: E402
 sys.path.insert(0, os.path.join(page.ROOT, "scripts"))
 from checks import Checks  # noqa: E402
 
-# Two ways of rounding activations that are equally good differ by chance: with 256 x 512 results by half a percent (the standard deviation).
+# Two equally good ways of rounding activations differ by chance: with 256 x 512 results by half a percent (the standard
+# deviation).
 TOLERANCE = 1.02
-# The order of sums in single precision makes errors of 3e-14 to 7e-13 here, on both sides. Only larger ones are compared.
+# The order of sums in single precision makes errors of 3e-14 to 7e-13 here, on both sides. Only larger ones are
+# compared.
 ROUNDING = 1e-12
 # Features of the processor that each level needs, by their names in the feature list.
 LEVELS = {"scalar": ()}
@@ -84,7 +89,8 @@ def baseline(originals, key, buffer):
 
 
 def judge(originals, runs, key):
-    """[(level, buffer type, error, the original's lowest)] of what can be compared, worst first, and what is missing."""
+    """[(level, buffer type, error, the original's lowest)] of the pairs that can be compared, worst first, and the
+    missing ones."""
     pairs, missing = [], []
     for level, run in runs.items():
         mine = run.errors.get(key, {})
@@ -209,7 +215,8 @@ def main():
             return c.finish()
         present = Run(a.program, a.ours, "", folder, "none").features
         levels = [level for level, needs in LEVELS.items() if all(n in present for n in needs)]
-        waiting = {("ours", level): pool.submit(Run, a.program, a.ours, level, folder) for level in levels} # the slow one first
+        # The slow one first.
+        waiting = {("ours", level): pool.submit(Run, a.program, a.ours, level, folder) for level in levels}
         waiting |= {("original", name): pool.submit(Run, a.program, library, "", folder) for name, library in builds.items()}
         waiting["ours", "control"] = pool.submit(Run, a.program, a.ours, "", folder, "-c", *CONTROLS)
         done = {which: run.result() for which, run in waiting.items()}

@@ -139,7 +139,8 @@ static void dequantize(enum ggml_type type, const void * from, float * to, int n
     }
 }
 
-/* want[column][row], four rows at a time. Sums are in double precision; products of two floats are exact in it. */
+/* `want` has [column][row]. Four rows at a time. Sums are in double precision, in which products of two floats are
+ * exact. */
 static void multiply(const float * w, const float * x, double * want) {
     enum { WIDE = 4 };
     double * panel = room((size_t) K * WIDE * sizeof *panel);
@@ -161,7 +162,7 @@ static void multiply(const float * w, const float * x, double * want) {
     free(panel);
 }
 
-/* want[query][head][i] */
+/* `want` has [query][head][i]. */
 static void attend(int size, const float * q, const float * k, const float * v, double * want) {
     const double scale = 1.0f / sqrtf((float) size);
     double       scores[KEYS];

@@ -1,11 +1,11 @@
-// Computes many small graphs of one op on the CPU device, from inputs that are the same everywhere, and writes the results to a file.
-// Run it with two libraries and compare the files with compare.py.
+// Computes many small graphs of one op on the CPU device, from inputs that are the same everywhere, and writes the
+// results to a file. Run it with two libraries and compare the files with compare.py.
 //
 //   ops OUT.bin [-t THREADS] [-k NAME_PART] [-s N] [-r] [-v]
 //
-// -s takes one in N cases of the grid (grid.h), always the same ones; -r is given for the original, see there.
-// Each case runs in a child process: a case that crashes is a result too. An op that the device says it does not support is
-// recorded as unsupported, not left out.
+// -s takes one in N cases of the grid (grid.h), always the same ones. -r is for the original: see grid.h. Each case
+// runs in a child process, so that a crash is a result of the case. Ops that the device does not support are recorded
+// as unsupported.
 #include "../common/data.h"
 
 #include "ggml-alloc.h"
@@ -33,7 +33,7 @@ namespace {
 
 enum Status : int32_t { OK = 0, UNSUPPORTED = 1, CRASHED = 2, FAILED = 3 };
 
-// The graph of a case in the making: inputs with their values, made in order.
+// The graph of a case: inputs with their values, in order.
 struct Graph {
     ggml_context * c;
     struct Input {
@@ -380,7 +380,7 @@ void rearrangements() {
     add("SSM_CONV", "f32", "9x6", [=](Graph & g) { T a = g.f({ 9, 6, 2 }); return ggml_ssm_conv(g.c, a, g.f({ 4, 6 })); });
 }
 
-// convolutions, windows, recurrences, training: what few models use
+// Convolutions, windows, recurrences, training: ops of few models.
 void rarities() {
     for (auto type : { GGML_TYPE_F32, GGML_TYPE_F16 }) {
         const char * n = type_name(type);
@@ -439,7 +439,7 @@ T step(Graph & g, const std::vector<int64_t> & ne, bool adam) {
     return ggml_opt_step_adamw(g.c, a, grad, m, v, g.f({ 7 }, 0.1f, 0.9f));
 }
 
-// The gradient of attention; its constructor aborts, so the node is put together here as it would.
+// The gradient of attention. Its constructor aborts, so this makes the node that it would make.
 T flash_attn_back(Graph & g, int64_t d, int64_t n, int64_t m, int64_t heads, int64_t groups, int64_t batches, bool masked) {
     T q = g.f({ d, n, heads, batches }), k = g.f({ d, m, groups, batches }), v = g.f({ m, d, groups, batches });
     T dy = g.f({ d, n, heads, batches });
@@ -596,7 +596,7 @@ void set_data(const Graph::Input & in, uint64_t seed) {
         x = data_float(&s, in.lo, in.hi);
         if (in.mask) { x = data_next(&s) % 3 == 0 ? -INFINITY : x > 0.5f ? x : 0.0f; }
     }
-    if (in.mask) { // nobody looks at nothing
+    if (in.mask) { // no row may exclude everything
         for (size_t i = 0; i < n; i += (size_t) t->ne[0]) { v[i] = 0; }
     }
     if (t->type == GGML_TYPE_F16) {
@@ -654,7 +654,7 @@ void run(const Case & test, int threads, char * shared) {
     if (ggml_backend_graph_compute(backend, graph) != GGML_STATUS_SUCCESS) {
         return;
     }
-    // a copy or a write into a view is judged by all of the memory it wrote to
+    // Copies and writes into a view are compared in all of the memory that they write to.
     T whole = out->view_src != nullptr && ggml_is_contiguous(out->view_src) ? out->view_src : out;
     std::vector<uint8_t> bytes(ggml_nbytes(whole));
     ggml_backend_tensor_get(whole, bytes.data(), 0, bytes.size());
@@ -720,7 +720,7 @@ int main(int argc, char ** argv) {
         }
         std::memset(shared, 0, sizeof(Header));
         ((Header *) shared)->status = CRASHED;
-        std::fflush(nullptr); // or the child would write it again
+        std::fflush(nullptr); // or the child would write the buffered text again
         const pid_t pid = fork();
         if (pid == 0) {
             const rlimit none = { 0, 0 };

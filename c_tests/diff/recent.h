@@ -1,5 +1,6 @@
-// What ggml 0.27 and 0.28 brought or changed: TOP_K_MASK, experts that are not chosen (an index of -1), rows of SCALE that are apart,
-// batches of CONV_1D, and operations that the original's kernels now compute on layouts which earlier ones misread.
+// What ggml 0.27 and 0.28 brought or changed: TOP_K_MASK, experts that are not chosen (an index of -1), rows of SCALE
+// that are apart, batches of CONV_1D, and operations that the original's kernels now compute on layouts which earlier
+// ones misread.
 #pragma once
 
 void recent_masks() {

@@ -2,8 +2,9 @@
  *
  *   embed [options] [--] MODEL.gguf [sentence ...]
  *
- * Reads the model, splits the sentences into WordPiece tokens, builds BERT's graph, lets the scheduler place it on all the
- * devices there are, and prints how alike the sentences are, the time, and where the graph ran. Exit status 0 means that it worked. */
+ * Reads the model, splits the sentences into WordPiece tokens, builds BERT's graph, lets the scheduler place it on all
+ * the devices there are, and prints how alike the sentences are, the time, and where the graph ran. Exit status 0 means
+ * that it worked. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "ggml.h"
@@ -80,7 +81,8 @@ static bool get_u32(const struct model * m, const char * key, int64_t * out) {
     return true;
 }
 
-/* The tensor `name` of the shape ne0 x ne1 (ne1 = 1: a vector); logs and answers NULL when there is none. */
+/* Returns the tensor `name` of the shape ne0 x ne1 (ne1 = 1: a vector). If there is none, logs an error and returns
+ * NULL. */
 static struct ggml_tensor * weight(const struct model * m, int64_t ne0, int64_t ne1, const char * format, ...) {
     char    name[GGML_MAX_NAME];
     va_list args;
@@ -243,7 +245,7 @@ static void close_model(struct model * m) {
 
 static bool open_machine(struct machine * machine, int n_threads) {
     ggml_backend_load_all();
-    /* fast devices first: the scheduler prefers the earlier one, and wants a CPU at the end */
+    /* Fast devices first, because the scheduler prefers earlier ones. The last one must be a CPU. */
     static const enum ggml_backend_dev_type order[] = { GGML_BACKEND_DEVICE_TYPE_GPU, GGML_BACKEND_DEVICE_TYPE_IGPU, GGML_BACKEND_DEVICE_TYPE_ACCEL, GGML_BACKEND_DEVICE_TYPE_CPU };
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
         for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
@@ -295,7 +297,8 @@ static struct ggml_tensor * heads(struct ggml_context * c, const struct model * 
     return ggml_permute(c, ggml_reshape_3d(c, x, m->n_embd / m->n_head, m->n_head, n), 0, 2, 1, 3);
 }
 
-/* The graph for one sentence of n tokens: inputs "tokens", "positions" and "mean", output "embedding" of unit length. */
+/* Builds the graph for one sentence of n tokens: inputs "tokens", "positions" and "mean", output "embedding" of length
+ * 1. */
 static struct ggml_cgraph * build(struct ggml_context * c, const struct model * m, int64_t n) {
     struct ggml_cgraph * graph     = ggml_new_graph_custom(c, GRAPH_SIZE, false);
     struct ggml_tensor * tokens    = ggml_set_name(ggml_new_tensor_1d(c, GGML_TYPE_I32, n), "tokens");

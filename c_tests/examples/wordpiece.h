@@ -1,6 +1,6 @@
-/* A WordPiece tokenizer for BERT vocabularies, as GGUF files carry them: a token that starts a word has the prefix U+2581,
- * a token that continues one has none. Text is lower-cased, accents of Latin letters are dropped, punctuation and CJK
- * characters stand alone. Everything here is plain C11 without a library. */
+/* A WordPiece tokenizer for BERT vocabularies in GGUF files: a token that starts a word has the prefix U+2581, a token
+ * that continues one has none. Text is lower-cased, accents of Latin letters are dropped, and each punctuation mark and
+ * CJK character is a word of its own. Plain C11 without a library. */
 #ifndef WORDPIECE_H
 #define WORDPIECE_H
 
@@ -11,8 +11,8 @@
 
 struct wordpiece {
     size_t        n_tokens;
-    const char ** text;      /* n_tokens strings, owned by the caller (they live in the GGUF context) */
-    uint8_t     * control;   /* 1 where the token is a control token, which text never yields */
+    const char ** text;      /* n_tokens strings, owned by the caller (in the GGUF context) */
+    uint8_t     * control;   /* 1 for control tokens, which never come from text */
     uint32_t    * slots;     /* open addressing over text: index + 1, or 0 */
     size_t        n_slots;   /* a power of two */
     size_t        max_bytes; /* the longest token */
@@ -39,7 +39,7 @@ static inline int32_t wp_find(const struct wordpiece * wp, const char * s, size_
     }
 }
 
-/* `text` and `control` must outlive the tokenizer. Answers false when memory is short. */
+/* `text` and `control` must outlive the tokenizer. Returns false if there is no memory. */
 static inline bool wp_init(struct wordpiece * wp, const char ** text, uint8_t * control, size_t n, int32_t unk, int32_t cls, int32_t sep) {
     *wp = (struct wordpiece) { .n_tokens = n, .text = text, .control = control, .unk = unk, .cls = cls, .sep = sep };
     wp->n_slots = 64;
@@ -70,7 +70,7 @@ static inline void wp_free(struct wordpiece * wp) {
     wp->slots = NULL;
 }
 
-/* Reads one code point and moves *p behind it; a byte that is not UTF-8 reads as U+FFFD. */
+/* Reads one code point, and advances *p past it. A byte that is not UTF-8 reads as U+FFFD. */
 static inline uint32_t wp_next(const char ** p) {
     const uint8_t * s = (const uint8_t *) *p;
     const int n = s[0] < 0x80 ? 1 : (s[0] & 0xE0) == 0xC0 ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : (s[0] & 0xF8) == 0xF0 ? 4 : 0;
@@ -105,7 +105,8 @@ static inline uint32_t wp_fold(uint32_t c) {
     if (c < 0x20 || c == 0x7F || c == 0xFFFD) { return 0; }
     if (c < 0xC0) { return c; }
     if (c < 0xC0 + sizeof(latin) - 1 && latin[c - 0xC0] != '.') { return (uint8_t) latin[c - 0xC0]; }
-    if (c >= 0xC0 && c <= 0xDE && c != 0xD7) { return c + 32; }  /* the rest of Latin-1's capitals: AE, ETH, O-stroke, THORN */
+    /* The other capitals of Latin-1: AE, ETH, O-stroke, THORN. */
+    if (c >= 0xC0 && c <= 0xDE && c != 0xD7) { return c + 32; }
     if (c >= 0x100 && c < 0x17F) { return (c & 1) == (c >= 0x139 && c < 0x149) ? c + 1 - (c == 0x138) : c; }
     if (c >= 0x300 && c <= 0x36F) { return 0; }                  /* combining marks */
     if (c >= 0x391 && c <= 0x3A9) { return c + 32; }             /* Greek */
@@ -119,13 +120,14 @@ static inline bool wp_space(uint32_t c) {
 }
 
 static inline bool wp_alone(uint32_t c) {
-    return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126)      /* ASCII signs */
+    return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126) /* ASCII */
         || (c >= 0xA1 && c <= 0xBF && c != 0xAA && c != 0xB2 && c != 0xB3 && c != 0xB5 && c != 0xB9 && c != 0xBA && !(c >= 0xBC && c <= 0xBE))
-        || (c >= 0x2010 && c <= 0x205E) || (c >= 0x3001 && c <= 0x303F)                                        /* general and CJK punctuation */
+        || (c >= 0x2010 && c <= 0x205E) || (c >= 0x3001 && c <= 0x303F) /* general, CJK */
         || (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x20000 && c <= 0x2FA1F);
 }
 
-/* Splits one word (with its U+2581 prefix) into the longest known pieces, left to right; the whole word is unknown if a part is. */
+/* Splits one word (with its U+2581 prefix) into the longest known pieces, left to right; the whole word is unknown if a
+ * part is. */
 static inline size_t wp_word(const struct wordpiece * wp, const char * word, size_t len, int32_t * out, size_t room) {
     size_t n = 0;
     for (size_t begin = 0; begin < len;) {
@@ -145,7 +147,8 @@ static inline size_t wp_word(const struct wordpiece * wp, const char * word, siz
     return n;
 }
 
-/* [CLS] text [SEP] -> token ids. `out` has room for `room` (at least 2) ids; a longer text is cut. Answers the number of ids, 0 without memory. */
+/* Writes the token ids of [CLS] text [SEP]. `out` has room for `room` (at least 2) ids; a longer text is cut. Returns
+ * the number of ids, or 0 if there is no memory. */
 static inline size_t wp_encode(const struct wordpiece * wp, const char * text, int32_t * out, size_t room) {
     char * word = malloc(3 + strlen(text) * 2 + 8);
     if (word == NULL) {

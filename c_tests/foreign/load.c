@@ -1,6 +1,7 @@
-/* Loads modules and says what became of each, for run.sh: load MODULE ... , load -a FOLDER. A line each on stdout:
+/* Loads modules and prints the result of each, for run.sh: load MODULE ... , load -a FOLDER. A line each on stdout:
  *   loaded NAME (DEVICES devices)     or     refused, LINES lines: TEXT
- * where TEXT is what the library said. With -a, the families that came, then a line for all that was said at warning level and above. */
+ * TEXT is the log of the library. With -a, prints the families that were loaded, then a line for the log from warning
+ * level on. */
 #include "ggml-backend.h"
 #include "ggml.h"
 

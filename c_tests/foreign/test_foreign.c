@@ -1,7 +1,7 @@
-/* A small transformer whose layers are spread over the devices of a loaded module and the CPU of the library that the program runs on.
- * The module is one that somebody else compiled: the original's CPU, Vulkan or RPC module on this library, or this library as a CPU
- * module on the original.
- * usage: test_foreign MODULE TOLERANCE [ENDPOINT ...]      with endpoints the devices are those of RPC servers */
+/* A small transformer whose layers are spread over the devices of a loaded module and the CPU of the library that the
+ * program runs on. The module is from another build: the original's CPU, Vulkan or RPC module on this library, or this
+ * library as a CPU module on the original.
+ * usage: test_foreign MODULE TOLERANCE [ENDPOINT ...]      with endpoints, the devices are those of RPC servers */
 #include "../common/check.h"
 
 #include "ggml.h"
@@ -103,7 +103,8 @@ static struct ggml_tensor * attention(struct ggml_context * c, const struct laye
     return ggml_mul_mat(c, l->o, ggml_cont_2d(c, ggml_permute(c, a, 0, 2, 1, 3), WIDTH, TOKENS));
 }
 
-/* Runs the model on `n` devices of the module and the CPU (n may be 0) -> nodes that a device of the module computed, or -1. */
+/* Runs the model on `n` devices of the module and the CPU (n may be 0). Returns the number of nodes that a device of
+ * the module computed, or -1. */
 static int run_model(int n, float * out, int * splits) {
     struct model m;
     if (!make_model(&m, n)) { return -1; }
@@ -198,7 +199,7 @@ static void the_model_spread_over_the_devices_gives_the_same(void) {
     CHECK_EQ(splits, 1);
     const int nodes = run_model(n_devices, out, &splits);
     CHECK(nodes > 20 * n_devices);
-    /* a CPU device that is before the CPU takes all that it can, without copies: it computes in the same memory */
+    /* A CPU device before the CPU takes all that it can compute, without copies: both compute in the same memory. */
     const bool is_cpu = ggml_backend_dev_type(ggml_backend_get_device(backends[0])) == GGML_BACKEND_DEVICE_TYPE_CPU;
     CHECK(is_cpu ? nodes > 100 : splits > n_devices);
     double worst = 0, largest = 0;

@@ -1,4 +1,5 @@
-/* Calls that break the header's contract, each in a child process: the abort callback must hear of those that the original asserts. */
+/* Calls that break the header's contract, each in a child process: those that the original asserts must reach the abort
+ * callback. */
 #include "../common/child.h"
 
 #include "ggml-cpu.h"
@@ -16,7 +17,7 @@ static struct ggml_tensor * t(enum ggml_type type, int64_t n0, int64_t n1, int64
 #define H(...) t(GGML_TYPE_F16, __VA_ARGS__)
 #define I(...) t(GGML_TYPE_I32, __VA_ARGS__)
 
-/* each case is a function, so that it can run in a child */
+/* Each case is a function, so that it can run in a child. */
 #define LIST                                                                                                   \
     X(add of shapes that do not repeat, ggml_add(c, F(4, 3, 1, 1), F(3, 3, 1, 1)))                             \
     X(mul of shapes that do not repeat, ggml_mul(c, F(4, 3, 1, 1), F(4, 2, 1, 1)))                             \

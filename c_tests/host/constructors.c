@@ -1,5 +1,6 @@
-/* Builds every op constructor with several shapes and prints the tensors that come out of it: op, parameter words, shapes, strides, sources,
- * views, flags, names, place in the context's memory. The text must be the same for every library that calls itself ggml 0.28.0. */
+/* Builds every op constructor with several shapes and prints the resulting tensors: op, parameter words, shapes,
+ * strides, sources, views, flags, names, place in the context's memory. The text must be the same for every library
+ * with the version of ggml 0.28.0. */
 #include "../common/dump.h"
 
 #include "ggml-cpu.h"
@@ -49,7 +50,7 @@ static void end(const struct ggml_tensor * result) {
     printf("  -> #%d used %zu\n", dump_index(c, result), ggml_used_mem(c));
 }
 
-/* CASE(what is built, the shapes of a, b, d, ...): shapes list their dimensions, fastest first */
+/* CASE(expression, the shapes of a, b, d, ...): shapes list their dimensions, fastest first. */
 #define CASE(expression, ...)                                              \
     do {                                                                   \
         const struct shape shapes[] = { __VA_ARGS__ };                     \

@@ -1,5 +1,5 @@
-/* GGUF: files made with every setter, read back with every getter, printed; the bytes of the files as hashes. The text must be the same for
- * every library that calls itself ggml 0.28.0. */
+/* GGUF: files made with every setter, read back with every getter, printed; the bytes of the files as hashes. The text
+ * must be the same for every library with the version of ggml 0.28.0. */
 #include "../common/data.h"
 
 #include "ggml-backend.h"
@@ -230,7 +230,8 @@ int main(void) {
     /* a file made by hand, with another alignment */
     g = gguf_init_empty();
     gguf_set_val_u32(g, "general.alignment", 64);
-    gguf_add_tensor(g, ggml_get_tensor(c, "superblocks")); /* 420 bytes: a multiple of 64 follows at 448 for every alignment up to 64 */
+    /* 420 bytes: the next multiple of every alignment up to 64 is 448. */
+    gguf_add_tensor(g, ggml_get_tensor(c, "superblocks"));
     FILE * f = fopen(path, "wb");
     printf("written to a FILE: %d\n", f != NULL && gguf_write_to_file_ptr(g, f, true));
     if (f != NULL) {

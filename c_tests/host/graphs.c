@@ -1,5 +1,6 @@
-/* Builds graphs in every way the header offers and prints them: order of nodes and leafs, uses, flags, gradients, the dot file, the printed form.
- * Tensors are named by their place in the graph, never by address. The text must be the same for every library that calls itself ggml 0.28.0. */
+/* Builds graphs in every way the header offers and prints them: order of nodes and leafs, uses, flags, gradients, the
+ * dot file, the printed form. Tensors are named by their place in the graph, never by address. The text must be the
+ * same for every library with the version of ggml 0.28.0. */
 #include "../common/dump.h"
 #include "../common/graph_memory.h"
 
@@ -253,7 +254,7 @@ static void backward(void) {
             }
         }
     }
-    /* with accumulators that the caller gives */
+    /* With accumulators of the caller. */
     ggml_reset(c);
     struct ggml_tensor * x = par(m(6, 4)), *y = par(v(6));
     struct ggml_tensor * loss = ggml_sum(c, ggml_mul(c, x, ggml_add(c, x, y)));
@@ -308,7 +309,7 @@ static void print_without_addresses(FILE * in) {
     }
 }
 
-/* `user` is a word that changes from run to run and is printed as FILE. */
+/* `user` is a word that changes from run to run. It is printed as FILE. */
 static void log_line(enum ggml_log_level level, const char * text, void * user) {
     printf("log %d: ", level);
     const size_t n = strlen(user);

@@ -41,7 +41,8 @@ int main(void) {
         }
         if (traits->from_float_ref != NULL) {
             for (int kind = 0; kind < 3; kind++) {
-                /* a block of zeros: what the original makes of it depends on chance in IQ4_NL; in IQ3_S it misplaces what follows */
+                /* A block of zeros: the original's IQ4_NL depends on chance, and its IQ3_S misplaces the blocks that
+                 * follow. */
                 if ((type == GGML_TYPE_IQ4_NL || type == GGML_TYPE_IQ3_S) && kind == 2) { continue; }
                 fill(kind);
                 memset(packed, 0xA5, sizeof packed);

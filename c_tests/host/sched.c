@@ -1,5 +1,6 @@
-/* Where the scheduler puts what: graphs over two accelerators and a CPU, some made by hand and many at random; prints the backend of every
- * tensor, the splits with their inputs, and the copies that nodes read. The text must be the same for every library that calls itself ggml 0.28.0.
+/* Where the scheduler places tensors: graphs over two accelerators and a CPU, some made by hand and many at random.
+ * Prints the backend of every tensor, the splits with their inputs, and the copies that nodes read. The text must be
+ * the same for every library with the version of ggml 0.28.0.
  *
  *   sched [NUMBER]     NUMBER: print that random graph in full */
 #define ACCEL_STATIC
@@ -13,7 +14,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* The second accelerator: its own memory; it multiplies, also by experts, and wants to be given that. */
+/* The second accelerator has its own memory. It multiplies, also by experts, and its device offers to
+ * (`offload_op`). */
 static const char * second_name(ggml_backend_dev_t d) { (void) d; return "Accel1"; }
 static const char * second_backend_name(ggml_backend_t b) { (void) b; return "Accel1"; }
 static const char * second_type_name(ggml_backend_buffer_type_t t) { (void) t; return "Accel1"; }
@@ -21,7 +23,7 @@ static const char * second_type_name(ggml_backend_buffer_type_t t) { (void) t; r
 static struct ggml_backend_buffer_type second_type;
 static struct ggml_backend_device      second;
 
-/* nothing is computed here, so both may say that they copy */
+/* Nothing is computed here, so both may claim to copy. */
 static bool first_supports(ggml_backend_dev_t d, const struct ggml_tensor * op) {
     return op->op == GGML_OP_CPY || device_supports(d, op);
 }
@@ -69,7 +71,8 @@ static void say(const char * format, ...) {
     used += n > 0 && used + (size_t) n < sizeof text ? (size_t) n : 0;
 }
 
-/* The scheduler's own report (GGML_SCHED_DEBUG=2), without the causes in its brackets, which only some builds of the original keep. */
+/* The scheduler's own report (GGML_SCHED_DEBUG=2), without the causes in its brackets, which only some builds of the
+ * original keep. */
 static void keep_report(enum ggml_log_level level, const char * line, void * user) {
     (void) user;
     if (level != GGML_LOG_LEVEL_DEBUG && level != GGML_LOG_LEVEL_CONT) { return; }

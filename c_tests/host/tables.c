@@ -1,4 +1,5 @@
-/* Everything that the library only looks up: names, sizes and traits of number formats and ops, shape predicates, small conversions. One fact a line. */
+/* Everything that the library only looks up: names, sizes and traits of number formats and ops, shape predicates, small
+ * conversions. One fact a line. */
 #include "../common/data.h"
 
 #include "ggml-backend.h"

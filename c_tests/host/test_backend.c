@@ -1,4 +1,5 @@
-/* The registry, the CPU device, buffers and transfers; the graph allocator; thread pools, plans and the abort callback of the CPU. */
+/* The registry, the CPU device, buffers and transfers; the graph allocator; thread pools, plans and the abort callback
+ * of the CPU. */
 #include "../common/check.h"
 #include "../common/child.h"
 #include "../common/data.h"
@@ -210,11 +211,12 @@ static void fill_inputs(struct ggml_tensor ** inputs) {
     for (int i = 0; i < 3; i++) {
         float x[256];
         for (int k = 0; k < 256; k++) { x[k] = data_float(&s, -1, 1); }
-        if (inputs[i]->buffer != NULL) { ggml_backend_tensor_set(inputs[i], x, 0, sizeof x); } /* a graph may leave one out */
+        /* The graph may leave an input out. */
+        if (inputs[i]->buffer != NULL) { ggml_backend_tensor_set(inputs[i], x, 0, sizeof x); }
     }
 }
 
-/* The graph gives the same results with memory that is reused as with memory of its own for each tensor. */
+/* The graph gives the same results with reused memory as with memory of its own for each tensor. */
 static void reuses_memory_rightly(void) {
     ggml_backend_t b = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(b, 1);
@@ -249,8 +251,8 @@ static void reuses_memory_rightly(void) {
     ggml_backend_free(b);
 }
 
-/* Never more memory than the original plans for the same graphs. */
-/* seed, operations, bytes that the original plans */
+/* The library must never need more memory than the original plans for the same graphs: seed, operations, bytes of the
+ * original. */
 #define ORIGINAL_SIZES                                                                                                       \
     { { 1, 12, 9216 }, { 2, 19, 14336 }, { 3, 26, 8192 }, { 4, 33, 11264 }, { 5, 40, 10240 }, { 6, 47, 14336 }, \
       { 7, 54, 19456 }, { 8, 61, 13312 }, { 9, 8, 8192 }, { 10, 15, 10240 }, { 11, 22, 12288 }, { 12, 29, 14336 }, \
@@ -479,7 +481,7 @@ static void copied_graphs(void) {
     CHECK(same >= 2);
     ggml_backend_buffer_free(buffer);
     ggml_free(c);
-    /* what ggml_cast makes is its own second source */
+    /* The result of ggml_cast is its own second source. */
     c = meta(1u << 18);
     struct ggml_tensor *w = ggml_new_tensor_2d(c, GGML_TYPE_F32, 8, 8), *half = ggml_cast(c, w, GGML_TYPE_F16), *back = ggml_cast(c, half, GGML_TYPE_F32);
     CHECK(half->src[1] == half);

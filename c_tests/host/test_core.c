@@ -1,4 +1,4 @@
-/* Contexts, logs, the abort callback, time, elements of tensors: what a host relies on that no dump shows. */
+/* Contexts, logs, the abort callback, time, elements of tensors: what a host relies on and no dump shows. */
 #include "../common/check.h"
 #include "../common/child.h"
 

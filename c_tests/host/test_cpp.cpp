@@ -69,7 +69,7 @@ static void a_file_in_a_vector() {
     gguf_context_ptr gguf(gguf_init_empty());
     gguf_set_val_str(gguf.get(), "name", "value");
     for (int i = 0; i < 300; i++) { gguf_set_val_u32(gguf.get(), ("key." + std::to_string(i)).c_str(), (uint32_t) i); }
-    std::vector<int8_t> buf{ 1, 2, 3 }; // the file comes behind
+    std::vector<int8_t> buf{ 1, 2, 3 }; // the file is appended
     gguf_write_to_buf(gguf.get(), buf, true);
     std::vector<int8_t> want(gguf_get_meta_size(gguf.get()));
     gguf_get_meta_data(gguf.get(), want.data());

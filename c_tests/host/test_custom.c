@@ -1,4 +1,4 @@
-/* Operations that the host computes: who calls them, how often, with what. */
+/* Operations that the host computes: on which threads they are called, how often, with which arguments. */
 #include "../common/check.h"
 
 #include "ggml-cpu.h"
@@ -36,7 +36,7 @@ static void any(struct ggml_tensor * dst, int ith, int nth, void * userdata) {
     rows_of(dst, dst->src[0], ith, nth, userdata);
 }
 
-/* An operation that wants `tasks` threads, in a graph that has `n_threads`. */
+/* An operation with `tasks` tasks, in a graph that has `n_threads`. */
 static void one(int kind, int tasks, int n_threads, int expected) {
     struct ggml_context * ctx = ggml_init((struct ggml_init_params) { .mem_size = 4u << 20, .mem_buffer = NULL, .no_alloc = false });
     struct ggml_tensor *a = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, COLUMNS, ROWS), *b = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, COLUMNS, ROWS);

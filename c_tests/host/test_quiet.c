@@ -1,4 +1,5 @@
-/* A host on a machine without a graphics device: no entry for one in the registry, no line about it, no Vulkan library in the process. */
+/* A host on a machine without a graphics device: no entry for one in the registry, no line about it, no Vulkan library
+ * in the process. */
 #include "../common/check.h"
 
 #include "ggml-backend.h"
@@ -41,7 +42,8 @@ static void nothing_without_a_device(void) {
         return;
     }
     ggml_log_set(count, NULL);
-    const size_t regs = ggml_backend_reg_by_name("RPC") ? 2 : 1; /* a build of the original has RPC, without a device until one is added */
+    /* A build of the original has RPC, without a device until one is added. */
+    const size_t regs = ggml_backend_reg_by_name("RPC") ? 2 : 1;
     CHECK(ggml_backend_reg_count() == regs && ggml_backend_dev_count() == 1);
     CHECK(ggml_backend_reg_by_name("Vulkan") == NULL && ggml_backend_reg_by_name("CPU") != NULL);
     CHECK(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU) == NULL && ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_IGPU) == NULL);

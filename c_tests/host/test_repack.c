@@ -1,5 +1,6 @@
-/* Weights in the additional buffer types of the CPU device, found and used as llama.cpp does: the device is asked about each operation with a tensor
- * in an empty buffer of the type, and then gets the weights through ggml_backend_tensor_set. */
+/* Weights in the additional buffer types of the CPU device, found and used as llama.cpp does: it queries the device
+ * about each operation with a tensor in an empty buffer of the type, then sets the weights with
+ * ggml_backend_tensor_set. */
 #include "../common/check.h"
 
 #include "ggml-alloc.h"

@@ -1,5 +1,6 @@
-/* A host that is linked to some of the libraries; USE_GGML, USE_BASE, USE_CPU and USE_VULKAN say whose functions it calls. Prints what
- * they answer, and how many copies of libggml-base the process has. The same name looked up at run time must answer the same. */
+/* A host that is linked to some of the libraries. USE_GGML, USE_BASE, USE_CPU and USE_VULKAN select whose functions it
+ * calls. Prints their results, and how many copies of libggml-base the process has. Each function must return the same
+ * if it is looked up by name at run time. */
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
@@ -19,7 +20,7 @@ static int copies(struct dl_phdr_info *info, size_t size, void *data) {
     return 0;
 }
 
-/* Whether a function that takes nothing and gives a number answers `value` by its name, too. */
+/* Whether the function with this name, without arguments, returns `value`. */
 static int same(const char *name, long value) {
     long (*function)(void) = (long (*)(void)) (size_t) dlsym(RTLD_DEFAULT, name);
     if (function == NULL || (int) function() != (int) value) {

@@ -1,7 +1,8 @@
 /* A host that loads the libraries at run time: loaded [local|global|deep|close] NAME ...
  *
- * Opens each NAME in this order, and looks the functions up through each handle: there is one registry, one CPU backend and one
- * buffer type, and one libggml-base in the process. With `close`, every handle is closed and opened again in between. */
+ * Opens each NAME in this order, and looks the functions up through each handle: there is one registry, one CPU backend
+ * and one buffer type, and one libggml-base in the process. With `close`, every handle is closed and opened again in
+ * between. */
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
@@ -36,7 +37,7 @@ static struct seen look(void *handle, const char *library) {
 
 static int copies(struct dl_phdr_info *info, size_t size, void *data) {
     (void) size;
-    /* By what it defines: the file may have any name. */
+    /* By a function that it defines: the file may have any name. */
     void *handle = dlopen(info->dlpi_name[0] ? info->dlpi_name : NULL, RTLD_NOW | RTLD_NOLOAD);
     struct link_map *map = NULL;
     Dl_info place;

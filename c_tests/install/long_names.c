@@ -1,5 +1,5 @@
-/* Names of GGML_MAX_NAME - 1 bytes through tensors, graphs, the scheduler with two devices, and GGUF files. Compiled with the same
- * GGML_MAX_NAME as the library, whatever it is: scripts/test_max_name.sh.
+/* Names of GGML_MAX_NAME - 1 bytes through tensors, graphs, the scheduler with two devices, and GGUF files. Compiled
+ * with the same GGML_MAX_NAME as the library, whatever it is: scripts/test_max_name.sh.
  *   long_names FILE     writes FILE and reads it */
 #define ACCEL_STATIC
 #include "../common/check.h"
@@ -32,7 +32,7 @@ static struct ggml_context *context(void) {
 static void layout(void) {
     CHECK_EQ(sizeof(((struct ggml_tensor *) 0)->name), GGML_MAX_NAME);
     CHECK_EQ(sizeof(struct ggml_tensor), 272 + GGML_MAX_NAME);
-    /* What the library says of its own struct. */
+    /* The size of the struct in the library. */
     struct ggml_context *c = context();
     CHECK_EQ(ggml_used_mem(c), 0);
     ggml_new_tensor_1d(c, GGML_TYPE_F32, 1);
@@ -51,7 +51,7 @@ static void tensors(void) {
     CHECK_STR(a->name, name);
     CHECK(ggml_get_tensor(c, name) == a && ggml_get_tensor(c, name_of(LONGEST, "a", 'y')) == NULL);
     CHECK(a->extra == (void *) file && b->type == GGML_TYPE_I32 && b->ne[0] == 5);
-    /* What is longer is cut, in every way of naming. */
+    /* All functions that set a name cut longer ones. */
     ggml_set_name(b, name_of(3 * GGML_MAX_NAME, "b", 'z'));
     CHECK_EQ(strlen(b->name), LONGEST);
     CHECK(a->extra == (void *) file);

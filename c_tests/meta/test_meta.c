@@ -1,5 +1,5 @@
-/* Tensor parallelism: a small transformer on a meta device over 1 to 5 CPUs, or over the devices named as arguments in turns, gives what one CPU
- * gives. */
+/* Tensor parallelism: a small transformer on a meta device over 1 to 5 CPUs, or over the devices that arguments name in
+ * turns, gives the results of one CPU. */
 #include "../common/check.h"
 #include "../common/data.h"
 
@@ -27,7 +27,8 @@ static void count_line(enum ggml_log_level level, const char * text, void * data
     lines++;
 }
 
-/* Heads of device `d` of `n`: all devices get some, the first ones more; with more devices than heads the last get none. */
+/* Heads of device `d` of `n`: all devices get some, the first ones more; with more devices than heads the last get
+ * none. */
 static int64_t heads_of(int d, int n) {
     return (d + 1) * HEADS / n - d * HEADS / n;
 }
@@ -36,7 +37,8 @@ struct plan {
     int n; /* devices */
 };
 
-/* Weights are spread by name: "q" by rows in heads, "kv" with two equal segments, "down" by columns, "cache" by heads. */
+/* Weights are spread by name: "q" by rows in heads, "kv" with two equal segments, "down" by columns, "cache" by
+ * heads. */
 static struct ggml_backend_meta_split_state spread(const struct ggml_tensor * t, void * userdata) {
     const struct plan *                  plan = userdata;
     struct ggml_backend_meta_split_state s;
@@ -360,7 +362,7 @@ static void what_cannot_be_spread_fails(void) {
     ggml_log_set(NULL, NULL);
 }
 
-/* A source or a parameter that a newer version knows: the meta device refuses it, whatever the devices below it do. */
+/* A source or a parameter of a newer version: the meta device refuses it, whatever its devices do. */
 static void what_is_not_known_is_refused(void) {
     struct plan        plan    = { 2 };
     ggml_backend_dev_t devs[2] = { device(0), device(1) };

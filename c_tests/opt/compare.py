@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Compares what train.c printed on two libraries: compare.py WANT WANT_STDERR GOT GOT_STDERR
 
-Words that are no decimal fractions (names, counts, the order of batches, predictions) are equal. Decimal fractions of a line differ by
-at most BOUND times the largest of them: both libraries add the products of a row in another order, which moves a sum of
-some ten F32 numbers by up to about 1e-6 of it; up to 24 steps of at most 0.1 follow on each other, and AdamW divides by the root of a
-mean of squares, which keeps relative differences as they are. Measured: 2e-6. A wrong gradient, a missed step or another
-order of batches shows in the first digits. The progress bar's text is equal, its times aside, and its numbers (five digits) to 2e-5.
+Words that are no decimal fractions (names, counts, the order of batches, predictions) must be equal. Decimal fractions
+of a line may differ by at most BOUND times the largest of them. Both libraries add the products of a row in another
+order, which moves a sum of about ten F32 numbers by up to 1e-6 of it; there are up to 24 steps of at most 0.1; and
+AdamW divides by the root of a mean of squares, which keeps relative differences. Measured: 2e-6. A wrong gradient, a
+missed step or another order of batches shows in the first digits. The progress bar's text must be equal without its
+times, and its numbers (five digits) to 2e-5.
 """
 import os
 import re
@@ -24,7 +25,7 @@ def floats(words):
 
 
 def same_line(want, got, bound):
-    """None when the lines agree, with the worst relative difference; else why not."""
+    """Returns None if the lines agree, and the worst relative difference; otherwise why they do not."""
     name, _, a = want.partition(": ")
     other, _, b = got.partition(": ")
     if name != other:

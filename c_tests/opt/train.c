@@ -1,5 +1,6 @@
-/* Trains a small regression and a small classifier in every way ggml-opt.h knows, and prints what came of it: one value, or one
- * array, a line. compare.py holds the lines of two libraries against each other. With an argument only one short run (for valgrind). */
+/* Trains a small regression and a small classifier in every way of ggml-opt.h, and prints the results: one value, or
+ * one array, a line. compare.py compares the lines of two libraries. With an argument, only one short run (for
+ * valgrind). */
 #include "../common/data.h"
 
 #include "ggml-backend.h"
@@ -141,7 +142,7 @@ static int n_callbacks;
 static void count_batches(bool train, ggml_opt_context_t ctx, ggml_opt_dataset_t set, ggml_opt_result_t result, int64_t done, int64_t all, int64_t start) {
     int64_t n = 0;
     (void) start;
-    if (result != NULL) { ggml_opt_result_ndata(result, &n); } /* asks while the loop runs */
+    if (result != NULL) { ggml_opt_result_ndata(result, &n); } /* a query while the loop runs */
     printf("%s callback: %d %d %d %d %d %d\n", scenario, train, (int) done, (int) all, (int) n, (int) ggml_opt_static_graphs(ctx), (int) ggml_opt_dataset_ndata(set));
     n_callbacks++;
 }

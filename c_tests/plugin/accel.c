@@ -1,10 +1,11 @@
 /* A small accelerator, written in C against ggml-backend-impl.h only: one device that multiplies F32 matrices and adds.
  *
- * Its memory is not the host's: tensors get addresses from a range that is never mapped, and the bytes are elsewhere, so that a
- * host that touches a tensor's `data` by itself crashes. Built as a module it is loaded with ggml_backend_load; with ACCEL_STATIC it is included.
+ * Its memory is not the host's: tensors get addresses from a range that is never mapped, and the bytes are elsewhere,
+ * so that a host that accesses a tensor's `data` crashes. As a module, it is loaded with ggml_backend_load; with
+ * ACCEL_STATIC it is included.
  *
- * Compile-time variations for the tests of the loader: ACCEL_API_VERSION=n, ACCEL_NO_INIT, ACCEL_NO_REG, ACCEL_SCORE=n; for those of
- * allocation: ACCEL_MAX_SIZE=n, the largest buffer. */
+ * Compile-time variations for the tests of the loader: ACCEL_API_VERSION=n, ACCEL_NO_INIT, ACCEL_NO_REG, ACCEL_SCORE=n;
+ * for those of allocation: ACCEL_MAX_SIZE=n, the largest buffer. */
 #include "accel.h"
 
 #include "ggml-backend-impl.h"

@@ -1,4 +1,5 @@
-/* Loads the test accelerator as a module and lets the scheduler share work between it and the CPU; then modules that cannot be loaded.
+/* Loads the test accelerator as a module and lets the scheduler share work between it and the CPU; then modules that
+ * cannot be loaded.
  *   test_plugin DIR     DIR holds accel.so, old.so, newer.so, noinit.so, noreg.so, score0.so, small.so, text.so */
 #include "../common/check.h"
 #include "../common/child.h"
@@ -96,7 +97,8 @@ static void buffers(void) {
     ggml_backend_tensor_memset(a, 0, 20, 20);
     ggml_backend_tensor_copy(a, on_host);
     CHECK(((float *) on_host->data)[4] == 4.5f && ((float *) on_host->data)[5] == 0.0f && ((float *) on_host->data)[10] == 10.5f);
-    /* two dimensional transfers fall back to rows: 3 pieces of 8 bytes, every 20 bytes in the tensor, every 12 outside */
+    /* two dimensional transfers fall back to rows: 3 pieces of 8 bytes, every 20 bytes in the tensor, every 12
+     * outside */
     float rows[9];
     for (int i = 0; i < 9; i++) { rows[i] = -(float) i; }
     ggml_backend_tensor_set_2d(b, rows, 4, 8, 3, 20, 12);
@@ -198,7 +200,8 @@ static bool stop(struct ggml_tensor * t, bool ask, void * user) {
     return ask;
 }
 
-/* batch tokens through the net whose weights are in `type`, with and without offloading; checks the result and who did what */
+/* `batch` tokens through the net whose weights are in `type`, with and without offloading. Checks the result, and which
+ * device computed it. */
 static void shared_work(ggml_backend_buffer_type_t type, bool offload, int batch, bool on_accel, int user) {
     ggml_backend_t accel = ggml_backend_dev_init(dev, NULL), cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     ggml_backend_t both[2] = { accel, cpu };
@@ -325,7 +328,8 @@ static void compared_with_the_cpu(void) {
     ggml_backend_free(cpu);
 }
 
-/* A device whose buffers are small: what does not fit into one is spread over several, which look like one. */
+/* A device whose buffers are small: tensors that do not fit into one buffer are spread over several, which look like
+ * one. */
 static void small_buffers(void) {
     ggml_backend_reg_t small = load("small.so");
     CHECK(small != NULL);
@@ -409,7 +413,7 @@ static void an_old_interface(void)   { refused("old.so", true); }
 static void a_newer_interface(void)  { refused("newer.so", true); }
 static void no_init_symbol(void)     { refused("noinit.so", true); }
 static void no_registry_entry(void)  { refused("noreg.so", true); }
-static void score_of_zero(void)      { refused("score0.so", false); } /* not an error: this machine is not meant */
+static void score_of_zero(void)      { refused("score0.so", false); } /* no error: it is not for this machine */
 static void not_a_library(void)      { refused("text.so", true); }
 static void no_such_file(void)       { refused("nobody.so", true); }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Compares the bytes that quant_diff wrote on two libraries, block by block, and prints a table: format by way, blocks that differ of all.
+"""Compares the bytes that quant_diff wrote on two libraries, block by block, and prints a table: format by way, blocks
+that differ of all.
 
-One thing may differ: the codes of IQ4_NL blocks of zeros at the very start of a quick conversion, which the original takes from
-memory it never wrote (src/quant/iq4_nl.rs). They decode to zeros all the same.
+Only the codes of IQ4_NL blocks of zeros at the very start of a quick conversion may differ: the original takes them
+from memory that it never wrote (src/quant/iq4_nl.rs). They decode to zeros anyway.
 """
 import collections
 import os

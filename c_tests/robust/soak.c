@@ -1,6 +1,7 @@
-/* Many schedulers, graphs of changing sizes and files on several threads for a long time, over the CPU, a fake device that fails at times, and Vulkan0 where
- * there is one. Computations are cancelled at random, children are forked, and a module with a device comes and goes. Other processes open and close the
- * library (test_unload.c). Results must be right, and the process must not grow: memory, descriptors and threads.
+/* Many schedulers, graphs of changing sizes and files on several threads for a long time, over the CPU, a fake device
+ * that fails at times, and Vulkan0 if there is one. Computations are cancelled at random, children are forked, and a
+ * module with a device is loaded and unloaded. Other processes open and close the library (test_unload.c). Results must
+ * be right, and the process must not grow: memory, descriptors and threads.
  *
  *   soak SECONDS [SEED [MODULE [UNLOAD LIBRARIES]]] */
 #define ACCEL_STATIC
@@ -40,7 +41,7 @@ static uint32_t below(uint32_t n) {
     return (uint32_t) (state >> 33) % n;
 }
 
-/* ---- what must hold ---- */
+/* ---- invariants ---- */
 
 static pthread_mutex_t noting = PTHREAD_MUTEX_INITIALIZER;
 
@@ -153,7 +154,7 @@ static void a_file(void) {
 static void a_child(void) {
     const pid_t pid = fork();
     if (pid == 0) {
-        alarm(1800); /* a deadlock; a busy machine may keep a child waiting for minutes */
+        alarm(1800); /* ends a deadlock; on a busy machine a child may take minutes */
         struct ggml_context * c = ggml_init((struct ggml_init_params) { 1u << 20, NULL, false });
         struct ggml_tensor *  x = ggml_new_tensor_1d(c, GGML_TYPE_F32, 1000);
         for (int i = 0; i < 1000; i++) { ((float *) x->data)[i] = 3.0f; }
@@ -274,7 +275,8 @@ int main(int argc, char ** argv) {
         seeds[i] = seed + (uint64_t) i;
         pthread_create(&threads[i], NULL, works, &seeds[i]);
     }
-    /* The first third is for caches, arenas of the C library and spare threads. The rest is compared: the lowest of its first part and of its last. */
+    /* The first third is for caches, arenas of the C library and spare threads. Of the rest, the lowest value of the
+     * first part is compared with that of the last part. */
     const int64_t begun = ggml_time_us(), end = begun + (int64_t) (seconds * 1e6);
     long          early[3] = { 0 }, late[3] = { 0 };
     double        told     = 600;
@@ -282,7 +284,7 @@ int main(int argc, char ** argv) {
         nanosleep(&(struct timespec) { 0, 50000000 }, NULL);
         const double passed = (double) (ggml_time_us() - begun) / 1e6, part = passed / seconds;
         const long   now[3] = { resident_kib(), entries("/proc/self/fd"), entries("/proc/self/task") };
-        if (passed > told) { /* a long run shows how far it is */
+        if (passed > told) { /* a long run shows its progress */
             tells(passed);
             printf("note resident %ld KiB, descriptors %ld, threads %ld\n", now[0], now[1], now[2]);
             fflush(stdout);

@@ -1,6 +1,6 @@
-/* Files that hosts write themselves: the library gives the bytes before the tensor data, and the host pads each
- * tensor as it knows: to 32 bytes, as llama-gguf-split and llama-quantize do, to `gguf_get_alignment`, or to where
- * `gguf_get_tensor_offset` says. All must read back. */
+/* Files that hosts write themselves: the library gives the bytes before the tensor data, and the host pads each tensor:
+ * to 32 bytes, as llama-gguf-split and llama-quantize do, to `gguf_get_alignment`, or to `gguf_get_tensor_offset`. All
+ * must read back. */
 #include "../common/check.h"
 
 #include "gguf.h"

@@ -1,5 +1,6 @@
-/* How soon a computation ends after its abort callback has said so: nodes that take long, and many nodes that do not, on two threads. What is checked is the
- * processor time that the calling thread still takes: it does not depend on what else the machine does. */
+/* How soon a computation ends after its abort callback has returned true: nodes that take long, and many short nodes,
+ * on two threads. The test measures the processor time of the calling thread, which does not depend on other
+ * programs. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -113,7 +114,7 @@ static void cancelled(const char * kind) {
     const int64_t begun = ggml_time_us();
     CHECK_EQ(ggml_backend_sched_graph_compute(h.sched, h.graph), GGML_STATUS_SUCCESS);
     const double whole = (double) (ggml_time_us() - begun) / 1e3;
-    CHECK(whole > 3 * ENOUGH_MS); /* otherwise the graph says nothing about stopping */
+    CHECK(whole > 3 * ENOUGH_MS); /* otherwise stopping would prove nothing */
     ggml_backend_sched_free(h.sched);
     ggml_backend_free(h.backend);
     ggml_free(h.ctx);

@@ -1,5 +1,5 @@
-/* A broken contract ends the process, or reaches the abort callback, whatever the host's streams are doing; and progress that nobody can
- * read is no reason to stop training. */
+/* A broken contract ends the process, or reaches the abort callback, in every state of the host's streams. Training
+ * goes on if its progress cannot be written. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -35,7 +35,7 @@ static void * print_for_ever(void * unused) {
     return NULL;
 }
 
-/* a thread that holds the lock of a stream and never lets go, as every reader of a console does */
+/* A thread that holds the lock of a stream and never releases it, as a thread that reads from a console does. */
 static void hold(void * (*work)(void *), void * argument) {
     pthread_t thread;
     if (pthread_create(&thread, NULL, work, argument) != 0) { _exit(91); }

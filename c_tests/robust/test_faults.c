@@ -1,9 +1,10 @@
-/* Everything that the system may refuse, refused once: the n-th request for memory, for a thread, or for a file fails, for n = 1, 2, 3
- * ... until a step gets through without it. Each n has a process of its own, which has done all steps once before. The call must say that it has
- * failed, or do without; afterwards all steps work, and nothing has leaked.
+/* Every request that the system may refuse is refused once: the n-th request for memory, for a thread, or for a file
+ * fails, for n = 1, 2, 3 ... until a step succeeds without reaching n. Each n has a process of its own, which has done
+ * all steps once before. The call must report its failure, or do without. Afterwards all steps must work, and nothing
+ * may have leaked.
  *
- * Requests for memory that Rust's containers make end the process, with a message: docs/RELIABILITY.md. The table counts them.
- * The allocator of the process is replaced, so this program is not for AddressSanitizer or valgrind. */
+ * Requests for memory that Rust's containers make end the process, with a message: docs/RELIABILITY.md. The table
+ * counts them. The allocator of the process is replaced, so this program is not for AddressSanitizer or valgrind. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -205,7 +206,8 @@ static void host_after(struct host * h, enum step step) {
     if (step == SAVE_STREAM) { fclose(h->out); }
 }
 
-/* All steps; `kind` fails in one of them. After a step that has failed the host frees what it has. -> 0 if all is right, otherwise a number */
+/* All steps; `kind` fails in one of them. After a step that has failed, the host frees its objects. Returns 0 if all is
+ * right, otherwise a number. */
 static int all_steps(int kind, bool * failed) {
     struct host h = { 0 };
     *failed       = false;
@@ -242,9 +244,10 @@ struct order {
 static void child_fails(void * user) {
     const struct order * o = user;
     bool                 failed;
-    if (freopen("/dev/null", "w", stderr) == NULL) { _exit(26); } /* what Rust says when there is no memory */
+    if (freopen("/dev/null", "w", stderr) == NULL) { _exit(26); } /* the message of Rust if there is no memory */
     if (all_steps(-1, &failed) != 0 || failed) { _exit(20); }
-    gguf_init_from_buffer("GGUF", 4, (struct gguf_init_params) { true, NULL }); /* an error: its text is kept for the thread */
+    /* An error, because its text is kept for the thread. */
+    gguf_init_from_buffer("GGUF", 4, (struct gguf_init_params) { true, NULL });
     const long before = live;
     failing_step = o->step;
     countdown    = o->n;
@@ -254,7 +257,7 @@ static void child_fails(void * user) {
     if (wrong != 0) { _exit(wrong); }
     if (!hit) { _exit(failed ? 23 : DONE); }
     bool again;
-    if (all_steps(-1, &again) != 0 || again) { _exit(24); } /* something is not in order afterwards */
+    if (all_steps(-1, &again) != 0 || again) { _exit(24); } /* something is broken afterwards */
     if (live > before) { _exit(25); } /* a leak */
     _exit(failed ? REPORTED : WITHOUT);
 }

@@ -1,5 +1,5 @@
-/* Files that the library writes, and environment variables that name files and modules, when others could have put links there or chosen the
- * values; and libraries that hold nothing new. */
+/* Files that the library writes, and environment variables that name files and modules, if another user could have put
+ * links there or chosen the values; and libraries that hold nothing new. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -66,7 +66,7 @@ static void end(struct world * w) {
     ggml_free(w->ctx);
 }
 
-/* writes each kind of file to `path`; -> how many were written */
+/* Writes each kind of file to `path`. Returns how many were written. */
 static int write_all(struct world * w, const char * path) {
     int n = 0;
     n += ggml_rs_trace_start(path);
@@ -88,7 +88,7 @@ static void links_of_others_are_not_followed(void) {
         CHECK_EQ(size_of(in_folder("precious")), 16);
         CHECK(lchown(in_folder("link"), 0, 0) == 0);
     }
-    /* our own links are ours to follow, and so are those of the system */
+    /* Links of the same user and of the system are followed. */
     CHECK_EQ(write_all(&w, in_folder("link")), 3);
     CHECK(size_of(in_folder("precious")) > 16);
     CHECK_EQ(write_all(&w, in_folder("new")), 3);
@@ -109,7 +109,7 @@ static void hear(enum ggml_log_level level, const char * text, void * user) {
     mentions += strstr(text, "chosen-by-the-user") != NULL;
 }
 
-/* what the program does in either case; -> a bit for each variable that was heard */
+/* Does what each variable affects. Returns a bit for each variable that had an effect. */
 static int heard(void) {
     ggml_log_set(hear, NULL);
     ggml_backend_dev_count();
@@ -153,7 +153,7 @@ static void privileged_programs_do_not_hear_their_user(void) {
     setenv("GGML_SCHED_REPORT", in_folder("report.json"), 1);
     const char * program = in_folder("program");
     CHECK(copy_file("/proc/self/exe", program));
-    CHECK_EQ(child_run(run_as_it_is, (void *) (uintptr_t) program), 7); /* all of them */
+    CHECK_EQ(child_run(run_as_it_is, (void *) (uintptr_t) program), 7); /* all variables */
     remove(in_folder("trace.json"));
     remove(in_folder("report.json"));
     if (geteuid() == 0) {
@@ -197,7 +197,7 @@ static void our_own_files_bring_nothing_and_take_nothing(void) {
         ggml_backend_free(backend);
     }
     CHECK(ggml_backend_load(cpu_path) != NULL);
-    /* who wants to be rid of the CPU itself says so without loading it first */
+    /* The first call undoes the load above, the second one removes the CPU itself. */
     ggml_backend_reg_t reg = ggml_backend_reg_by_name("CPU");
     ggml_backend_unload(reg);
     CHECK_EQ(ggml_backend_reg_count(), regs);

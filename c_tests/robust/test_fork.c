@@ -1,5 +1,5 @@
-/* A host that forks while its threads use the library. The child has one thread, and no call in it may wait for
- * ever: each child has an alarm. */
+/* A host that forks while its threads use the library. The child has one thread, and no call in it may wait for ever:
+ * each child has an alarm. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -59,7 +59,7 @@ static bool work_done(struct work * it, ggml_backend_t backend) {
     return sum == (float) N * N * N * COLUMNS;
 }
 
-/* whether the library has said that a fork did not wait for its threads */
+/* Whether the library has logged that a fork did not wait for its threads. */
 static atomic_bool hurried;
 
 static void log_quietly(enum ggml_log_level level, const char * text, void * user) {
@@ -151,7 +151,7 @@ static void use_all(void) {
     ggml_quantize_free();
 }
 
-/* FORK_ROUNDS, or FORK_SECONDS that a child has: for builds that are slower, or checked */
+/* FORK_ROUNDS, or FORK_SECONDS that a child has: larger for slow or instrumented builds. */
 static int setting(const char * name, int otherwise) {
     const char * set = getenv(name);
     return set != NULL ? atoi(set) : otherwise;
@@ -231,8 +231,8 @@ static void children_of_children(void) {
     objects_free();
 }
 
-/* A custom operation that forks: its computation cannot go on in the child, which does not have the other threads.
- * It fails there. */
+/* A custom operation that forks. Its computation cannot go on in the child, which does not have the other threads: it
+ * fails there. */
 static atomic_int is_child;
 
 static void custom_forks(struct ggml_tensor * dst, const struct ggml_tensor * a, int ith, int nth, void * user) {

@@ -1,5 +1,5 @@
-/* Graphs that are built, allocated and computed by destructors: of thread-local and of static objects, and by functions of atexit. And what
- * becomes of a graph or a scheduler after a call without a result has failed. */
+/* Graphs that are built, allocated and computed by destructors: of thread-local and of static objects, and by functions
+ * of atexit. Also the state of a graph or a scheduler after a void function has failed. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -66,7 +66,7 @@ float quantized() {
     return y[1234];
 }
 
-/* 0, or the number of what went wrong */
+/* Returns 0, or the number of the step that went wrong. */
 int all_of_it() {
     if (without_a_backend() != 12.0f) { return 1; }
     if (with_a_scheduler() != 12.0f) { return 2; }
@@ -84,7 +84,8 @@ struct at_the_end {
     }
 };
 
-/* An object is made before the library is used on its thread, so that it goes after what the library keeps there. */
+/* An object is made before the library is used on its thread, so that it is destroyed after the library's
+ * thread-locals. */
 void in_a_thread_local(void *) {
     std::thread([] {
         thread_local at_the_end object;
@@ -173,7 +174,7 @@ void a_graph_that_lacks_nodes_is_not_computed() {
     CHECK_EQ(ggml_backend_sched_graph_compute(sched, it.g), GGML_STATUS_FAILED);
     ggml_backend_sched_free(sched);
     ggml_backend_free(backend);
-    /* more nodes do not make it complete; an empty graph has nothing to lack */
+    /* More nodes do not make it complete. An empty graph lacks nothing. */
     ggml_build_forward_expand(it.g, it.x);
     CHECK_EQ(ggml_graph_compute_with_ctx(it.c, it.g, 1), GGML_STATUS_FAILED);
     ggml_graph_clear(it.g);
@@ -187,7 +188,7 @@ void a_graph_that_lacks_nodes_is_not_computed() {
     ggml_log_set(nullptr, nullptr);
 }
 
-/* Sinks that are missing would make a softmax that is wrong, and nobody would know. */
+/* Without its sinks, a softmax would be wrong, and no call would report it. */
 void a_node_that_lacks_a_change_is_not_computed() {
     ggml_log_set(child_quiet, nullptr);
     ggml_rs_set_policy(GGML_RS_POLICY_ERROR);

@@ -1,5 +1,6 @@
-/* Threads that end inside of the library: pthread_exit in a callback, and cancellation in a callback or while the library waits. The frames of the
- * host are left as they are without the library, and other threads go on with the same objects. */
+/* Threads that end inside of the library: pthread_exit in a callback, and cancellation in a callback or while the
+ * library waits. The frames of the host unwind as without the library, and other threads go on with the same
+ * objects. */
 #include "../common/check.h"
 #include "../common/child.h"
 #include "../common/calculation.hpp"
@@ -35,7 +36,7 @@ void * run_work(void * work) {
     return nullptr;
 }
 
-/* Runs `work` on a thread, cancels it when `when` says so, and returns what the thread has left behind. */
+/* Runs `work` on a thread, cancels it as soon as `when` is true, and returns the result of the thread. */
 void * on_a_thread(const std::function<void()> & work, std::atomic<bool> * when = nullptr) {
     left = 0;
     pthread_t id;
@@ -118,7 +119,8 @@ void cancellation_in_an_eval_callback() {
     it.run();
 }
 
-/* The thread is cancelled in the middle of a call that reads, writes and logs, and ends at the first point behind the call where it can. */
+/* The thread is cancelled in the middle of a call that reads, writes and logs. It ends at the first cancellation point
+ * after the call. */
 void cancellation_while_files_are_read() {
     char path[] = "/tmp/robust_leave_XXXXXX";
     close(mkstemp(path));
@@ -175,7 +177,8 @@ void cancellation_while_a_pipe_is_waited_for() {
             std::function<void()> work = [&] {
                 begun = true;
                 call();
-                while (begun) { sched_yield(); } /* it may have failed at once: nothing is read from a pipe that is open */
+                /* It may have failed at once: nothing is read from a pipe that is open. */
+                while (begun) { sched_yield(); }
                 pthread_testcancel();
             };
             CHECK_EQ(pthread_create(&id, nullptr, run_work, &work), 0);
@@ -222,7 +225,7 @@ void cancellation_while_graphs_are_computed() {
     it.run();
 }
 
-/* On a thread of the library there is nobody whom the end of the thread could serve. */
+/* A thread of the library has no host that would join it. */
 void custom_leaves(ggml_tensor *, const ggml_tensor *, int ith, int, void *) {
     if (ith == 1) { pthread_exit(nullptr); }
 }

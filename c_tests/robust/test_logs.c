@@ -1,4 +1,5 @@
-/* Log callbacks that call the library again, timelines of programs that fork, and names from files on their way to a log. */
+/* Log callbacks that call the library again, timelines of programs that fork, and names from files that get into a
+ * log. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -165,7 +166,7 @@ static void first_use(void * unused) {
     _exit(seen_lines > 0 && seen_regs > 0 ? 0 : 92);
 }
 
-/* the same from the other side: the backend itself is asked for first */
+/* The other order: the Vulkan backend is used first. */
 static void first_use_of_vulkan(void * unused) {
     (void) unused;
     union { void * object; void * (*function)(void); } reg = { .object = dlsym(RTLD_DEFAULT, "ggml_backend_vk_reg") };

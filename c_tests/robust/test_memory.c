@@ -1,5 +1,5 @@
-/* Files that ask for memory: however little there is, reading one ends with a context or with NULL, and takes no more than a small multiple
- * of the file's size. And what the writer accepts, the reader reads. */
+/* Files that need much memory: however little there is, reading one returns a context or NULL, and takes no more than a
+ * small multiple of the file's size. The reader reads all files that the writer writes. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -44,7 +44,7 @@ static size_t many_texts(unsigned n, const char * text) {
     return end(f);
 }
 
-/* a single key, so long that the memory for it is what fails */
+/* A single key, so long that its memory is the allocation that fails. */
 static size_t long_key(uint64_t length) {
     static char piece[1 << 16];
     memset(piece, 'k', sizeof piece);
@@ -116,7 +116,7 @@ static void read_it(void * user) {
     _exit(READ);
 }
 
-/* more memory each time, until it suffices */
+/* More memory each time, until it is enough. */
 static void however_little_there_is(const char * what, bool tensors) {
     int           status = REFUSED;
     unsigned      tries  = 0;
@@ -169,7 +169,7 @@ static void memory_is_a_small_multiple_of_the_file(void) {
     remove(path);
 }
 
-/* A source that says it has no end, with a file that says it is large: 2^30 numbers, of which 100 come. */
+/* A source without a known end, for a file that claims to be large: 2^30 numbers, of which 100 come. */
 static unsigned char few[256];
 
 static size_t give(void * user, void * out, uint64_t offset, size_t n) {
@@ -222,7 +222,7 @@ static void write_and_read(void * unused) {
     (void) unused;
     struct gguf_context * g = gguf_init_empty();
     gguf_set_val_u32(g, "general.alignment", alignment);
-    /* less than the default becomes the default */
+    /* A smaller alignment than the default becomes the default. */
     const size_t expected = alignment > GGUF_DEFAULT_ALIGNMENT ? alignment : GGUF_DEFAULT_ALIGNMENT;
     if (gguf_get_alignment(g) != expected || gguf_get_meta_size(g) % expected != 0) { _exit(3); }
     if (alignment > (16u << 20)) { _exit(gguf_get_meta_size(g) == expected ? 0 : 4); } /* a file of gigabytes */

@@ -45,7 +45,7 @@ static void late_plan(ggml_backend_t b, ggml_backend_graph_plan_t plan) {
     late++;
 }
 
-/* keeps the memory, so that a call that comes too late can be counted */
+/* Keeps the memory, so that calls after the free can be counted. */
 static void free_and_watch(ggml_backend_t b) {
     b->iface = (struct ggml_backend_i) { .get_name = backend_name, .synchronize = late_synchronize, .graph_plan_free = late_plan };
 }

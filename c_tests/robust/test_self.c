@@ -1,5 +1,5 @@
-/* A node that is its own source. Only ggml_cast makes one, whose second source is its result; everywhere else the node cannot be computed, and
- * the error names it. */
+/* A node that is its own source. Only ggml_cast makes one, whose second source is its result. Any other such node
+ * cannot be computed, and the error names it. */
 #include "../common/check.h"
 #include "../common/child.h"
 #include "../common/dump.h"
@@ -8,7 +8,7 @@
 #include "ggml-backend.h"
 #include "ggml-rs.h"
 
-/* every constructor, from the program that prints what they make: here each result is tried */
+/* All constructors, from the program that prints their results: here each result is computed. */
 static int try_result(const struct ggml_tensor * result);
 static int no_printf(const char * format, ...) {
     (void) format;
@@ -45,7 +45,8 @@ static int try_result(const struct ggml_tensor * result) {
     const bool custom = node->op == GGML_OP_CUSTOM || node->op == GGML_OP_MAP_CUSTOM1 || node->op == GGML_OP_MAP_CUSTOM2 || node->op == GGML_OP_MAP_CUSTOM3;
     const bool view   = node->op == GGML_OP_VIEW || node->op == GGML_OP_RESHAPE || node->op == GGML_OP_PERMUTE || node->op == GGML_OP_TRANSPOSE;
     if (view) { return 0; } /* nothing is computed, and so nothing read */
-    if (node->op == GGML_OP_NONE || custom || ggml_get_no_alloc(c)) { return 0; } /* a function of the host would have to look by itself */
+    /* A function of the host would have to check its arguments. */
+    if (node->op == GGML_OP_NONE || custom || ggml_get_no_alloc(c)) { return 0; }
     for (struct ggml_tensor * t = ggml_get_first_tensor(c); t != NULL; t = ggml_get_next_tensor(c, t)) {
         if (t->data != NULL && t->view_src == NULL) { memset(t->data, 0, ggml_nbytes(t)); }
     }

@@ -1,4 +1,4 @@
-/* Custom operations with deep stacks: on every thread they have as much as on a thread that the host starts by itself. */
+/* Custom operations with deep stacks: every thread has as large a stack as a thread that the host starts. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -38,7 +38,7 @@ static void compute(void * unused) {
     ggml_free(c);
 }
 
-/* a thread of the host: so much is there */
+/* On a thread of the host, this depth is possible. */
 static void * own(void * unused) {
     use(depth);
     return unused;
@@ -66,7 +66,7 @@ static void what_the_limit_allows(void) {
 
 int main(int argc, char ** argv) {
     (void) argc;
-    /* The limit of a process is that of its threads from its start on. */
+    /* Threads get the limit that the process has had at its start. */
     const struct rlimit stack = { 64u << 20, 64u << 20 };
     struct rlimit       now;
     if (getenv("STACKS_LIMITED") == NULL && getrlimit(RLIMIT_STACK, &now) == 0 && (now.rlim_max == RLIM_INFINITY || now.rlim_max >= stack.rlim_max)) {

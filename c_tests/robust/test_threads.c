@@ -1,5 +1,5 @@
-/* What threads of the library cost: how many are woken, how long they stay, and what happens where other programs
- * use the processors. */
+/* The cost of the library's threads: how many are woken, when they end, and what happens while other programs use the
+ * processors. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -63,8 +63,7 @@ static int ascending(const void * a, const void * b) {
     return (x > y) - (x < y);
 }
 
-/* context switches that the process asked for, for each of 300 graphs with two threads; the threads sleep between
- * graphs */
+/* Voluntary context switches of the process, for each of 300 graphs with two threads, which sleep between graphs. */
 static double switches(struct chain * it) {
     struct rusage before, after;
     double        most[3];
@@ -81,7 +80,7 @@ static double switches(struct chain * it) {
     return most[1];
 }
 
-/* in a process without pools: after a graph with so many threads */
+/* In a process without pools, after a graph with so many threads. */
 static void switch_after(void * threads) {
     struct chain it = chain_new(256, 1);
     if (*(int *) threads > 0) { compute(&it, *(int *) threads); }
@@ -104,7 +103,7 @@ static void threads_of_spare_pools_end(void) {
         most = tasks() > most ? tasks() : most;
     }
     if (most <= 500) { test_fails(__FILE__, __LINE__, "%d threads at most", most); }
-    /* Those that are used stay. */
+    /* Threads that are used stay. */
     const double begun = now();
     while (now() - begun < 5) {
         compute(&it, 2);
@@ -116,7 +115,7 @@ static void threads_of_spare_pools_end(void) {
     chain_free(&it);
     for (int i = 0; i < 100 && tasks() > 1; i++) { usleep(50000); }
     CHECK_EQ(tasks(), 1);
-    /* And are there again. */
+    /* After all have ended, new ones start. */
     it = chain_new(4096, 1);
     compute(&it, 5);
     CHECK_EQ(tasks(), 5);
@@ -148,8 +147,8 @@ static double median(struct chain * it, int threads) {
     return times[GRAPHS / 2];
 }
 
-/* Beside n busy processes n threads take at most 1.5 times as long as one. The best of several rounds: the machine
- * may have other work, too. */
+/* Beside n busy processes, n threads may take at most 1.5 times as long as one. Takes the best of several rounds,
+ * because the machine may have other work, too. */
 static void threads_beside_busy_processes(void) {
     const int n = sysconf(_SC_NPROCESSORS_ONLN) < 4 ? 2 : 4;
     pid_t     busy[8];
@@ -178,7 +177,7 @@ static void threads_beside_busy_processes(void) {
     }
 }
 
-/* In a process of its own: the variable is read once. The other tests count threads, which a busy machine would
+/* In a process of its own, because the variable is read once. The other tests count threads, which a busy machine would
  * change. */
 static void beside_busy_processes(void) {
     fflush(stdout);

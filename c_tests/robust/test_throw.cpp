@@ -1,4 +1,5 @@
-/* Functions of the host that are left by a C++ exception: the host catches it where it called the library, and goes on with the same objects. */
+/* C++ exceptions that leave functions of the host: the host catches them where it called the library, and goes on with
+ * the same objects. */
 #include "../common/check.h"
 #include "../common/child.h"
 #include "../common/calculation.hpp"
@@ -37,7 +38,7 @@ void maybe_throw() {
     if (++calls == throws_at) { throw thrown(calls); }
 }
 
-/* -> the number of the exception that leaves `work`, 0 for none */
+/* Returns the number of the exception that leaves `work`, 0 for none. */
 int caught(const std::function<void()> & work) {
     int number = 0;
     try {
@@ -50,7 +51,8 @@ int caught(const std::function<void()> & work) {
     return number;
 }
 
-/* Lets the n-th call of a callback throw, for n = 1, 2, ... until `work` gets through: each must arrive here, and `again` must find all in order. */
+/* Makes the n-th call of a callback throw, for n = 1, 2, ... until `work` succeeds. Each exception must arrive here,
+ * and `again` must find all objects in order. */
 int each_call_throws(const std::function<void()> & work, const std::function<void()> & again) {
     int n = 1;
     for (; n < 1000; n++) {
@@ -274,7 +276,7 @@ void exceptions_of_training() {
     ggml_backend_free(backend);
 }
 
-/* The exception passes a frame of C++ between two calls of the library, which is left as C++ leaves it. */
+/* The exception passes a frame of C++ between two calls of the library, which unwinds as usual. */
 bool eval_calls_again(struct ggml_tensor *, bool ask, void * user) {
     struct leaves {
         int * n;
@@ -293,7 +295,7 @@ void exceptions_of_calls_in_callbacks() {
     calls     = 0;
     throws_at = 2;
     CHECK_EQ(caught([&] { it.run(); }), 2);
-    CHECK_EQ(left, 4); /* two nodes, asked about and shown */
+    CHECK_EQ(left, 4); /* two calls for each of two nodes */
     throws_at = 0;
     ggml_backend_sched_set_eval_callback(it.sched, nullptr, nullptr);
     ggml_log_set(nullptr, nullptr);
@@ -316,7 +318,7 @@ void exceptions_of_modules() {
     it.backend->iface = module_before;
 }
 
-/* It throws while data is written: what is missing is not computed with until it is written. */
+/* Throws while data is written. The tensor cannot be computed with until it is written. */
 ggml_backend_buffer_i buffer_before;
 void set_throws(ggml_backend_buffer_t b, ggml_tensor * t, const void * data, size_t offset, size_t size) {
     maybe_throw();
@@ -361,7 +363,7 @@ void exceptions_leave_no_memory_behind() {
     it.run();
 }
 
-/* As in C++: the process ends. */
+/* As in C++, the process ends. */
 void nobody_catches(void *) {
     ggml_log_set(log_throws, nullptr);
     calls     = 0;

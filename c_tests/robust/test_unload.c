@@ -1,7 +1,8 @@
-/* A host that is not linked to the library opens it, computes, forks, and closes it, again and again: test_unload FOLDER [TIMES]
+/* A host that is not linked to the library opens it, computes, forks, and closes it, again and again: test_unload
+ * FOLDER [TIMES]
  *
- * libggml-base stays in the process (it is linked with `nodelete`, because its threads and thread-locals may outlive a handle); the small libraries come
- * and go. The process must not grow: descriptors, threads, mappings. */
+ * libggml-base stays in the process: it is linked with `nodelete`, because its threads and thread-locals may outlive a
+ * handle. The small libraries are unloaded. The process must not grow: descriptors, threads, mappings. */
 #include "../common/check.h"
 
 #include "ggml-backend.h"
@@ -99,7 +100,7 @@ static long mappings(void) {
     return n;
 }
 
-/* a fork of a program that has closed the library: its handlers for forks are there, or are not called */
+/* A fork of a program that has closed the library: its fork handlers are still there, or are not called. */
 static void forks_afterwards(void) {
     const pid_t pid = fork();
     if (pid == 0) { _exit(0); }

@@ -1,6 +1,6 @@
-/* Functions that write the data of tensors return nothing. What they could not write is not computed with: a graph that reads it fails, until it is
- * written. Here the writes fail because the caller is wrong about the tensor and has asked for errors; those of devices fail in
- * c_tests/vulkan/test_faults.c. */
+/* Functions that write the data of tensors return nothing. If one fails, graphs that read the tensor fail until it is
+ * written. Here the writes fail because their range is wrong and GGML_RS_POLICY_ERROR makes that an error. Those of
+ * devices fail in c_tests/vulkan/test_faults.c. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -65,14 +65,14 @@ static void a_write_that_failed_is_not_computed_with(void) {
         }
         CHECK_EQ(run(&w), GGML_STATUS_FAILED);
         CHECK(strstr(ggml_rs_last_error(), "the input") != NULL);
-        /* who does not read it computes */
+        /* A graph that does not read it computes. */
         struct ggml_cgraph *  rest  = ggml_new_graph_custom(w.ctx, 8, false);
         struct ggml_context * apart = ggml_init((struct ggml_init_params) { 1u << 16, NULL, true });
         struct ggml_tensor *  z     = ggml_sqr(apart, w.other);
         ggml_build_forward_expand(rest, z);
         ggml_backend_buffer_t room = ggml_backend_alloc_ctx_tensors(apart, w.backend);
         CHECK_EQ(ggml_backend_graph_compute(w.backend, rest), GGML_STATUS_SUCCESS);
-        /* it cannot be copied either: nor is the copy read */
+        /* Copies from it fail too, so the destination cannot be read either. */
         ggml_backend_tensor_copy(w.x, w.other);
         CHECK_EQ(ggml_backend_graph_compute(w.backend, rest), GGML_STATUS_FAILED);
         ggml_backend_tensor_set(w.other, ones, 0, N * sizeof(float));
@@ -91,7 +91,8 @@ static void a_write_that_failed_is_not_computed_with(void) {
     end(&w);
 }
 
-/* The scheduler copies inputs between devices, and plans its memory again: what is overwritten does not matter any more. */
+/* The scheduler copies inputs between devices, and plans its memory again: overwritten data does not matter any
+ * more. */
 static void a_scheduler_refuses_too(void) {
     ggml_backend_t        backend = ggml_backend_cpu_init();
     ggml_backend_sched_t  sched   = ggml_backend_sched_new(&backend, NULL, 1, 64, false, false);

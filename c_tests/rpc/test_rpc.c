@@ -1,5 +1,5 @@
-/* A server and its clients in one process, for the sanitizers (scripts/asan.sh): hosts on two connections compute what the CPU computes, while
- * strangers send noise, leave in the middle, and one server goes away. */
+/* A server and its clients in one process, for the sanitizers (scripts/asan.sh): hosts on two connections compute the
+ * results of the CPU, while other connections send noise or end in the middle, and one server ends. */
 #include "ggml.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
@@ -100,7 +100,7 @@ static void * hosts(void * arg) {
     for (int i = 0; i < 4; i++) {
         float out[N * 8];
         ggml_backend_t backend = NULL;
-        /* Strangers take places, and a server that has no more turns hosts away. */
+        /* The other connections take places, and a server without a free place refuses hosts. */
         for (int k = 0; k < 200 && backend == NULL; k++) {
             backend = ggml_backend_rpc_init(endpoint, 0);
             if (backend == NULL) {
@@ -148,7 +148,7 @@ static void * strangers(void * arg) {
     return NULL;
 }
 
-/* A server that greets and goes. */
+/* A server that sends its greeting and closes the connection. */
 static void * leaves(void * arg) {
     const int listener = *(int *) arg;
     const unsigned char greeting[36] = { 28, 0, 0, 0, 0, 0, 0, 0, 8, 0, 1 };

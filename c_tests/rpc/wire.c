@@ -1,9 +1,10 @@
-/* A wire between RPC clients and a server, which delays what passes and counts it: wire SERVER_PORT MILLISECONDS
+/* Forwards between RPC clients and a server, with a delay, and counts: wire SERVER_PORT MILLISECONDS
  *
- * Prints the port that it listens at. Each byte arrives MILLISECONDS after it was sent, in both directions, so that a round trip takes twice as
- * long, and the bandwidth stays that of the loopback. When a connection ends, prints one line about it, as JSON: bytes "up" (to the server) and
- * "down", "turns" (how often the server has spoken after the client: round trips that somebody waited for), "loaded" (bytes of tensors that were
- * set before the first graph), "kept" (those of them that the server may keep), and the number of each command. */
+ * Prints the port that it listens at. Each byte arrives MILLISECONDS after it was sent, in both directions, so that a
+ * round trip takes twice as long, and the bandwidth stays that of the loopback. When a connection ends, prints one line
+ * about it, as JSON: bytes "up" (to the server) and "down", "turns" (how often the server has sent after the client:
+ * round trips that the client waited for), "loaded" (bytes of tensors that were set before the first graph), "kept"
+ * (those of them that the server may keep), and the number of each command. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -57,7 +58,7 @@ struct connection {
     pthread_mutex_t lock;
     int             client_spoke;
     uint64_t        turns, bytes[2], commands[COMMANDS];
-    /* The request that passes: bytes of its head, and how many of it are to come. */
+    /* The current request: bytes of its head, and how many bytes are to come. */
     unsigned char   head[9];
     size_t          n_head;
     uint64_t        rest, size;
@@ -77,7 +78,8 @@ static void count_requests(struct connection * c, const char * bytes, size_t n) 
         if (c->rest > 0) {
             const size_t some = c->rest < n ? (size_t) c->rest : n;
             const uint64_t at = c->size - c->rest;
-            /* A request that sets a tensor has its description, a byte that says whether to keep the data, the offset, and the data. */
+            /* A request that sets a tensor has its description, a byte that says whether to keep the data, the offset,
+             * and the data. */
             if (c->head[0] == SET_TENSOR && at <= DESCRIPTION && DESCRIPTION < at + some && c->commands[GRAPH_COMPUTE] == 0) {
                 c->loaded += c->size - DESCRIPTION - 9;
                 c->kept += bytes[DESCRIPTION - at] ? c->size - DESCRIPTION - 9 : 0;

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Looks at what test_rs wrote: check.py FOLDER [trace.json ...]; with files, only these timelines are checked.
+"""Checks the files of test_rs: check.py FOLDER [trace.json ...]; with files, checks only these timelines.
 
-A timeline must be what the Chrome trace event format asks of its "JSON object" form, strictly: known phases, numbers where numbers
-belong, names for all lines, and on each line events that are nested or apart (which Perfetto's importer insists on)."""
+A timeline must be the "JSON object" form of the Chrome trace event format, strictly: known phases, numbers for all
+numeric fields, names for all lines, and on each line events that are nested or apart (which Perfetto's importer
+requires)."""
 import json
 import os
 import re
@@ -45,7 +46,7 @@ def timeline(path, least):
         if e["tid"] not in named:
             return f"a line without a name: {e}"
         count += 1
-        # whole nanoseconds, so that ends compare exactly
+        # Whole nanoseconds, so that ends compare exactly.
         start = round(e["ts"] * 1000)
         lines.setdefault(e["tid"], []).append((start, -round(e["dur"] * 1000), e["name"]))
     for events in lines.values():

@@ -1,10 +1,10 @@
-/* ggml-rs.h as a host uses it: the last error, broken contracts as errors, placement reports of a graph over two devices, fallbacks,
- * timelines. Writes reports and timelines into a folder, where check.py looks at them.
+/* ggml-rs.h as a host uses it: the last error, broken contracts as errors, placement reports of a graph over two
+ * devices, fallbacks, timelines. Writes reports and timelines into a folder, where check.py checks them.
  * usage: test_rs FOLDER */
 #define ACCEL_STATIC
 #include "../plugin/accel.c"
 
-/* the list of calls that break the contract, with everything that they need */
+/* The list of calls that break the contract, and all that they need. */
 #define main asserts_main
 #include "../host/asserts.c"
 #undef main
@@ -103,7 +103,7 @@ static void every_broken_contract_can_be_an_error(void) {
     CHECK_EQ(ggml_rs_set_policy(GGML_RS_POLICY_ABORT), GGML_RS_POLICY_ERROR);
 }
 
-/* Nothing is read or written behind the end of a tensor, whose buffer goes on there. */
+/* Ranges that end after a tensor are errors, even inside its buffer. */
 static void ranges_outside_of_a_tensor_are_errors(void) {
     static const size_t wrong[][2] = { { 0, 65 }, { 64, 1 }, { 60, 8 }, { SIZE_MAX, 1 }, { 8, SIZE_MAX - 4 }, { SIZE_MAX - 3, 8 } };
     ggml_rs_set_policy(GGML_RS_POLICY_ERROR);
@@ -303,7 +303,7 @@ static void any_allocation_may_fail(void) {
     }
 }
 
-/* without any policy: what can be recovered from never ends the process */
+/* Without any policy: errors that hosts can recover from never end the process. */
 static void a_lost_backend_is_an_error_with_a_text(void) {
     struct world w;
     world_begin(&w);
@@ -319,7 +319,7 @@ static void a_lost_backend_is_an_error_with_a_text(void) {
     world_end(&w);
 }
 
-/* without what changes meanwhile: how much memory the machine has free */
+/* Without the machine's free memory, which changes meanwhile. */
 static char * without_free_memory(char * json) {
     static const char key[] = "free_bytes\":";
     for (char * at = json; at != NULL && (at = strstr(at, key)) != NULL;) {
@@ -411,7 +411,7 @@ static void a_timeline_is_written_while_it_is_wanted(void) {
     world_end(&w);
 }
 
-/* ends without freeing anything: normally, by a broken contract, or killed */
+/* Ends without freeing anything: normally, by a broken contract, or killed. */
 static void leave_in_the_middle(void * user) {
     struct world w;
     char         name[64];

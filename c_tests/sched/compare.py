@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Compares two outputs of sched_diff, seed by seed. The first library is the reference; the second must do the same, and may
+"""Compares two outputs of sched_diff, seed by seed. The first library is the reference. The second must do the same,
+but may
 
 - wait more often (`waits`): for a backend in flight that uses the memory that is written next;
-- copy a view of an input at once (`at once`), where the reference leaves that to the destination's queue, and so reads
-  what the host may be writing by then;
+- copy a view of an input at once (`at once`), where the reference copies it in the destination's queue, and so reads
+  bytes that the host may be writing by then;
 - make a new plan where the reference uses a plan that was made for other edges.
 
-Seeds on which the reference ended the process are only checked for a second one that did not crash. Seeds on which it
-gives a backend memory that this cannot use, or a copy from before the memory was written (`impossible`), have no right
-placement to compare with. There the second library does neither, but for results that take the place of a source in
-memory which their own backend reads through another: both libraries do that, on few seeds. Nor have seeds on which the
-host has placed a view where its memory cannot be used, and a node reads it (`views elsewhere`): the reference copies it
-in the order of the wrong backend. Such seeds are a part of all that has a limit.
+If the reference ended the process, only checks that the second library did not crash. Some seeds have no right
+placement to compare with. On these the reference gives a backend memory that it cannot use, or a copy from before the
+memory was written (`impossible`). There the second library does neither, except for results that take the memory of a
+source which their own backend reads through another: both libraries do that, on few seeds. On others the host has
+placed a view where its memory cannot be used, and a node reads it (`views elsewhere`): the reference copies it in the
+order of the wrong backend. The share of such seeds has a limit.
 
     compare.py REFERENCE OTHER"""
 import os
@@ -39,7 +40,8 @@ def seeds(path):
 
 
 def wrong(lines):
-    """Where a node cannot have a right result: its own memory or a source is another backend's, or its source an old copy."""
+    """Where a node cannot have a right result: its own memory or a source is another backend's, or its source is an old
+    copy."""
     return [line for line in lines if line.startswith("impossible: ") and "no memory" not in line]
 
 
@@ -53,7 +55,8 @@ def same_place(want, got):
 
 
 def follow(want, got):
-    """Walks both in step. Returns the kinds of differences, and the place of one that is not allowed, or None."""
+    """Compares both line by line. Returns the kinds of differences, and the place of one that is not allowed, or
+    None."""
     kinds, i, j = set(), 0, 0
     while i < len(want) or j < len(got):
         w, g = want[i] if i < len(want) else "", got[j] if j < len(got) else ""

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compares two outputs of sched_diff where the second library may place tensors elsewhere in its buffers: placement, splits and
-copies are the same; addresses, waits, and when buffers are made, do not count. The second one may keep a plan where the reference, which
-knows one plan only, makes another and says so (`realloc`). No plan may be larger than the reference's,
-and no buffer larger than the reference's have been so far (the reference frees large buffers when another plan does not fit
-into them).
+"""Compares two outputs of sched_diff where the second library may place tensors elsewhere in its buffers. Placement,
+splits and copies must be the same. Addresses, waits, and when buffers are made, may differ. The second library may keep
+a plan where the reference, which has only one, makes another and logs it (`realloc`). No plan may be larger than the
+reference's, and no buffer larger than the reference's have been so far (the reference frees large buffers when another
+plan does not fit into them).
 
     compare_plans.py REFERENCE OTHER"""
 import re
@@ -13,7 +13,7 @@ from compare import Checks, placed_views, seeds, wrong
 
 ADDRESS = re.compile(r"(@|from )(0x[0-9a-f]+|\(nil\))")
 BYTES = re.compile(r"(size|measured)( \w+)? (\d+)\n")
-# What depends on when buffers are made and who uses their memory meanwhile.
+# Lines that depend on when buffers are made, and on the current user of their memory.
 SKIPPED = re.compile(r"  (alloc|free) |  .*: (synchronize|event sync \d+|wait \d+|record \d+|eval)|  (cpy|set|get) |  .*(cpy_async|set_async|get_async)")
 
 
@@ -35,7 +35,8 @@ def plain(lines):
 
 
 def without_kept(want, got):
-    """The reference's lines without those about plans that it made where the other one kept its own; and how many."""
+    """The reference's lines without those about plans that it made where the other library kept its own; and how
+    many."""
     rest, n = [], 0
     for line in want:
         if line.startswith("realloc:") and got[len(rest):len(rest) + 1] != [line]:

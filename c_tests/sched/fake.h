@@ -1,5 +1,5 @@
-// Devices that compute nothing and record every call. Addresses are numbers, not memory: buffer k
-// begins at k * 2^32, so that two runs that do the same things in the same order print the same text.
+// Devices that compute nothing and record every call. Addresses are numbers, not memory: buffer k begins at k * 2^32,
+// so that two runs that do the same things in the same order print the same text.
 #ifndef FAKE_H
 #define FAKE_H
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// the compute graph is no public struct; devices that compute read it through these
+// The compute graph is no public struct. Devices that compute read it through these.
 #define GRAPH_N(g) ggml_graph_n_nodes(g)
 #define GRAPH_NODE(g, i) ggml_graph_node(g, i)
 
@@ -50,7 +50,7 @@ typedef struct fake {
     bool   optimizes;
     bool   is_host;
     size_t alignment, max_size;
-    bool   expands;          // asks for more bytes for some ops
+    bool   expands;          // needs more bytes for some ops
     int    fail_alloc;       // fails the k-th allocation from now on, 0: never
     struct fake * shares;    // computes in the buffer type of that one
     uint32_t buft_mask;      // bit i: can use buffers of fake i
@@ -94,7 +94,7 @@ static void fill_ids(const struct ggml_tensor * t, void * d, size_t off, size_t 
     }
 }
 static void buf_get(ggml_backend_buffer_t b, const struct ggml_tensor * t, void * d, size_t off, size_t n) {
-    // the destination may be a number that stands for an address in another host buffer
+    // The destination may be a number: an address in another host buffer.
     (void) b; say("  get %s @%p off=%zu n=%zu\n", t->name, t->data, off, n);
     if (t->type == GGML_TYPE_I32 && (uintptr_t) d >> 44 != 0) fill_ids(t, d, off, n);
 }
@@ -201,7 +201,8 @@ static enum ggml_status be_compute(ggml_backend_t b, struct ggml_cgraph * g) {
     return GGML_STATUS_SUCCESS;
 }
 
-static bool reads(const struct ggml_tensor * a, const struct ggml_tensor * b) { // a looks at b, or at the same memory
+// Whether a reads b or the memory of b.
+static bool reads(const struct ggml_tensor * a, const struct ggml_tensor * b) {
     const struct ggml_tensor * br = b->view_src ? b->view_src : b, * ar = a->view_src ? a->view_src : a;
     if (ar == br) return true;
     for (int j = 0; j < GGML_MAX_SRC; j++) {
@@ -211,7 +212,7 @@ static bool reads(const struct ggml_tensor * a, const struct ggml_tensor * b) { 
     return false;
 }
 
-// only the leading fields of the graph struct are needed to move its nodes
+// The leading fields of the graph struct, which are enough to move its nodes.
 struct graph_head { int size, n_nodes, n_leafs; struct ggml_tensor ** nodes; };
 
 static void be_optimize(ggml_backend_t b, struct ggml_cgraph * g, struct ggml_backend_graph_optimize_params * p) {

@@ -1,6 +1,6 @@
-/* Devices with memory of their own, for tests of the scheduler. Their addresses are valid only while the device
- * works or its buffer is accessed through the interface: who follows one at another time ends with a signal. They
- * compute with the CPU's kernels, so results are the CPU's bit for bit. */
+/* Devices with memory of their own, for tests of the scheduler. Their addresses are valid only while the device works
+ * or its buffer is accessed through the interface: an access at another time ends with a signal. They compute with the
+ * CPU's kernels, so results are the CPU's bit for bit. */
 #ifndef REMOTE_H
 #define REMOTE_H
 

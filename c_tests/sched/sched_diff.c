@@ -10,7 +10,7 @@
 static char  log_line[1 << 16];
 static size_t log_len;
 
-// Debug output without the causes, which one library keeps and another does not.
+// Debug output without the causes, which only one of the libraries keeps.
 static void on_log(enum ggml_log_level level, const char * text, void * user) {
     (void) user;
     if (level == GGML_LOG_LEVEL_ERROR) fputs(text, stderr);
@@ -53,7 +53,7 @@ static void make_devices(rng_t * r) {
         f->buft_mask = rng_odds(r, 20) ? (uint32_t) rng_next(r) : 0;
         if (!cpu && rng_odds(r, 15)) f->shares = &fakes[n_fakes - 1];
     }
-    // alone, a backend is not waited for before its buffer grows
+    // If there is only one backend, it is not waited for before its buffer grows.
     if (n_fakes == 1) fakes[0].has_sync = false;
     for (int i = 0; i < n_fakes; i++) fake_finish(&fakes[i]);
 }
@@ -189,8 +189,8 @@ static struct ggml_cgraph * make_graph(struct ggml_context * ctx, model_t * m, u
     return g;
 }
 
-// A transformer: `causal` with cache, rotation and gated feed-forward, as decoders are; else as BERT is. Weights of the layers
-// are on the devices in turn, or half of the layers on one and half on another.
+// A transformer: `causal` with cache, rotation and gated feed-forward, as decoders are; else as BERT is. Weights of the
+// layers are on the devices in turn, or half of the layers on one and half on another.
 static struct ggml_cgraph * make_transformer(struct ggml_context * ctx, model_t * m, uint64_t seed, int n_layers, int T, bool causal) {
     rng_t rr = { seed }, * r = &rr;
     struct ggml_cgraph * g = ggml_new_graph_custom(ctx, 2048, false);
@@ -298,8 +298,8 @@ static bool on_eval(struct ggml_tensor * t, bool ask, void * user) {
     return ask ? mix((uint32_t) eval_count, 3) % 3 == 0 : mix((uint32_t) eval_count, 4) % 20 != 0;
 }
 
-/* Copies the experts in use, as llama.cpp 0.8.0 does, or leaves the copy to the scheduler. (Without a callback this library copies the experts in use,
- * and the original all of them: c_tests/async/test_batches.c.) */
+/* Copies the experts in use, as llama.cpp 0.8.0 does, or leaves the copy to the scheduler. (Without a callback this
+ * library copies the experts in use, and the original all of them: c_tests/async/test_batches.c.) */
 static bool on_copy(ggml_backend_t backend, const struct ggml_tensor * src, struct ggml_tensor * dst, struct ggml_cgraph * graph, void * user) {
     const struct ggml_tensor * node = ggml_graph_n_nodes(graph) > 0 ? ggml_graph_node(graph, 0) : NULL;
     say("  copy "); print_tensor(src); say(" -> "); print_tensor(dst); say(" for %d nodes\n", ggml_graph_n_nodes(graph));
@@ -353,9 +353,9 @@ static bool written(struct ggml_tensor ** nodes, const struct ggml_tensor * t, i
     return false;
 }
 
-// Says which nodes cannot have right results where the library puts them: a backend is given memory that it cannot use,
-// or reads a copy from before the memory was written. A scheduler of its own finds out, so that the one under test is
-// not disturbed.
+// Prints the nodes that cannot have right results with this placement: a backend is given memory that it cannot use, or
+// reads a copy from before the memory was written. Uses a scheduler of its own, so that the one under test is not
+// disturbed.
 static void check_placement(model_t * m, ggml_backend_t * bs, ggml_backend_buffer_type_t * ts, bool parallel, bool offload, uint64_t shape, int n_ops,
     int T, const places_t * places) {
     const int buffers = fake_buffers, events = fake_events;
@@ -510,7 +510,7 @@ static void run_gallocr(rng_t * r, model_t * m, int max_ops) {
     ggml_free(ctx);
 }
 
-// A library may find a graph impossible and end the process: each seed has a process of its own.
+// A library may end the process for a graph that is impossible: each seed has a process of its own.
 static void on_abort(const char * text) {
     fprintf(stderr, "%s\n", text);
     fflush(stdout);

@@ -1,8 +1,9 @@
 /* Nodes that write into the memory of another node, over devices with memory of their own: results are those of the
  * CPU alone, no backend is given memory of another, and no process ends.
  *
- *   test_writers [FIRST_SEED COUNT]     WRITERS_WITH="rpc vulkan": also a server in a process of its own, and the
- *       first Vulkan device
+ *   test_writers [FIRST_SEED COUNT]
+ *
+ * WRITERS_WITH="rpc vulkan": also with a server in a process of its own, and with the first Vulkan device.
  *
  * First some small graphs by name, then COUNT random ones (default: 300). */
 #include "../common/check.h"
@@ -56,7 +57,8 @@ static void fill(struct ggml_tensor * t, uint32_t salt) {
         switch (t->type) {
             case GGML_TYPE_F32: ((float *) bytes)[i] = v; break;
             case GGML_TYPE_F16: ((ggml_fp16_t *) bytes)[i] = ggml_fp32_to_fp16(v); break;
-            case GGML_TYPE_I64: ((int64_t *) bytes)[i] = (i * 5 + 3 + salt) % T; break; /* all different: T and 5 have no common factor */
+            /* All different: T and 5 have no common factor. */
+            case GGML_TYPE_I64: ((int64_t *) bytes)[i] = (i * 5 + 3 + salt) % T; break;
             default: ((int32_t *) bytes)[i] = (int32_t) ((i * 3 + 1 + salt) % T); break;
         }
     }
@@ -406,9 +408,8 @@ static bool by_chance(const remote * r, const struct ggml_tensor * t) {
 static uint64_t place_seed;
 static bool     was_placed;
 
-/* Places some nodes as a host would, if the backend computes them. Not views: where no node writes into their
- * memory, they are read where the host has placed them, as with the original, although their memory is with their
- * base. */
+/* Places some nodes as a host would, if the backend computes them. No views: if no node writes into their memory, they
+ * are read where the host has placed them, as with the original, although their memory is that of their base. */
 static void place_some(ggml_backend_sched_t s, graph_t * h) {
     seed_state = place_seed;
     was_placed = odds(25);
@@ -420,7 +421,7 @@ static void place_some(ggml_backend_sched_t s, graph_t * h) {
     }
 }
 
-/* 0: equal; 1: a placement of the host's that cannot be was refused; 2: wrong. */
+/* Returns 0: equal; 1: a placement of the host's that is impossible was refused; 2: wrong. */
 static int one_seed(uint64_t seed) {
     seed_state = seed * 7919;
     ggml_backend_t bs[5], homes[4], cpu = ggml_backend_cpu_init();
@@ -455,7 +456,7 @@ static int one_seed(uint64_t seed) {
 
 typedef struct { uint64_t first, end; int fd; } range_t;
 
-/* In a child, so that a signal ends only this range: what became of each seed goes through the pipe. */
+/* Runs in a child, so that a signal ends only this range. The result of each seed goes through the pipe. */
 static void some_seeds(void * arg);
 
 /* ---- the server ---- */
@@ -488,7 +489,7 @@ static bool wants(const char * what) {
     return with != NULL && strstr(with, what) != NULL;
 }
 
-/* Backends that a child opens for itself. */
+/* Opens the backends of a child. */
 static void open_backends(void) {
     if (wants("rpc")) {
         for (int i = 0; i < 100 && rpc_backend == NULL; i++) {

@@ -1,13 +1,13 @@
-/* A Vulkan layer that gives any driver a cache of compute pipelines, for drivers that keep none (software drivers), so that a test
- * can see what a second start compiles.
+/* A Vulkan layer that gives any driver a cache of compute pipelines, for drivers without one (software drivers), so
+ * that a test can see what a second start compiles.
  *
- * The cache's data is what a driver's would be: the header of the specification, with the device's own identity, then a hash for
- * each pipeline: SPIR-V, specialization, width of subgroups. Pipelines are always made by the driver; what the layer says of each (by
- * VkPipelineCreationFeedback) is whether the cache that it was made with had its hash.
+ * The cache has the same data as a driver's: the header of the specification, with the device's own identity, then a
+ * hash for each pipeline: SPIR-V, specialization, width of subgroups. The driver always makes the pipelines. Through
+ * VkPipelineCreationFeedback, the layer reports for each whether its cache had its hash.
  *
- * CACHE_LAYER_REPORT=FILE: a line is added when the process ends: "compiled N, found N, refused N"; refused are caches whose data
- * was not this device's, which an application that is careful never hands over.
- * CACHE_LAYER_DRIVER=N: the driver claims to be another version N, with another identity of its caches. */
+ * CACHE_LAYER_REPORT=FILE: a line is added when the process ends: "compiled N, found N, refused N". Refused are caches
+ * whose data was not this device's: an application must check that first. CACHE_LAYER_DRIVER=N: the driver claims to
+ * have version N, and another identity of its caches. */
 #include "layer.h"
 
 #include <pthread.h>
@@ -50,7 +50,7 @@ __attribute__((destructor)) static void report(void) {
     }
 }
 
-/* A slot whose first word is `word`; 0 asks for a free one. */
+/* A slot whose first word is `word`, or a free one for 0. */
 static void * slot(void * table, size_t size, uint64_t word) {
     for (size_t i = 0; i < MOST; i++) {
         uint64_t first;
@@ -74,7 +74,7 @@ static uint64_t hash(uint64_t h, const void * data, size_t n) {
     return h;
 }
 
-/* Properties, as the driver has them or as CACHE_LAYER_DRIVER wants them. */
+/* Properties of the driver, changed by CACHE_LAYER_DRIVER. */
 static void claim(struct properties * p) {
     const char * driver = getenv("CACHE_LAYER_DRIVER");
     if (driver != NULL) {
@@ -173,7 +173,7 @@ static result_t get_cache_data(handle_t handle, object_t cache, size_t * size, v
     return r;
 }
 
-/* Whether a cache has what a pipeline is made of; afterwards it has. */
+/* Whether a cache has the inputs of a pipeline; afterwards it has. */
 static int known(object_t cache, const struct pipeline_info * info) {
     const struct stage * s = &info->stage;
     const struct subgroup_info * width = find(s->next, REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
@@ -218,7 +218,7 @@ static result_t create_pipelines(
 static result_t create_instance(const void * info, const void * allocator, handle_t * out) {
     const result_t r = next_create_instance(info, allocator, out);
     if (r != SUCCESS) { return r; }
-    /* Asked for now: once the chain stands, its beginning answers. */
+    /* Looked up now: after the chain of layers is complete, its first layer answers. */
     next_properties = (void *) next_instance(*out, "vkGetPhysicalDeviceProperties");
     next_properties2 = (void *) next_instance(*out, "vkGetPhysicalDeviceProperties2");
     return SUCCESS;

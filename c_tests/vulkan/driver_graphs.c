@@ -1,11 +1,14 @@
-/* Graphs of a llama model on Vulkan0, through the scheduler, for c_tests/vulkan/driver_layer.c to count: driver_graphs [all | time]
+/* Graphs of a llama model on Vulkan0, through the scheduler, for c_tests/vulkan/driver_layer.c to count:
+ * driver_graphs [all | time]
  *
- * Two models, of as many layers as each graph asks for: dense (the shapes of an 8B llama: 4096 x 14336, 32 heads over 8 pairs of keys and values)
- * and moe (those of a 30B Qwen: 2048 x 768, 128 experts of which 8 are used, norms of queries and keys). A graph is computed twice,
- * and the second time is counted: driver_layer_mark("MODEL FORMAT PHASE LAYERS"). Phases: text, a token after 4096 others, and prompt, 512 tokens.
- * `all` computes one operation of each kind in each format instead, so that the drivers compile their pipelines. The weights have no values: on a
- * device that computes nothing, none would matter. `time` needs no layer: it computes tokens of a small model, as a host does that uses its graph again,
- * and prints how many a second, and the processor time of one. On a device that computes nothing, that is the host's share of the time.
+ * Two models, with as many layers as each graph needs: dense (the shapes of an 8B llama: 4096 x 14336, 32 heads over 8
+ * pairs of keys and values) and moe (those of a 30B Qwen: 2048 x 768, 128 experts of which 8 are used, norms of queries
+ * and keys). A graph is computed twice, and the second time is counted: driver_layer_mark("MODEL FORMAT PHASE LAYERS").
+ * Phases: text, a token after 4096 others, and prompt, 512 tokens. `all` computes one operation of each kind in each
+ * format instead, so that the drivers compile their pipelines. The weights have no values, because the devices compute
+ * nothing. `time` needs no layer: it computes tokens of a small model, as a host that reuses its graph, and prints how
+ * many a second, and the processor time of one. On a device that computes nothing, that is the host's share of the
+ * time.
  *
  * The environment names the layer: DRIVER_LAYER=path of the library. */
 #include "ggml-alloc.h"
@@ -187,7 +190,7 @@ static struct ggml_cgraph * build(struct ggml_context * ctx, const struct model 
     for (int i = 0; i < m->n_layers; i++) {
         const struct layer * l = &m->layers[i];
         tensor               o = attention(ctx, graph, m, l, normed(ctx, x, l->norm), &in);
-        if (i == m->n_layers - 1) { /* only the last token's result is wanted */
+        if (i == m->n_layers - 1) { /* only the result of the last token is used */
             o = ggml_get_rows(ctx, o, in.wanted);
             x = ggml_get_rows(ctx, x, in.wanted);
         }
@@ -310,7 +313,7 @@ static void every_format(enum ggml_type type) {
         case 9:
         case 10: { /* products of a token with its experts: gated, then weighted and summed */
             tensor chosen = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, 2, 1);
-            /* A norm makes integers of the column where products read these; without it, they read floats. */
+            /* A norm writes the column as integers if products read these. Without it, they read floats. */
             tensor before = op == 9 ? normed(ctx, one, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N)) : one;
             tensor column = ggml_reshape_3d(ctx, before, N, 1, 1);
             tensor first  = ggml_mul_mat_id(ctx, all, column, chosen);
@@ -325,7 +328,9 @@ static void every_format(enum ggml_type type) {
         }
         case 11:
         case 12:
-        case 13: /* so many rows that workgroups compute several; columns as they are, and after a norm, which also writes them as integers */
+        /* So many rows that workgroups compute several. Columns as they are, and after a norm, which also writes them
+         * as integers. */
+        case 13:
             for (int after = 0; after < 2; after++) {
                 struct ggml_context * inner = new_context(64);
                 tensor x = ggml_new_tensor_2d(inner, GGML_TYPE_F32, N, op == 11 ? 1 : op == 12 ? 2 : 8);

@@ -1,16 +1,20 @@
-/* A Vulkan layer that says what a driver makes of the backend's work, and that can take things away from a driver.
+/* A Vulkan layer that reports how a driver compiles and runs the backend's work, and that can hide features of a
+ * driver.
  *
  * DRIVER_LAYER_REPORT=FILE: appends one JSON object a line:
- *   {"pipeline": N, "module": "SIZE-CRC", "width": N, "constants": [...], "executables": [{"name": "...", "width": N, "NAME": VALUE, ...}]}
- *      for each compute pipeline: size and CRC-32 of its SPIR-V, the required width of subgroups, the specialization, and what the driver
- *      says of its code (VK_KHR_pipeline_executable_properties).
- *   {"graph": "NAME", "dispatches": N, "barriers": N, "copies": N, "submissions": N, "flushes": N, "used": [[PIPELINE, DISPATCHES, GROUPS], ...]}
- *      for each call of driver_layer_mark(NAME), and at the end of the process: what was recorded since the last one. Only barriers that
- *      later commands wait for are counted. Programs find this function with dlopen(path of the layer, RTLD_NOLOAD).
+ *   {"pipeline": N, "module": "SIZE-CRC", "width": N, "constants": [...], "executables": [{"name": "...", "width": N,
+ *   "NAME": VALUE, ...}]}
+ *    for each compute pipeline: size and CRC-32 of its SPIR-V, the required width of subgroups, the specialization, and
+ *    what the driver reports about its code (VK_KHR_pipeline_executable_properties).
+ *   {"graph": "NAME", "dispatches": N, "barriers": N, "copies": N, "submissions": N, "flushes": N, "used": [[PIPELINE,
+ *   DISPATCHES, GROUPS], ...]}
+ *    for each call of driver_layer_mark(NAME), and at the end of the process: what was recorded since the last one.
+ *    Only barriers that later commands wait for are counted. Programs find this function with dlopen(path of the layer,
+ *    RTLD_NOLOAD).
  * DRIVER_LAYER_CODE=FOLDER: writes the driver's representations of each pipeline (assembly) to FOLDER/NUMBER-NAME.txt.
- * DRIVER_LAYER_LIMITS="push=128 shared=16384 invocations=128 no-int8 no-16bit no-bda non-coherent": the device has less than the
- * driver reports. non-coherent: cached memory; Vulkan requires that a device also has coherent memory. late: a semaphore that is asked for its
- * value says 0 for ever; only waits end. */
+ * DRIVER_LAYER_LIMITS="push=128 shared=16384 invocations=128 no-int8 no-16bit no-bda non-coherent": the device has less
+ * than the driver reports. non-coherent: cached memory; Vulkan requires that a device also has coherent memory. late:
+ * the value of a semaphore reads 0 for ever; only waits end. */
 #include "layer.h"
 
 #include <pthread.h>
@@ -251,7 +255,7 @@ static result_t create_module(handle_t handle, const struct module_info * info, 
     return r;
 }
 
-/* Writes what the driver represents an executable as. */
+/* Writes the driver's representations of an executable. */
 static void write_code(const struct device * d, handle_t handle, const struct of_executable * which, size_t number, const char * name) {
     const char * folder = getenv("DRIVER_LAYER_CODE");
     struct representation all[8];
@@ -270,7 +274,7 @@ static void write_code(const struct device * d, handle_t handle, const struct of
     if (f != NULL) { fclose(f); }
 }
 
-/* Writes what the driver says of a pipeline's code. */
+/* Writes the driver's statistics of a pipeline's code. */
 static void write_executables(FILE * f, const struct device * d, handle_t handle, object_t pipeline, size_t number) {
     static struct executable all[EXECUTABLES];
     static struct statistic said[STATISTICS];
@@ -372,8 +376,8 @@ static void count(uint64_t * what) {
 
 static void barrier(handle_t commands, uint32_t from, uint32_t to, uint32_t flags, uint32_t n, const void * memory, uint32_t n_buffers,
     const void * buffers, uint32_t n_images, const void * images) {
-    /* At the end of each submission a barrier makes results visible to the host. No command waits for it, and how many submissions a graph's inputs
-     * need depends on how much memory of the card is mapped. */
+    /* A barrier at the end of each submission makes results visible to the host. No command waits for it, and the
+     * number of submissions for a graph's inputs depends on how much memory of the card is mapped. */
     if (to != STAGE_HOST) { count(&barriers); }
     device_of(commands)->barrier(commands, from, to, flags, n, memory, n_buffers, buffers, n_images, images);
 }
@@ -420,7 +424,7 @@ static result_t create_instance(const void * info, const void * allocator, handl
     return SUCCESS;
 }
 
-/* Whether a driver says what its code is like. */
+/* Whether a driver has the extension that reports about code. */
 static int has_extension(handle_t physical) {
     result_t (*list)(handle_t, const char *, uint32_t *, struct extension *) =
         (void *) next_instance(the_instance, "vkEnumerateDeviceExtensionProperties");

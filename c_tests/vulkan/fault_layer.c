@@ -1,7 +1,8 @@
-/* A Vulkan layer in which the n-th call that may fail does fail. The program sets n (`fault_layer_arm`) and asks whether it has happened.
+/* A Vulkan layer in which the n-th call that may fail does fail. The program sets n (`fault_layer_arm`) and checks
+ * whether it has happened.
  *
- * The call does not reach the driver. Exceptions are calls that wait: a driver that says VK_ERROR_DEVICE_LOST has stopped, so that the layer waits before
- * it says so. */
+ * The call does not reach the driver. Calls that wait are the exception: a driver that returns VK_ERROR_DEVICE_LOST has
+ * stopped, so the layer waits before it returns that. */
 #include "layer.h"
 
 #include <string.h>
@@ -88,7 +89,8 @@ static result_t CreateComputePipelines(handle_t d, object_t cache, uint32_t n, c
     return ((function) next_of(d, "vkCreateComputePipelines"))(d, cache, n, infos, a, out);
 }
 
-/* Of instances. The next functions are found while the instance is made: later the loader finds the first layer's. */
+/* Of instances. The next functions are looked up while the instance is made: later the loader finds the first
+ * layer's. */
 static result_t (*next_devices)(handle_t, uint32_t *, handle_t *);
 static result_t (*next_extensions)(handle_t, const char *, uint32_t *, void *);
 

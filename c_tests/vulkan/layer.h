@@ -1,5 +1,5 @@
-/* The declarations of Vulkan and of its loader that the layers of the tests need, written out so that no headers of theirs need be
- * installed. */
+/* The declarations of Vulkan and of its loader that the layers of the tests need. Written out, so that the tests need
+ * no installed headers. */
 #ifndef C_TESTS_LAYER_H
 #define C_TESTS_LAYER_H
 

@@ -1,5 +1,5 @@
-/* The devices of a layer. Included after `struct device`, whose `key` is what the dispatchable handles of a device begin with: a pointer of the
- * loader's, the same for the device, its queues and its command buffers. */
+/* The devices of a layer. Included after `struct device`, whose `key` is the first word of the dispatchable handles of
+ * a device: a pointer of the loader's, the same for the device, its queues and its command buffers. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static void keep_device(handle_t handle, struct device d) {
     pthread_mutex_unlock(&lock);
 }
 
-/* The newest device with the key of a handle: the loader may use that of an older one again. */
+/* The newest device with the key of a handle: the loader may reuse the key of an older one. */
 static const struct device * device_of(handle_t handle) {
     pthread_mutex_lock(&lock);
     const struct device * d = NULL;

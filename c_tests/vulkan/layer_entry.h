@@ -1,4 +1,5 @@
-/* How the loader finds the functions of a layer. Included at the layer's end, after `mine`, the table of its functions, and `device_of`. */
+/* How the loader finds the functions of a layer. Included at the layer's end, after `mine`, the table of its functions,
+ * and `device_of`. */
 
 static function_t own(const char * name, int of_device) {
     for (size_t i = 0; i < sizeof mine / sizeof mine[0]; i++) {

@@ -1,10 +1,12 @@
 /* Every call of Vulkan fails once: test_faults LAYER [DEVICES [STRIDE]]
  *
- * Needs the layer fault_layer.c (VK_INSTANCE_LAYERS), whose file is LAYER. A session opens the device, loads weights, reserves, allocates, computes,
- * copies with and without a queue, and frees. With two devices, each has every second layer, and copies go from one to the other. The n-th call of
- * the session fails, for n = 1, 1 + STRIDE ... until a session gets through; each n has a process of its own. What the session reports as a success
- * must be right; what it could not read is not what was in memory before. After a failure without loss of a device, the same objects work as soon as
- * the data is written again: verdicts above 1 are mistakes. The next session must work. */
+ * Needs the layer fault_layer.c (VK_INSTANCE_LAYERS), whose file is LAYER. A session opens the device, loads weights,
+ * reserves, allocates, computes, copies with and without a queue, and frees. With two devices, each has every second
+ * layer, and copies go from one to the other. The n-th call of the session fails, for n = 1, 1 + STRIDE ... until a
+ * session succeeds without reaching n; each n has a process of its own. A result that the session reports as a success
+ * must be right. A read that failed must not return what was in memory before. After a failure without loss of a
+ * device, the same objects work as soon as the data is written again: verdicts above 1 are errors. The next session
+ * must work. */
 #include "../common/check.h"
 #include "../common/child.h"
 
@@ -53,7 +55,7 @@ static void write_input(struct world * w) {
     ggml_backend_tensor_set(w->x, data, 0, BYTES);
 }
 
-/* -> 0: right, 1: it has failed, and says so, 2: wrong */
+/* Returns 0: right, 1: it has failed, and reports it, 2: wrong. */
 static int computed(struct world * w) {
     if (ggml_backend_sched_graph_compute(w->sched, w->graph) != GGML_STATUS_SUCCESS) { return 1; }
     memset(out, 7, sizeof out);
@@ -77,7 +79,8 @@ static bool is_computed_with(struct world * w, int d) {
     return computes;
 }
 
-/* -> what was read of a device is right (0), is marked, or was not written, so that nobody computes with it (1), or wrong (5) */
+/* Returns 0 if the bytes that were read of a device are right, 1 if they are marked as not read or come from a tensor
+ * that was not written, with which nothing is computed, and 5 if they are wrong. */
 static int judged(struct world * w, int d, const char * here, char first, char others) {
     bool is_wrong = false, is_marked = false;
     for (int i = 0; i < LARGE; i++) {
@@ -103,7 +106,7 @@ static int copied(struct world * w) {
     return judged(w, 0, here, 9, 3);
 }
 
-/* From one device to the other and back; nobody waits until the end. */
+/* From one device to the other and back, without a wait until the end. */
 static int crossed(struct world * w) {
     static char here[LARGE];
     memset(bytes, 5, sizeof bytes);
@@ -150,7 +153,7 @@ static int computed_and_copied(struct world * w) {
     return verdict;
 }
 
-/* -> 0: all is right, 1: something has failed and was reported, 2...: wrong */
+/* Returns 0: all is right, 1: something has failed and was reported, 2...: wrong. */
 static int session(bool * has_devices) {
     struct world w = { .backends = { NULL } };
     *has_devices   = ggml_backend_dev_by_name(n_devices == 1 ? "Vulkan0" : "Vulkan1") != NULL;
@@ -177,7 +180,7 @@ static int session(bool * has_devices) {
                 write_weights(&w);
                 write_input(&w);
                 int again = computed(&w);
-                if (again == 1) { again = computed(&w); } /* what was lost before is told once */
+                if (again == 1) { again = computed(&w); } /* an earlier loss is reported once */
                 if (again == 2) { verdict = 3; }
                 if (again == 1 && verdict == 1) { verdict = 4; }
             }

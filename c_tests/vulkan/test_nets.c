@@ -1,5 +1,6 @@
-/* Networks other than language models, whole on a Vulkan device: Whisper's encoder, and the UNet and the decoder of a latent diffusion model, with
- * random weights. A scheduler over the device and the CPU must leave no node to the CPU, and the results must be those of the CPU. */
+/* Networks other than language models, whole on a Vulkan device: Whisper's encoder, and the UNet and the decoder of a
+ * latent diffusion model, with random weights. A scheduler over the device and the CPU must leave no node to the CPU,
+ * and the results must be those of the CPU. */
 #include "check.h"
 #include "encoder.h"
 
@@ -80,7 +81,8 @@ static T hears(struct model * m) {
     return whisper(m, &s, 80);
 }
 
-/* The results of a network, to be freed: on the device, or on the CPU alone. Fails the test if the device leaves something to the CPU. */
+/* The results of a network, to be freed: on the device, or on the CPU alone. Fails the test if the device leaves
+ * something to the CPU. */
 static float * results(T (*net)(struct model *), bool on_device, int64_t * n) {
     const struct ggml_init_params params = { 2048 * ggml_tensor_overhead() + ggml_graph_overhead(), NULL, true };
     struct model                  m      = { ggml_init(params), ggml_init(params), GGML_TYPE_F16 };

@@ -1,5 +1,5 @@
-/* Two Vulkan devices in one program: copies, events and scheduled graphs go from one to the other, and give what the CPU gives.
- * Needs two devices: scripts/test_vulkan.sh makes them from one software driver that is loaded twice. */
+/* Two Vulkan devices in one program: copies, events and scheduled graphs go from one to the other, and give the CPU's
+ * results. Needs two devices: scripts/test_vulkan.sh makes them from one software driver that is loaded twice. */
 #include "../common/check.h"
 #include "../common/data.h"
 
@@ -48,7 +48,7 @@ static void drop(struct tensors * s) {
     ggml_free(s->ctx);
 }
 
-/* A sum goes from device to device and grows at each stop; nobody waits until the end. */
+/* A sum goes from device to device and grows at each stop, without a wait until the end. */
 static void a_sum_travels(void) {
     enum { N = 20000, ROUNDS = 20 };
     ggml_backend_t backends[2] = { backend_of(0), backend_of(1) };

@@ -235,7 +235,7 @@ static void a_long_graph_is_computed(void) {
     ggml_backend_free(backend);
 }
 
-/* With names, those tests alone; with "none", the question whether there is a device. */
+/* With names, runs only those tests; with "none", only checks whether there is a device. */
 int main(int argc, char ** argv) {
     if (device() == NULL) {
         printf("FAIL no Vulkan device: is there a driver, and GGML_VK_VISIBLE_DEVICES=0?\n0 passed, 1 failed\n");

@@ -81,7 +81,7 @@ static bool device_supports_buft(ggml_backend_dev_t device, ggml_backend_buffer_
     return ggml_backend_buft_is_host(type);
 }
 
-/* Accept exactly what stream_compute computes: the scheduler asks no further. */
+/* Accept exactly what stream_compute computes: the scheduler relies on the answer. */
 static bool device_supports_op(ggml_backend_dev_t device, const struct ggml_tensor * t) {
     (void) device;
     return t->op == GGML_OP_SQR && t->type == GGML_TYPE_F32 && ggml_is_contiguous(t) && ggml_is_contiguous(t->src[0]);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 // ANCHOR: callback
-/* Called twice for a node: with ask, whether you want to see it; then, if you do, with its result. */
+/* Called twice for a node: with `ask`, to learn whether the program needs its result; then with the result. */
 static bool look(struct ggml_tensor * t, bool ask, void * user) {
     int * seen = user;
     if (ask) {

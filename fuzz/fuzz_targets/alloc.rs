@@ -1,6 +1,6 @@
-//! Graphs of any shape and order over the graph allocator (gallocr), and tensors of any size over the linear one
-//! (tallocr): reserve and alloc in any sequence. What is computed in planned memory equals what is computed by hand,
-//! and no tensor leaves its buffer.
+//! Graphs of any shape and order with the graph allocator (gallocr), and tensors of any size with the linear one
+//! (tallocr): reserve and alloc in any sequence. Results in planned memory must equal results computed by hand, and no
+//! tensor may leave its buffer.
 #![no_main]
 
 use ggml::abi::ggml::{ggml_init_params, ggml_status, ggml_tensor, ggml_type};

@@ -1,5 +1,5 @@
-//! A node of any operation, damaged as the bytes say, computed by the CPU backend: a result or an error, never a fault.
-//! See `src/cpu/hostile.rs`.
+//! A node of any operation, damaged by the input, computed by the CPU backend: a result or an error, never a fault. See
+//! `src/cpu/hostile.rs`.
 #![no_main]
 
 use ggml::cpu::hostile::{Choices, Trial};

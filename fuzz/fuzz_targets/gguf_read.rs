@@ -1,5 +1,5 @@
 //! Any bytes as a GGUF file, through the C interface as a host uses it: metadata, tensor descriptions, and the data in
-//! all three ways of allocation. Whatever is accepted is looked at whole, written and read again.
+//! all three ways of allocation. If a file is accepted, all of it is read, written and read again.
 #![no_main]
 
 use ggml::abi::ggml::ggml_context;
@@ -11,21 +11,21 @@ use libggml_rs_fuzz::quiet;
 use std::ffi::{CStr, c_char};
 use std::hint::black_box;
 
-/// Every byte that the library answers with.
+/// Reads every byte that the library returns.
 unsafe fn look_at(g: *const gguf_context, c: *mut ggml_context) {
     let text = |p: *const c_char| {
         if !p.is_null() {
-            // SAFETY: the library answers with C strings.
+            // SAFETY: the library returns C strings.
             black_box(unsafe { CStr::from_ptr(p) }.to_bytes().iter().fold(0u8, |a, b| a ^ b));
         }
     };
     let bytes = |p: *const u8, n: usize| {
         if !p.is_null() {
-            // SAFETY: the library says that `n` bytes are there.
+            // SAFETY: the library has returned a pointer to `n` bytes.
             black_box(unsafe { std::slice::from_raw_parts(p, n) }.iter().fold(0u8, |a, b| a ^ b));
         }
     };
-    // SAFETY: a context that the library gave; indices below the counts it gives.
+    // SAFETY: a context that the library has returned; indices below its counts.
     unsafe {
         black_box((gguf_get_version(g), gguf_get_alignment(g), gguf_get_data_offset(g)));
         for i in 0..gguf_get_n_kv(g) {
@@ -62,7 +62,7 @@ fn main_of(data: &[u8]) {
     for (way, accepted) in accepted.iter_mut().enumerate() {
         let mut c: *mut ggml_context = std::ptr::null_mut();
         let ctx = if way == 2 { std::ptr::null_mut() } else { &raw mut c };
-        // A block of exactly this size, so that the sanitizer sees a read behind it.
+        // A block of exactly this size, so that the sanitizer finds a read past its end.
         let copy: Box<[u8]> = data.into();
         // SAFETY: `copy` holds the bytes until the end of the round; contexts are freed once.
         unsafe {
@@ -90,8 +90,8 @@ fn main_of(data: &[u8]) {
             ggml_free(c);
         }
     }
-    // A context may refuse what a description may say: shapes without elements whose other dimensions are beyond all
-    // memory.
+    // A context may refuse a description that is valid in a file: shapes without elements whose other dimensions exceed
+    // all memory.
     assert!(accepted[2] || !accepted[0] && !accepted[1], "what has tensors is refused without them");
 }
 

@@ -1,5 +1,5 @@
 //! The same bytes as a buffer, through a callback that reads short, a stream in the middle of a file, and a path: all
-//! accept, or all refuse, and find the same.
+//! accept, or all refuse, and find the same contents.
 #![no_main]
 
 use ggml::abi::ggml::ggml_context;
@@ -11,7 +11,7 @@ use std::ffi::{CString, c_void};
 use std::io::Write;
 use std::ptr::null_mut;
 
-/// A source that gives at most `chunk` bytes, and once fewer than it was asked for.
+/// A source that gives at most `chunk` bytes, and once fewer than requested.
 struct Source {
     bytes: Box<[u8]>,
     short_at: u64,
@@ -28,7 +28,8 @@ unsafe extern "C" fn read(source: *mut c_void, out: *mut c_void, offset: u64, le
     }
 }
 
-/// What was found: the metadata as it would be written, and the memory of the tensors. Frees both.
+/// The contents of a file: the metadata as it would be written, and the size of the memory of the tensors. Frees both
+/// contexts.
 unsafe fn found(g: *mut gguf_context, c: *mut ggml_context) -> Option<(Vec<u8>, usize)> {
     if g.is_null() {
         assert!(c.is_null(), "refused, but a context is left");
@@ -66,7 +67,7 @@ fn main_of(data: &[u8]) {
             gguf_init_from_callback(Some(read), (&raw mut whole).cast(), usize::from(*chunk), n as u64, params(&mut c));
         assert!(found(g, c) == expected, "a callback");
 
-        // Where bytes do not come, the answer is a file or a refusal.
+        // If bytes are missing, the file is read or refused.
         let mut short = Source { bytes: copy.clone(), short_at: u64::from(*short) * 8 };
         let g =
             gguf_init_from_callback(Some(read), (&raw mut short).cast(), usize::from(*chunk), n as u64, params(&mut c));

@@ -1,5 +1,5 @@
 //! A file built by arbitrary calls of the C interface, written, read and compared: every key, value, tensor and byte of
-//! data must come back, and written again the bytes are the same.
+//! data must come back. If it is written again, the bytes must be the same.
 #![no_main]
 
 use ggml::abi::ggml::{ggml_context, ggml_init_params, ggml_tensor, ggml_type};
@@ -82,10 +82,10 @@ impl<'a> Arbitrary<'a> for Call {
     }
 }
 
-/// All that a file says, in order.
+/// All contents of a file, in order.
 unsafe fn contents(g: *const gguf_context) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
-    // SAFETY: a context of the library, and indices below the counts it gives.
+    // SAFETY: a context of the library, and indices below its counts.
     unsafe {
         let string = |p| CStr::from_ptr(p).to_bytes().to_vec();
         for i in 0..gguf_get_n_kv(g) {
@@ -117,7 +117,7 @@ unsafe fn contents(g: *const gguf_context) -> Vec<Vec<u8>> {
     all
 }
 
-/// Writes to a file without a name, and gives the bytes.
+/// Writes to a file without a name. Returns the bytes.
 unsafe fn written(g: *const gguf_context) -> Vec<u8> {
     // SAFETY: a context of the library; the stream is closed once.
     unsafe {
@@ -176,7 +176,7 @@ fn main_of(calls: Vec<Call>) {
                 Call::Alignment(n) if tensors.is_empty() => gguf_set_val_u32(g, c"general.alignment".as_ptr(), n),
                 Call::Alignment(_) => {}
                 Call::Tensor(name, dtype, ne, fill) => {
-                    // A context of this size is taken and given back quickly, and most errors need no large tensor.
+                    // A context of this size is allocated and freed quickly, and most errors need no large tensor.
                     let rows = (ne[1] * ne[2] * ne[3]) as usize;
                     if ggml_used_mem(c) + ggml_row_size(dtype as i32, ne[0]) * rows > (1 << 17) - 1024 {
                         continue;
@@ -192,7 +192,7 @@ fn main_of(calls: Vec<Call>) {
                 }
                 Call::Retype(i, dtype) => {
                     let Some(&t) = tensors.get(usize::from(i)) else { continue };
-                    // To a type that fits the rows and wants no more memory.
+                    // To a type that fits the rows and needs no more memory.
                     let fits = (*t).ne[0] % dtype.blck_size() == 0
                         && ggml_row_size(dtype as i32, (*t).ne[0]) <= ggml_row_size((*t).r#type, (*t).ne[0]);
                     if fits {
@@ -216,7 +216,7 @@ fn main_of(calls: Vec<Call>) {
             let bytes = |p: *mut u8| if n == 0 { &[][..] } else { std::slice::from_raw_parts(p.cast_const(), n) };
             assert!(bytes(a) == bytes(b), "other data");
         }
-        // The data of the second is in its context; its descriptions know nothing of it.
+        // The data of the second is in its context; its descriptions have no address of it.
         for &t in &tensors {
             let back = ggml_get_tensor(d, ggml_get_name(t));
             gguf_set_tensor_data(h, ggml_get_name(t), (*back).data);

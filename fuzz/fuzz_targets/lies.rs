@@ -1,6 +1,6 @@
-//! A foreign backend whose functions answer what the bytes say: sizes, alignments, names, statuses, kinds of devices,
-//! and whether it can do something. Its memory is real, and so are its objects; a scheduler over it and the CPU gives
-//! right results or fails.
+//! A foreign backend whose functions return what the input says: sizes, alignments, names, statuses, kinds of devices,
+//! and whether it can do something. Its memory and its objects are real. A scheduler over it and the CPU must give
+//! right results or fail.
 #![no_main]
 
 use ggml::abi::alloc::*;
@@ -21,16 +21,16 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 
 thread_local! {
-    /// What is answered next.
+    /// The return values to come.
     static ANSWERS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The next byte; 0, the honest answer, when there are no more.
+/// The next byte; 0, for an honest result, if there are no more.
 fn next() -> u8 {
     ANSWERS.with_borrow_mut(|a| a.pop().unwrap_or(0))
 }
 
-/// The honest answer, mostly.
+/// The honest size, mostly.
 fn size(honest: usize) -> usize {
     match next() {
         1 => 0,
@@ -73,7 +73,7 @@ unsafe extern "C" fn buft_name(_: ggml_backend_buffer_type_t) -> *const c_char {
     name()
 }
 
-/// Bytes before and behind the memory of a buffer, which nobody may use.
+/// Bytes before and after the memory of a buffer, which must not be used.
 const MARGIN: usize = 4096;
 const MOST: usize = 1 << 20;
 
@@ -172,7 +172,7 @@ unsafe extern "C" fn max_size(_: ggml_backend_buffer_type_t) -> usize {
     size(MOST)
 }
 unsafe extern "C" fn alloc_size(_: ggml_backend_buffer_type_t, t: *const ggml_tensor) -> usize {
-    // SAFETY: a valid tensor. A buffer type that asks for less than the data breaks its promise: hosts rely on it.
+    // SAFETY: a valid tensor. A buffer type with a smaller size than the data breaks its promise: hosts rely on it.
     let honest = unsafe { ggml_nbytes(t) };
     size(honest).max(honest)
 }
@@ -214,7 +214,7 @@ unsafe extern "C" fn supports_op(_: ggml_backend_dev_t, _: *const ggml_tensor) -
     yes(true)
 }
 unsafe extern "C" fn supports_buft(_: ggml_backend_dev_t, buft: ggml_backend_buffer_type_t) -> bool {
-    // Memory of the CPU can be used, too: both are the host's.
+    // Memory of the CPU is also supported, because both are the host's.
     let own = std::ptr::eq(buft, &raw const TYPE.0);
     own || next() == 1
 }
@@ -227,7 +227,7 @@ unsafe extern "C" fn backend_name(_: ggml_backend_t) -> *const c_char {
 }
 unsafe extern "C" fn backend_free(_: ggml_backend_t) {}
 unsafe extern "C" fn synchronize(_: ggml_backend_t) {}
-/// Computes what it is given, if it says that it has.
+/// Computes the nodes, if its result says so.
 unsafe extern "C" fn graph_compute(_: ggml_backend_t, graph: *mut ggml::abi::ggml::ggml_cgraph) -> c_int {
     let graph: *mut ggml_cgraph = graph.cast();
     let said = status(ggml_status::GGML_STATUS_SUCCESS);
@@ -244,7 +244,7 @@ unsafe extern "C" fn graph_compute(_: ggml_backend_t, graph: *mut ggml::abi::ggm
 }
 
 struct Shared<T>(T);
-// SAFETY: nobody writes them.
+// SAFETY: they are never written.
 unsafe impl<T> Sync for Shared<T> {}
 
 static TYPE: Shared<ggml_backend_buffer_type> = Shared(ggml_backend_buffer_type {
@@ -313,7 +313,7 @@ const WIDTH: i64 = 16;
 
 fn main_of(layers: u8, fresh: bool) {
     let mut liar = backend();
-    // SAFETY: objects of the library, used before they are freed, and freed once; the liar outlives the scheduler.
+    // SAFETY: objects of the library, used before they are freed, and freed once; the device outlives the scheduler.
     unsafe {
         let f32 = ggml_type::GGML_TYPE_F32 as i32;
         let cpu = Cpu::new(0, 1, fresh);

@@ -1,5 +1,5 @@
-//! Meta devices over one to four CPUs, with any distribution of the weights: what is computed equals what one CPU
-//! computes, or something fails.
+//! Meta devices over one to four CPUs, with any distribution of the weights: the results are those of one CPU, or
+//! something fails.
 #![no_main]
 
 use ggml::abi::backend::ggml_backend_meta_split_state;
@@ -21,7 +21,7 @@ struct Spread {
     ne: [i16; 8],
     nr: [u8; 2],
     segments: u8,
-    /// The numbers above as they are; otherwise they are made to fit.
+    /// The numbers above as they are; otherwise they are changed so that they fit.
     raw: bool,
 }
 
@@ -126,7 +126,7 @@ fn main_of(case: &Case) {
             ggml_backend_free(backend);
         }
         if let [Some(one), Some(many)] = &results[..] {
-            // Whole numbers below 2^24: every order of additions gives the same.
+            // Whole numbers below 2^24: every order of additions has the same result.
             assert_eq!(one, many);
         }
     }

@@ -1,5 +1,5 @@
-//! Constructors of operations with arbitrary tensors and parameters, as a host calls them, and the graphs that come of
-//! it: a constructor makes a tensor or refuses; computing gives a status. Nothing ends the process.
+//! Constructors of operations with arbitrary tensors and parameters, as a host calls them, and graphs of their results:
+//! a constructor makes a tensor or refuses; computing returns a status. Nothing ends the process.
 #![no_main]
 
 use ggml::abi::ggml::{ggml_init_params, ggml_tensor, ggml_type};
@@ -13,10 +13,10 @@ use std::ptr::null_mut;
 
 type Tensor = *mut ggml_tensor;
 
-/// Bytes that a tensor or the work memory of a graph may have here.
+/// Maximum number of bytes of a tensor, and of the work memory of a graph.
 const MAX_BYTES: usize = 1 << 16;
-/// Bytes of the context. Most inputs use the same memory for it, as it would be mapped and cleared anew for each
-/// otherwise; `fresh` ones take their own, so that a use of it after the context was freed is seen.
+/// Bytes of the context. Most inputs share its memory, because it would be mapped and cleared again for each otherwise.
+/// `fresh` ones have their own, to find uses after the context was freed.
 const CONTEXT: usize = 1 << 20;
 
 struct Choice<'a, 'u> {

@@ -68,14 +68,13 @@ unsafe extern "C" fn usual(_: *mut c_void) -> ggml_opt_optimizer_params {
 }
 
 fn choice(n: u8, values: &[i32]) -> i32 {
-    // The last ones are no values.
+    // The last numbers are not valid.
     *values.get(usize::from(n) % (values.len() + 1)).unwrap_or(&i32::from(n))
 }
 
 fn main_of(case: Case, fresh: bool) {
     let mut rates = case.rates;
-    // SAFETY: objects of the library, used before they are freed, and freed once. NULL is what the library gives where
-    // it fails.
+    // SAFETY: objects of the library, used before they are freed, and freed once. The library returns NULL if it fails.
     unsafe {
         let types = [F32, ggml_type::GGML_TYPE_F16 as i32, ggml_type::GGML_TYPE_I8 as i32];
         let (point, label) = (i64::from(case.point), i64::from(case.label));
@@ -113,7 +112,7 @@ fn main_of(case: Case, fresh: bool) {
         if case.is_static {
             (params.ctx_compute, params.inputs, params.outputs) = (forward, inputs, outputs);
         }
-        // The graph of a run that is gone must not be used again.
+        // The graph of a run that was freed must not be used again.
         let run = if case.fit.is_some() { null_mut() } else { ggml_opt_init(params) };
         let result = ggml_opt_result_init();
         for call in case.calls.into_iter().take(24) {

@@ -1,5 +1,5 @@
-//! Blocks of any bytes in every format: they are converted to numbers, judged, and never fault. Any numbers are
-//! quantized, and what comes of it is well-formed; or the call fails.
+//! Blocks of any bytes in every format: they are converted to numbers and validated, and never fault. Any numbers are
+//! quantized to valid blocks, or the call fails.
 #![no_main]
 
 use ggml::abi::ggml::ggml_type;
@@ -8,11 +8,11 @@ use libfuzzer_sys::fuzz_target;
 use std::hint::black_box;
 use std::ptr::null;
 
-/// Blocks as hostile as the bytes: read, and judged.
+/// Converts and validates the blocks.
 fn read(dtype: ggml_type, data: &[u8]) {
     let (size, per_block) = (ggml_size(dtype), dtype.blck_size() as usize);
     let n = data.len() / size;
-    // Exactly this size, so that the sanitizer sees a read behind it.
+    // Exactly this size, so that the sanitizer finds a read past its end.
     let blocks: Box<[u8]> = data[..n * size].into();
     let mut numbers = vec![0f32; n * per_block].into_boxed_slice();
     // SAFETY: `n` blocks at one address, and room for as many numbers at the other.
@@ -30,7 +30,7 @@ fn ggml_size(dtype: ggml_type) -> usize {
     unsafe { ggml_type_size(dtype as i32) }
 }
 
-/// Numbers of any bits: quantized with and without an importance.
+/// Quantizes numbers of any bits, with and without importance.
 fn write(dtype: ggml_type, data: &[u8], finite: bool, weighted: bool) {
     let per_row = dtype.blck_size();
     let mut numbers: Vec<f32> = data.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();

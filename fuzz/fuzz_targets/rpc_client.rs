@@ -1,7 +1,7 @@
-//! A server that answers what the bytes say, and a host that does everything that it can do with a device: buffers,
+//! A server whose replies come from the input, and a host that does everything that it can do with a device: buffers,
 //! every way into and out of a tensor, graphs, events. Each reply is the right one, or has another size, other numbers,
-//! an end too early, or something behind it. Every call of the host ends in time; what is read are the server's bytes,
-//! or the mark of bytes that were not read.
+//! an early end, or extra bytes. Every call of the host must end in time. The host must read the server's bytes, or the
+//! mark of bytes that were not read.
 #![no_main]
 
 use ggml::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_backend_t};
@@ -23,10 +23,10 @@ use std::sync::{Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What the server of the next connections answers.
+/// The input for the server of the next connections.
 static SCRIPT: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
-/// The next byte; 255, a right answer, when there are no more.
+/// The next byte; 255, for a right reply, if there are no more.
 fn next(script: &mut Vec<u8>) -> u8 {
     script.pop().unwrap_or(255)
 }
@@ -61,14 +61,14 @@ fn reply(command: Command, body: &[u8], script: &mut Vec<u8>) -> Option<Vec<u8>>
         GetAllocSize => numbers(script, &[4096]),
         GetDeviceMemory => numbers(script, &[1 << 30, 1 << 31]),
         SetTensorHash | CopyTensor | CommInit => vec![next(script) & 1],
-        // Sizes that the host wants: they are its own.
+        // The size is the host's own number.
         GetTensor => vec![next(script); (at(body.len() - 8) as usize).min(1 << 20)],
         GetTensor2d => vec![next(script); (at(296 + 8) * at(296 + 16)).min(1 << 20) as usize],
         _ => return None,
     })
 }
 
-/// Writes a reply in one of many ways. `None`: the server leaves.
+/// Writes a reply in one of many ways. `None`: the server closes the connection.
 fn write(stream: &mut TcpStream, bytes: &[u8], script: &mut Vec<u8>) -> Option<()> {
     let how = next(script);
     let size = bytes.len() as u64;
@@ -85,7 +85,7 @@ fn write(stream: &mut TcpStream, bytes: &[u8], script: &mut Vec<u8>) -> Option<(
         5 => return None,
         6 => message.iter_mut().skip(8).for_each(|b| *b = next(script)),
         7 => {
-            // In pieces, so that the host finds less than it wants.
+            // In pieces, so that the host finds fewer bytes than it needs.
             for byte in message.chunks(1 + usize::from(next(script) % 8)).take(64) {
                 stream.write_all(byte).ok()?;
             }
@@ -94,7 +94,7 @@ fn write(stream: &mut TcpStream, bytes: &[u8], script: &mut Vec<u8>) -> Option<(
         _ => {}
     }
     stream.write_all(&message).ok()?;
-    // A host that waits for more would find every such input slow: the server leaves.
+    // A host that waits for more would make every such input slow: the server closes the connection.
     if how == 3 || said > size { None } else { Some(()) }
 }
 
@@ -128,11 +128,11 @@ fn attend(mut stream: TcpStream, mut script: Vec<u8>) -> Option<()> {
     }
 }
 
-/// The threads that attend to connections.
+/// The threads that serve connections.
 static THREADS: Mutex<Vec<JoinHandle<Option<()>>>> = Mutex::new(Vec::new());
 
-/// Waits a while for threads that are ending when the process does: what they own would count as lost. Those that wait
-/// for a request own what they need.
+/// Waits a while for threads that are ending when the process does: their memory would count as leaked. Threads that
+/// wait for a request still own theirs.
 extern "C" fn end_threads() {
     let end = Instant::now() + Duration::from_secs(2);
     let mut threads = std::mem::take(&mut *THREADS.lock().unwrap());
@@ -143,7 +143,7 @@ extern "C" fn end_threads() {
     *THREADS.lock().unwrap() = threads;
 }
 
-/// Joins the threads that have ended. A panic of theirs has ended the process before.
+/// Joins the threads that have ended. If one has panicked, the process has ended before.
 fn join_ended(threads: &mut Vec<JoinHandle<Option<()>>>) {
     for thread in threads.extract_if(.., |t| t.is_finished()) {
         let _ = thread.join();
@@ -155,7 +155,7 @@ fn port() -> u16 {
     static PORT: OnceLock<u16> = OnceLock::new();
     *PORT.get_or_init(|| {
         quiet();
-        // SAFETY: nobody reads the environment yet: this is the first input.
+        // SAFETY: this is the first input: no thread reads the environment yet.
         unsafe { std::env::set_var("GGML_RPC_TIMEOUT", "1") };
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -168,7 +168,7 @@ fn port() -> u16 {
                 threads.push(thread);
             }
         });
-        // SAFETY: the function takes no arguments and uses what lives as long as the process.
+        // SAFETY: the function takes no arguments and uses statics only.
         unsafe { libc::atexit(end_threads) };
         port
     })
@@ -194,12 +194,12 @@ const LARGE: i64 = (10 << 20) / 4 + 16;
 impl Host {
     /// SAFETY: `buft` is valid.
     unsafe fn new(buft: ggml_backend_buffer_type_t, large: bool) -> Self {
-        // SAFETY: the library's own objects, with the sizes that it wants.
+        // SAFETY: the library's own objects, with the sizes that it needs.
         unsafe {
             let ctx = ggml_init(ggml_init_params { mem_size: 1 << 18, mem_buffer: null_mut(), no_alloc: true });
             let w = ggml_new_tensor_2d(ctx, F32, 16, 8);
             let x = ggml_new_tensor_2d(ctx, F32, 16, 3);
-            // Rows that some devices pad, so that the client asks for their size.
+            // Rows that some devices pad, so that the client requests their size.
             let q = ggml_new_tensor_2d(ctx, Q4_0, 96, 4);
             let big = ggml_new_tensor_1d(ctx, F32, if large { LARGE } else { 8 });
             let product = ggml_mul_mat(ctx, w, x);
@@ -257,7 +257,7 @@ impl Host {
                 ggml_backend_graph_compute(backend, other.graph);
             }
             drop(other);
-            // The graph travels again: a buffer was freed.
+            // The graph is sent again: a buffer was freed.
             ggml_backend_graph_compute(backend, self.graph);
             ggml_backend_tensor_get(self.w, at, 0, 512);
             ggml_backend_synchronize(backend);
@@ -279,9 +279,9 @@ fn main_of(data: &[u8]) {
     let port = port();
     let Some((&first, script)) = data.split_first() else { return };
     *SCRIPT.lock().unwrap() = script.iter().rev().copied().collect();
-    // What a server has said about itself is kept for its address. There are many, so that it is asked often.
+    // The properties of a server are kept for its address. There are many addresses, so that they are requested often.
     let address = CString::new(format!("127.0.0.{}:{port}", 1 + first / 2)).unwrap();
-    // SAFETY: the library's own objects, each freed once, in an order that hosts have.
+    // SAFETY: the library's own objects, each freed once, in an order that hosts use.
     unsafe {
         let (mut free, mut total) = (0, 0);
         ggml_backend_rpc_get_device_memory(address.as_ptr(), 0, &mut free, &mut total);

@@ -1,5 +1,5 @@
-//! Any bytes as messages of the RPC protocol: what is a request is one that can be written and read again, sizes are
-//! refused before anything of them is read, ranges do not wrap, and endpoints are what they were.
+//! Any bytes as messages of the RPC protocol: every request can be written and read again, sizes are refused before
+//! anything of them is read, ranges do not wrap, and endpoints stay the same.
 #![no_main]
 
 use ggml::rpc::protocol::{Body, Command, Pieces, Reader, Request, hash};

@@ -1,6 +1,6 @@
-//! Any requests to a server in this process, over a connection. Numbers of buffers and addresses are mostly turned into
-//! ones that exist, as no input would find them. The server may close the connection whenever it likes; it must not do
-//! anything else that hurts.
+//! Any requests to a server in this process, over a connection. Most numbers of buffers and addresses are replaced by
+//! existing ones, because the fuzzer would not find them. The server may close the connection at any time, and must do
+//! no harm.
 #![no_main]
 
 use ggml::rpc::protocol::{Body, CAPS, Command, Reader, Request, WireTensor};
@@ -48,7 +48,7 @@ fn number(stream: &mut TcpStream, request: &Request) -> Option<u64> {
     reply(stream)?.first_chunk().map(|b| u64::from_le_bytes(*b))
 }
 
-/// Turns most of a tensor's numbers into ones that exist.
+/// Replaces most of a tensor's numbers by existing ones.
 fn settle(t: &mut WireTensor, buffer: u64, base: u64) {
     if t.buffer % 8 != 7 {
         t.buffer = buffer;
@@ -135,7 +135,7 @@ fn main_of(data: &[u8]) {
         }
     }
     let _ = stream.shutdown(Shutdown::Write);
-    // The server ends when it has read everything, or before.
+    // The server ends after it has read everything, or before.
     let _ = stream.read_to_end(&mut Vec::new());
 }
 

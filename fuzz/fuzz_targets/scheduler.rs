@@ -1,6 +1,6 @@
 //! Any sequence of calls of a scheduler over a device with memory of its own and two CPU backends, of which
-//! computations are cancelled: each call succeeds or fails, what is computed is right, and the device is never given
-//! memory of the CPU. Many nodes write into the memory of others.
+//! computations are cancelled: each call succeeds or fails, results are right, and the device never gets memory of the
+//! CPU. Many nodes write into the memory of others.
 #![no_main]
 
 use ggml::abi::backend::ggml_backend_sched_t;
@@ -21,7 +21,7 @@ enum Call {
     New {
         parallel: bool,
         offload: bool,
-        /// What the device with memory of its own computes.
+        /// The operations of the device with memory of its own.
         computes: u8,
     },
     Reserve(u8),
@@ -55,7 +55,7 @@ struct Case {
 
 const WIDTH: usize = 16;
 
-/// One more than `y`, by the way of a number: to a new tensor or, in several ways, in place.
+/// One more than `y`. The number `way` selects how: to a new tensor or, in several ways, in place.
 ///
 /// # Safety
 /// The context, the graph and the tensors are valid.
@@ -88,7 +88,7 @@ unsafe fn layer(
     }
 }
 
-/// Takes the memory of all tensors away, as if the host had built the graph again: after a reset it belongs to the
+/// Removes the memory of all tensors, as if the host had built the graph again: after a reset it belongs to the
 /// scheduler's next graph.
 ///
 /// # Safety
@@ -170,8 +170,8 @@ fn main_of(calls: Vec<Call>, ways: u64, fresh: bool) {
             let case = |i: u8| &cases[usize::from(i) % cases.len()];
             match call {
                 Call::New { parallel, offload, computes } => {
-                    // The scheduler's copies, which go with it, are sources of the graphs that it has split: hosts
-                    // build them again.
+                    // The scheduler's copies are sources of the graphs that it has split, and are freed with it: hosts
+                    // build these graphs again.
                     ggml_backend_sched_free(sched);
                     ggml_free(c);
                     (c, cases) = build(ways);

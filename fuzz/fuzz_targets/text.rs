@@ -1,5 +1,5 @@
-//! Names of any bytes through everything that is written: timelines, placement reports, dot files, the log. Timelines
-//! and reports stay JSON, and pages close what they open.
+//! Names of any bytes through all writers: timelines, placement reports, dot files, the log. Timelines and reports stay
+//! JSON, and pages close the tags that they open.
 #![no_main]
 
 use ggml::abi::ggml::{ggml_init_params, ggml_type};
@@ -25,7 +25,7 @@ fn json(bytes: &[u8]) {
 }
 
 fn main_of(names: &[CString], fresh: bool) {
-    // In memory, where the system has such a folder.
+    // In memory, if the system has such a folder.
     let folder = Some(std::path::PathBuf::from("/dev/shm")).filter(|p| p.is_dir()).unwrap_or_else(std::env::temp_dir);
     let path = folder.join(format!("ggml-fuzz-text-{}", std::process::id()));
     let c_path = CString::new(path.to_str().expect("a path of ASCII")).expect("no zero");

@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
     libggml_rs_fuzz::quiet();
     let mut ways = ways().lock().expect("a panic ends the process");
     let [a, b, rest @ ..] = data else { return };
-    // The second byte says which way, and its lower bits belong to the sample's number.
+    // The second byte selects the way, and its lower bits belong to the sample's number.
     let n = ways.len();
     let sample = usize::from(*a) | usize::from(b & 0x3f) << 8;
     ways[usize::from(b >> 6) % n].round(sample, Choices(rest)).expect("an error of its own, not a panic");

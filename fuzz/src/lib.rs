@@ -1,4 +1,4 @@
-//! What the fuzz targets share.
+//! Shared by the fuzz targets.
 
 pub mod own;
 
@@ -14,7 +14,7 @@ use std::sync::Once;
 
 unsafe extern "C" fn drop_line(_: c_int, _: *const c_char, _: *mut c_void) {}
 
-/// To be called before each input. Log lines go nowhere: most inputs are refused, each with a line.
+/// Must be called before each input. Drops log lines: most inputs are refused, each with a line.
 pub fn quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -35,7 +35,7 @@ pub fn quiet_with_errors() {
     quiet();
 }
 
-/// scripts/fuzz.sh shows with this that a leak is found.
+/// A leak, with which scripts/fuzz.sh shows that leaks are found.
 fn seed_a_leak() {
     if std::env::var_os("FUZZ_LEAK").is_some() {
         let leak = || (0..16).for_each(|i| std::mem::forget(std::hint::black_box(vec![i; 100])));
@@ -43,8 +43,9 @@ fn seed_a_leak() {
     }
 }
 
-/// Every so many inputs, leaks are looked for. libFuzzer itself does that after an input that has taken more memory
-/// than it has given back, but only a thousand times; what is kept on purpose for the next input uses these up.
+/// Leaks are searched for after so many inputs. libFuzzer itself does that after an input that has allocated more
+/// memory than it has freed, but only a thousand times; memory that is kept on purpose for the next input would use
+/// these up.
 const INPUTS_BETWEEN: u32 = 1 << 14;
 
 fn look_for_leaks() {
@@ -73,9 +74,9 @@ fn is_lost() -> bool {
     false
 }
 
-/// A CPU backend for one input. Most inputs get the one of the input before; `fresh` ones, about one in 16, are made
-/// and freed. (One thread, unless the input says otherwise: threads that wait for each other spend most of the time on
-/// a machine with other work, and what they do is in `fuzz/threads`.)
+/// A CPU backend for one input. Most inputs use the one of the input before; for `fresh` ones, about one in 16, it is
+/// made and freed. (It has one thread, unless the input says otherwise: on a machine with other work, threads spend
+/// most of the time waiting for each other, and `fuzz/threads` tests them.)
 pub struct Cpu {
     /// Valid until this is dropped.
     pub backend: ggml_backend_t,
@@ -109,14 +110,14 @@ impl Cpu {
 impl Drop for Cpu {
     fn drop(&mut self) {
         if self.fresh {
-            // SAFETY: made in `new`, freed once; whoever has used it has been freed before.
+            // SAFETY: made in `new`, freed once; all its users have been freed before.
             unsafe { ggml_backend_free(self.backend) };
         }
     }
 }
 
-/// Whether something that is made anew for some inputs is made anew for this one. All bytes have a say: what the fuzzer
-/// changes is seldom the last.
+/// Whether this input gets new objects instead of shared ones. Depends on all bytes, because the fuzzer seldom changes
+/// the last.
 pub fn is_fresh(data: &[u8]) -> bool {
     data.iter().fold(0u8, |sum, b| sum.wrapping_add(*b)) % 16 == 7
 }

@@ -1,5 +1,5 @@
-//! A device with memory of its own, which computes with the CPU's kernels the operations that an input selects. It is a
-//! bug if it is given memory of another.
+//! A device with memory of its own, which computes with the CPU's kernels the operations that an input selects. A
+//! computation with the memory of another device is a bug.
 
 use ggml::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_backend_t};
 use ggml::abi::backend::{ggml_backend_dev_props, ggml_backend_dev_t, ggml_backend_dev_type};
@@ -18,7 +18,7 @@ thread_local! {
     static DEVICE: Cell<*mut Device> = const { Cell::new(null_mut()) };
 }
 
-/// What the device consists of: one for each thread, which lives as long as the thread.
+/// The parts of the device: one for each thread, which lives as long as the thread.
 struct Device {
     buft: ggml_backend_buffer_type,
     device: ggml_backend_device,
@@ -57,7 +57,7 @@ unsafe extern "C" fn props(_: ggml_backend_dev_t, props: *mut ggml_backend_dev_p
 }
 
 unsafe extern "C" fn buffer_type(_: ggml_backend_dev_t) -> ggml_backend_buffer_type_t {
-    // SAFETY: made before anybody has the device.
+    // SAFETY: made before the device is used.
     unsafe { &raw mut (*DEVICE.get()).buft }
 }
 
@@ -124,7 +124,7 @@ unsafe extern "C" fn free(_: ggml_backend_t) {}
 
 /// Whether a tensor is in this device's memory.
 unsafe fn is_here(t: *const ggml_tensor) -> bool {
-    // SAFETY: a valid tensor; so are what it is a view of and its buffer.
+    // SAFETY: a valid tensor; so are its view source and its buffer.
     unsafe {
         let root = if (*t).view_src.is_null() { t } else { (*t).view_src.cast_const() };
         !(*root).buffer.is_null() && (*(*root).buffer).buft == &raw mut (*DEVICE.get()).buft

@@ -1,14 +1,13 @@
-//! What libggml-rs cannot say without macros: the attribute of exported functions, and the numbers of enums.
+//! The macros of libggml-rs: the attribute of exported functions, and the numbers of enums.
 
 use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 
-/// Stands before an `extern "C"` function that Rust code may leave by unwinding: its body runs inside
-/// `crate::guard::run`, which turns a broken contract into the function's way of failing when the host has asked for
-/// that.
+/// For an `extern "C"` function that Rust code may leave by unwinding: its body runs inside `crate::guard::run`, which
+/// turns a broken contract into the function's way of failing if the host has chosen that policy.
 ///
 /// `#[guarded]` fails with `Refused::refused()` of the return type: NULL, false, 0. `#[guarded(value)]` fails with
-/// `value`. The signature stays as it is written, so that cbindgen and readers see it, but a function that is
-/// `no_mangle` becomes `extern "C-unwind"`: an exception that has left a function of the host leaves it at its end
+/// `value`. The signature stays as it is written, for cbindgen and readers, but a function that is `no_mangle` becomes
+/// `extern "C-unwind"`: an exception that has left a function of the host leaves it at its end
 /// (`crate::guard::foreign`).
 #[proc_macro_attribute]
 pub fn guarded(value: TokenStream, item: TokenStream) -> TokenStream {
@@ -61,8 +60,8 @@ fn may_unwind(token: &mut TokenTree) {
 }
 
 /// For enums that C code names by numbers, each a plain name, with or without a number: `ALL`, every value in its
-/// order, `from_raw`, the value with a number, and `DIGEST`, which changes with any name or number. A last one whose
-/// name ends with `_COUNT` counts the others and is no value.
+/// order, `from_raw`, the value with a number, and `DIGEST`, which changes with any name or number. If the name of the
+/// last one ends with `_COUNT`, it counts the others and is no value.
 #[proc_macro_derive(Numbered)]
 pub fn numbered(item: TokenStream) -> TokenStream {
     let made = named_numbers(item).map(|(name, values)| {

@@ -1,4 +1,4 @@
-"""The list of differences that are meant: lines `KIND PATTERN: REASON`."""
+"""The list of intended differences: lines `KIND PATTERN: REASON`."""
 from fnmatch import fnmatchcase
 
 KINDS = ("missing", "extra", "differs", "unseen")

@@ -1,7 +1,7 @@
 """Signatures and layouts of a library's own debug information, by abidw, in words that C and Rust share.
 
-Numbers have Rust's names; an enum is a signed integer. A pointer is *T, where T is ? when it is void or a struct whose fields are not in it; a
-function's address is *fn. A struct by value is its fields.
+Numbers have Rust's names; an enum is a signed integer. A pointer is *T, where T is ? when it is void or a struct whose
+fields are not in it; a function's address is *fn. A struct by value is its fields.
 """
 import os
 import xml.etree.ElementTree as xml
@@ -36,7 +36,7 @@ class DebugInfo:
             elif e.tag == "function-decl" and element.tag == "abi-instr":
                 # abidw loses the symbol of a function that it met in another source first, as a declaration.
                 self.functions.setdefault(e.get("name"), e)
-            # Of Rust's types those that stand for C's.
+            # Of Rust's types, those that represent C's.
             if e.tag == "class-decl" and e.get("size-in-bits") and e.get("is-anonymous") != "yes" and names[:2] in ((), ("ggml", "abi")):
                 self.structs.setdefault(e.get("name"), []).append(e)
             self._walk(e, names)
@@ -89,7 +89,8 @@ def _signature_differs(a, b):
 
 
 def compare_functions(original, ours, exported, allowed):
-    """Compares the functions of these names -> (the names that both know, texts of the differences that the list does not allow)"""
+    """Compares the functions of these names. Returns the names that both know, and texts of the differences that the
+    list does not allow."""
     common, found = sorted(original.functions.keys() & ours.functions.keys() & exported), []
     for name in common:
         a, b = original.signature(name), ours.signature(name)
@@ -99,7 +100,7 @@ def compare_functions(original, ours, exported, allowed):
 
 
 def compare_struct(original, ours, name):
-    """-> texts of the differences, or None when one of the two does not have it"""
+    """Returns texts of the differences, or None if one of the two does not have it."""
     theirs, mine = original.layouts(name), ours.layouts(name)
     if not theirs or not mine:
         return None

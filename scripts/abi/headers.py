@@ -1,4 +1,4 @@
-"""What headers say, as a shared library with debug information, which abidiff can read."""
+"""Compiles headers into a shared library with debug information, which abidiff can read."""
 import os
 import re
 import subprocess
@@ -9,13 +9,14 @@ CC, ABIDIFF = os.environ.get("CC", "cc"), os.environ.get("ABIDIFF", "abidiff")
 HEADERS = ("ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-backend-impl.h", "ggml-cpu.h", "gguf.h", "ggml-opt.h", "ggml-rpc.h", "ggml-vulkan.h")
 # For two libraries made of headers. abidiff calls a new value of an enum or a lost `const` harmless.
 STRICT = ("--harmless", "--non-reachable-types")
-# A definition may not carry the first of these; the second is what GGML_API leaves of itself.
+# A definition may not have the first of these attributes. The second remains of GGML_API.
 _DEPRECATED = re.compile(r'__attribute__\s*\(\(\s*deprecated\s*\((?:\s*"(?:[^"\\]|\\.)*")+\s*\)\s*\)\)')
 _EXPORTED = re.compile(r'__attribute__\s*\(\(\s*visibility\s*\(\s*"default"\s*\)\s*\)\)\s*extern\b([^;{}]*);')
 
 
 def library(folders, out):
-    """Compiles every exported function of the headers, with an empty body, to `out`; types that no function names are kept too."""
+    """Compiles every exported function of the headers, with an empty body, to `out`; types that no function names are
+    kept too."""
     include = [a for folder in folders for a in ("-I", folder)]
     text = "".join(f'#include "{h}"\n' for h in HEADERS)
     r = subprocess.run([*CC.split(), "-std=gnu11", "-E", "-P", "-DGGML_SHARED", "-DGGML_BACKEND_SHARED", *include, "-x", "c", "-"], input=text,
@@ -46,7 +47,7 @@ def sections(path):
 
 
 def differences(one, other, options, suppressions, work):
-    """What abidiff says of two libraries; nothing when they are the same."""
+    """The report of abidiff about two libraries. Empty if they are the same."""
     path = os.path.join(work, "now.suppr")
     with open(path, "w", encoding="utf-8") as f:
         f.write("\n".join(suppressions))
@@ -57,7 +58,7 @@ def differences(one, other, options, suppressions, work):
 
 
 def unused(one, other, options, fixed, suppressions, work):
-    """Entries without which abidiff finds just as little."""
+    """Entries that can go without a new report from abidiff."""
     gone = []
     for n, entry in enumerate(suppressions):
         if not differences(one, other, options, fixed + suppressions[:n] + suppressions[n + 1:], work):
@@ -66,7 +67,8 @@ def unused(one, other, options, fixed, suppressions, work):
 
 
 def only(functions, data):
-    """A suppression that leaves nothing but these functions. Variables are named one by one: a pattern for all of them hides functions too."""
+    """A suppression that leaves nothing but these functions. Variables are named one by one: a pattern for all of them
+    hides functions too."""
     text = f"[suppress_function]\n  symbol_name_not_regexp = ^({'|'.join(sorted(functions))})$\n  drop = yes\n"
     return text + (f"\n[suppress_variable]\n  symbol_name_regexp = ^({'|'.join(sorted(data))})$\n  drop = yes\n" if data else "")
 

@@ -7,7 +7,8 @@ FUNCTIONS = "TWi"
 
 
 def run(*command, accept=(0,)):
-    """-> (status, output); any other status than those of `accept` ends the program with what the command said."""
+    """Returns the status and the output. If the status is none of `accept`, ends the program with the command's
+    output."""
     r = subprocess.run(command, capture_output=True, text=True)
     if r.returncode not in accept:
         raise SystemExit(f"abi: {' '.join(command[:2])} ... ended with {r.returncode}: {(r.stderr or r.stdout).strip()[:400]}")
@@ -15,13 +16,13 @@ def run(*command, accept=(0,)):
 
 
 def exported(library):
-    """{name: nm's letter for what it is}"""
+    """Returns {name: nm's letter for its kind}."""
     lines = run(NM, "-D", "--defined-only", library)[1].splitlines()
     return {words[-1].split("@")[0]: words[-2] for words in map(str.split, lines) if words[-2] != "A"}
 
 
 def imports(library):
-    """The names that a library takes from others."""
+    """The names that a library imports."""
     return {line.split()[-1].split("@")[0] for line in run(NM, "-D", "--undefined-only", library)[1].splitlines()}
 
 
@@ -38,7 +39,8 @@ def weak(letter):
 
 
 def compare(original, ours, allowed):
-    """original: {library: {name: letter}}, ours: {name: letter} -> texts of the differences that the list does not allow."""
+    """original: {library: {name: letter}}, ours: {name: letter}. Returns texts of the differences that the list does
+    not allow."""
     found = []
     for library, names in original.items():
         for name, letter in sorted(names.items()):

@@ -1,4 +1,5 @@
-"""Whether the comparisons see anything: copies of our headers and small libraries with one mistake each, and lists with one entry too many."""
+"""Checks that the comparisons find differences: copies of our headers and small libraries with one mistake each, and
+lists with one entry too many."""
 import os
 import re
 import shutil
@@ -9,7 +10,8 @@ from .allowed import Allowed
 
 RUSTC = os.environ.get("RUSTC", "rustc")
 ALL = {"headers", "names", "debuginfo"}
-# What is changed, in which header, the text and what takes its place, who must say so, and a name that must be in what is said.
+# The changed item, its header, the text and its replacement, the comparison that must report it, and a name that the
+# report must contain.
 MISTAKES = (
     ("two fields swapped", "ggml.h", r"(    size_t mem_size;)(.*?)(    void \*mem_buffer;)", r"\3\2\1", {"headers", "debuginfo"}, "mem_size"),
     ("a field of another type", "ggml.h", r"size_t mem_size;", "uint32_t mem_size;", {"headers", "debuginfo"}, "mem_size"),
@@ -43,7 +45,8 @@ pub extern "C" fn ggml_blck_size(_: i32) -> i64 { 0 }
 
 
 def run(root, theirs, base, base_info, suppressions, work):
-    """theirs: the library of the original's headers, base: its libggml-base -> (name, what is wrong or nothing) of each test"""
+    """theirs: the library of the original's headers, base: its libggml-base. Returns the name of each test, and an
+    error or nothing."""
     include = os.path.join(root, "include")
     nobody = Allowed(None)
     right = names.exported(headers.library([include], os.path.join(work, "right.so")))

@@ -38,7 +38,7 @@ function(host name)
     target_link_libraries(host-${name} PRIVATE ${ARGN})
     add_test(NAME ${name} COMMAND host-${name})
 endfunction()
-# As hosts do that link every backend there is.
+# For hosts that link every backend.
 set(backends)
 foreach(backend IN LISTS GGML_AVAILABLE_BACKENDS)
     if(NOT TARGET ggml::${backend})
@@ -85,6 +85,6 @@ check "the static hosts need no libggml" fails says libggml sh -c 'readelf -d "$
 no_archive() { mv "$prefix/lib/libggml-cpu.a" "$work/" && packaged "$work/cmake/none" "$prefix" -Dggml_USE_STATIC_LIBS=ON; mv "$work/libggml-cpu.a" "$prefix/lib/"; }
 check "a missing static library is reported" says "there is no library libggml-cpu.a" no_archive
 if [ -f "$oracle/lib/cmake/ggml/ggml-config.cmake" ]; then
-    # Two copies on one system: the package's own files, whatever is searched first.
+    # Two copies on one system: the package finds its own files, whatever folder is searched first.
     check "not another copy's library" says "GGML_LIBRARY:FILEPATH=$prefix" sh -c 'cmake -S "$1/cmake" -B "$1/cmake/two" "-DCMAKE_PREFIX_PATH=$2;$3" -DWANTED="$4" && grep GGML_LIBRARY "$1/cmake/two/CMakeCache.txt"' - "$work" "$prefix" "$oracle" "$version"
 fi

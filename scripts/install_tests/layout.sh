@@ -1,4 +1,4 @@
-# Part of test_install.sh: files, links, times, what is taken away again.
+# Part of test_install.sh: files, links, times, removal.
 
 for name in $libraries; do
     check "links of $name" test "$(readlink "$prefix/lib/$name.so") $(readlink "$prefix/lib/$name.so.0")" = "$name.so.0 $name.so.$version"
@@ -25,7 +25,7 @@ every_header() { for h in "$root"/include/*.h; do cmp "$h" "$prefix/include/$(ba
 check "every header" every_header
 
 ages() { (cd "$1" && find . -exec ls -ld --time-style=full-iso {} + 2> /dev/null || find . -exec ls -ld {} +); }
-unchanged() { # what does not change keeps its time; what does is the only thing that changes
+unchanged() { # files that do not change keep their time, and only changed files get a new one
     rm "$prefix/include/gguf.h"
     sleep 0.01
     before=$(ages "$prefix" | grep -v -e gguf.h -e '/include$')
@@ -34,7 +34,7 @@ unchanged() { # what does not change keeps its time; what does is the only thing
 check "a second install leaves alone what is there" unchanged
 check "nothing is left of the writing" test -z "$(find "$prefix" -name '.*')"
 
-# As root without Rust and without a compiler: make, and what every system has.
+# As root without Rust and without a compiler: make, and the tools of every system.
 tools() {
     mkdir -p "$work/tools"
     for tool in make sh sed awk grep find cmp cp mv rm rmdir mkdir mktemp ln readlink chmod cksum dirname basename wc head tail cut sort cat pwd tr; do
@@ -60,7 +60,7 @@ rm -rf "$work/copy"
 check "make uninstall without cargo and compiler" bare make -C "$root" uninstall PREFIX="$work/bare"
 check "nothing is left, the folder included" test ! -e "$work/bare"
 
-# Where nothing was before, nothing is left.
+# In a folder that was empty, nothing is left.
 check "DESTDIR, LIBDIR and INCLUDEDIR" env DESTDIR="$work/stage/of" "$root/scripts/install.sh" /usr lib/x86_64-linux-gnu include/ggml
 staged=$work/stage/of/usr
 check "the staged package" test -e "$staged/lib/x86_64-linux-gnu/cmake/ggml/ggml-config.cmake" -a -e "$staged/include/ggml/ggml.h" -a -e "$staged/lib/x86_64-linux-gnu/libggml.so.0"
@@ -71,7 +71,7 @@ check "nothing is left of it" test ! -e "$work/stage"
 check "uninstall where nothing is" fails uninstall "$work/stage"
 check "LIBDIR outside of PREFIX is refused" fails install "$work/x" /lib
 
-# What is not ours, or not ours any more, stays.
+# Files of others, and our files that have been changed, stay.
 others() {
     mkdir -p "$work/shared/lib/pkgconfig" "$work/shared/include" && echo theirs > "$work/shared/lib/pkgconfig/other.pc" &&
         echo theirs > "$work/shared/include/other.h" && echo theirs > "$work/shared/lib/libggml-rpc.so.0.0.1" &&
@@ -81,7 +81,7 @@ others() {
 }
 check "uninstall leaves what is not ours" others
 
-# From the layout of before: one library, every name a link to it. And from another version.
+# From the former layout: one library, every name a link to it. And from another version.
 former() {
     mkdir -p "$work/former/lib"
     cp "$target/release/libggml.so" "$work/former/lib/libggml.so.0.0.1"
@@ -100,7 +100,7 @@ check "and the layout of before, of this version" same_version
 check "and taken away" sh -c '"$1" "$2" && [ ! -e "$2/lib/cmake" ] && [ -z "$(find "$2" ! -type d)" ]' - "$root/scripts/uninstall.sh" "$work/former"
 rm -rf "$work/former"
 
-# A full disk, or a kill, in the middle of a file: what was there stays whole.
+# A full disk, or a kill, in the middle of a file: the old file stays whole.
 if [ -e /dev/full ]; then
     half() {
         mkdir -p "$work/cp" && printf '#!/bin/sh\ncase "$2" in */lib/.libggml-rs.*) head -c 1000 "$1" > "$2"; exit 1;; esac\nexec %s "$@"\n' "$(command -v cp)" > "$work/cp/cp" &&

@@ -1,6 +1,6 @@
-# Part of test_install.sh: programs that find the libraries through the system's cache, as after make install and ldconfig, in a root
-# folder of their own. The dynamic linker knows only /etc/ld.so.cache, so that root must become theirs: by chroot, alone or
-# in a user namespace.
+# Part of test_install.sh: programs that find the libraries through the system's cache, as after make install and
+# ldconfig, in a root folder of their own. The dynamic linker knows only /etc/ld.so.cache, so that root must become
+# theirs: by chroot, alone or in a user namespace.
 
 PATH=$PATH:/usr/sbin:/sbin
 if ! command -v ldconfig > /dev/null; then
@@ -10,14 +10,14 @@ fi
 chrooted= sys=$work/root
 mkdir -p "$sys/bin" "$sys/etc" "$sys/tmp"
 
-# Copies a program and what it needs, where it is on this system.
+# Copies a program and its libraries to the same paths below the root folder.
 bring() {
     cp "$1" "$sys/bin/$(basename "$1")"
     ldd "$1" | sed -n 's|.*[[:space:]]\(/[^ ]*\) (0x.*|\1|p' | grep -v /libggml | while read -r needed; do
         [ -e "$sys$needed" ] || { mkdir -p "$sys$(dirname "$needed")" && cp -L "$needed" "$sys$needed"; }
     done
 }
-# Hosts that were linked to the original (or its stand-ins), in every order, and one that loads.
+# Hosts that were linked to the original (or to the replacements of link.sh), in every order, and one that loads.
 for order in $orders; do bring "$work/bin/other-$order"; done
 bring "$work/bin/loaded"
 bring "$work/nothing"
@@ -71,7 +71,8 @@ done
 check "all of it" says "version=$version $ours" system /bin/other-ggml,cpu,base
 check "dlopen, beside an older original" says "$one" system /bin/loaded local libggml.so.0 libggml-cpu.so.0 libggml-base.so.0
 
-# Beside a newer one: the original, completely; what it does not have of ours says so, and does not mix.
+# Beside a newer one: the original's libraries completely. A file of ours that the original does not have reports the
+# mismatch.
 newer=${version%%.*}.99999.0
 check "stand-ins for a newer original" stand_ins "$work/newer" "$newer"
 rm "$work"/newer/libggml-vulkan.so*
@@ -90,7 +91,7 @@ rm "$sys/usr/local/lib/libggml-cpu.so.$newer"
 check "ldconfig" cache /usr/local/lib
 check "and so for a program that is linked to it" says "undefined symbol: ggml_rs_forward_cpu" system /bin/other-ggml,cpu,base
 
-# The newer one goes; and ours.
+# The newer one is removed, and then ours.
 rm -f "$sys"/usr/local/lib/*."$newer"
 check "ldconfig" cache /usr/local/lib
 check "without the newer original: ours again" says "version=$version $ours" system /bin/other-ggml,cpu,base
@@ -98,7 +99,7 @@ gone() { DESTDIR=$sys uninstall /usr/local && cache /usr/local/lib; }
 check "make uninstall, ldconfig" gone
 check "the older original is found again" says "version=stand-in 0.0.1 devices=7 vlen=7 copies=1" system /bin/other-ggml,cpu,base
 
-# In a folder of its own: the first folder in ld.so.conf has it, whole.
+# In a folder of its own, which is the first one in ld.so.conf: all files come from there.
 rm -f "$sys"/usr/local/lib/libggml* && mkdir -p "$sys/opt/other"
 cp -P "$work"/newer/*.so* "$sys/opt/other/"
 check "make install, with another copy elsewhere" put

@@ -1,4 +1,5 @@
-# Part of test_install.sh: programs that load the libraries at run time. However they do, there is one copy of everything.
+# Part of test_install.sh: programs that load the libraries at run time. In every way of loading, there is one copy of
+# everything.
 
 check "the host that loads" $CC -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror "$root/c_tests/install/loaded.c" -o "$work/bin/loaded" -ldl
 loaded() { LD_LIBRARY_PATH="$prefix/lib" "$work/bin/loaded" "$@"; }

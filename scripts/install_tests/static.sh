@@ -1,6 +1,6 @@
 # Part of test_install.sh: the static libraries, in the orders in which hosts name them.
 
-archives=$prefix/lib # those without debuggers' lines link sooner
+archives=$prefix/lib # without debug information, they link sooner
 [ ! -f "$work/stripped/lib/libggml-base.a" ] || archives=$work/stripped/lib
 statics() { # FLAGS LIBRARIES ...
     flags=$1
@@ -24,7 +24,7 @@ for way in $ways; do
         # shellcheck disable=SC2086
         check "$way, $order" statics "$way -Wl,--gc-sections" -L"$archives" $files -lm -lpthread -ldl
     done
-    # It cannot open libvulkan, and does not try, even where the user asks for a device.
+    # It cannot open libvulkan, and does not try, even if the user requests a device.
     check "$way looks for no Vulkan device" env -u GGML_DISABLE_VULKAN GGML_VK_VISIBLE_DEVICES=0 "$work/bin/static"
 done
 whole() { # a library of a host's with all of ggml in it
@@ -41,7 +41,7 @@ if command -v pkg-config > /dev/null; then
         check "pkg-config --static, $way" by_static
     done
     if command -v rustc > /dev/null; then
-        # What rustc says a static library needs; a C compiler adds its own and the C library itself.
+        # The libraries that rustc lists for a static library. A C compiler adds its own and the C library.
         : > "$work/empty.rs"
         asked() { rustc --crate-type staticlib --print native-static-libs "$work/empty.rs" -o "$work/empty.a" 2>&1 | sed -n 's/.*native-static-libs: //p' | tr ' ' '\n' | grep -vx -e -lgcc_s -e -lc; }
         complete() { for library in $(asked); do by_pkg_config --static --libs | tr ' ' '\n' | grep -qx -- "$library" || { echo "no $library"; return 1; }; done; [ -n "$(asked)" ]; }

@@ -97,7 +97,7 @@ struct ggml_backend_device;
 
 @ ggml_backend_reg_name ggml_backend_reg_dev_count ggml_backend_reg_dev_get ggml_backend_reg_get_proc_address
 
-// Functions to ask ggml_backend_reg_get_proc_address() for, by name
+// Functions for ggml_backend_reg_get_proc_address(), by name
 
 @ ggml_backend_comm_init_t ggml_backend_comm_free_t ggml_backend_comm_allreduce_tensor_t
 @ ggml_backend_split_buffer_type_t ggml_backend_set_n_threads_t ggml_backend_dev_get_extra_bufts_t

@@ -1,4 +1,5 @@
-// ggml-rpc.h: devices of other machines, over the network. docs/DISTRIBUTED.md has an introduction, the limits and the security model.
+// ggml-rpc.h: devices of other machines, over the network. docs/DISTRIBUTED.md has an introduction, the limits and the
+// security model.
 
 #pragma once
 

@@ -5,7 +5,7 @@ import re
 from .bodies import calls, changes
 from .tree import amount, both, changed_lines
 
-# The first folder or file that fits; anything else in a folder src/ggml-X is the backend X.
+# The first folder or file that matches. Anything else in a folder src/ggml-X is the backend X.
 _AREAS = (
     ("headers", ("include/",)), ("cpu", ("src/ggml-cpu/",)), ("vulkan", ("src/ggml-vulkan/", "include/ggml-vulkan.h")), ("rpc", ("src/ggml-rpc/",)),
     ("meta", ("src/ggml-backend-meta",)), ("registry", ("src/ggml-backend-reg", "src/ggml-backend-dl")), ("scheduler", ("src/ggml-backend.cpp",)),
@@ -55,7 +55,8 @@ def _foreign(path):
 
 
 def by_area(functions):
-    """Changed functions with their area before them, in the order of the areas; those of foreign kernels are counted."""
+    """Changed functions with their area before them, in the order of the areas; those of foreign kernels are
+    counted."""
     items, counts = [], {}
     for mark, path, name, added, removed in sorted(functions, key=lambda f: (rank(f[1]), f[2], f[0])):
         if _foreign(path):

@@ -1,4 +1,4 @@
-"""Functions whose text changed, file by file, and what they demand: assertions and parameters of operations."""
+"""Functions whose text changed, file by file, and their requirements: assertions and parameters of operations."""
 from collections import Counter, namedtuple
 
 from .heads import is_mark
@@ -8,7 +8,7 @@ from .tree import both, changed_lines
 # mark: + - ~. before and after are the Function on each side, or None.
 Change = namedtuple("Change", "path name mark added removed before after")
 
-# Where function by function is of use to us; elsewhere the number of lines is.
+# Files whose functions are listed one by one. For others, only the number of lines.
 OURS = ("src/ggml-cpu/", "src/ggml-rpc/", "src/ggml-vulkan/")
 
 
@@ -52,7 +52,7 @@ _known = {}
 
 def _file(old, new, path):
     a, b = defined(old, path), defined(new, path)
-    for one, other in ((a, b), (b, a)): # an overload that came makes no other function new
+    for one, other in ((a, b), (b, a)): # an overload that was added makes no other function new
         for name in [n for n in one if "(" not in n and n not in other]:
             same = [n for n in other if n.startswith(name + "(")]
             mine = f"{name}({', '.join(t for t, _ in one[name][0].params)})"
@@ -91,7 +91,7 @@ def asserts(old, new):
 
 
 def op_params(old, new):
-    """Which word of op_params holds what: the calls that write and read them."""
+    """The use of each word of op_params: the calls that write and read them."""
     def collect(body):
         names = {t.text for t in body if t.kind == "name" and t.text.startswith(("ggml_set_op_params", "ggml_get_op_params"))}
         found = [f"{name}({args})" for name in sorted(names) for args in calls(body, name)]

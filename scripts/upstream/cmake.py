@@ -16,7 +16,7 @@ _TOKEN = re.compile(r"""
 
 # Of other backends' files the number of changes is enough.
 OURS = re.compile(r"(src/|src/ggml-(cpu|rpc|vulkan)/|cmake/)?[^/]+$")
-# What a user, a distribution or a program that links the package sees.
+# Commands that matter to a user, a distribution or a program that links the package.
 _SEEN = ("option", "set_target_properties", "add_library", "target_sources", "target_compile_definitions", "target_link_libraries", "install", "export",
          "find_package", "add_compile_definitions", "configure_package_config_file", "write_basic_package_version_file", "configure_file",
          "ggml_add_backend", "ggml_add_backend_library", "ggml_add_cpu_backend_variant")
@@ -92,7 +92,7 @@ def sources(tree, target):
 
 
 def hidden(tree, target):
-    """Whether a library shows nothing but what its headers mark."""
+    """Whether a library exports only what its headers mark."""
     for name, args in expanded(commands(tree.text("src/CMakeLists.txt"))):
         if name == "set_target_properties" and target in args[:args.index("PROPERTIES") if "PROPERTIES" in args else 0]:
             if "C_VISIBILITY_PRESET" in args and args[args.index("C_VISIBILITY_PRESET") + 1] == "hidden":
@@ -101,7 +101,7 @@ def hidden(tree, target):
 
 
 def _arguments(key, one, other):
-    """What one call of a command has that the other has not."""
+    """The arguments that one call of a command has and the other has not."""
     words = []
     for kind, i, j, k, m in SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
         if kind != "equal":

@@ -1,6 +1,7 @@
-"""What a C or C++ source declares: functions, structs, enums, typedefs, variables, macros, static asserts.
+"""The declarations of a C or C++ source: functions, structs, enums, typedefs, variables, macros, static asserts.
 
-Names stand for themselves: nothing is looked up in other files, and macros are not expanded, but for the few that wrap declarations.
+Names are not resolved: nothing is looked up in other files, and macros are not expanded, except for the few that wrap
+declarations.
 """
 import re
 from dataclasses import dataclass, field
@@ -100,7 +101,7 @@ class Parser:
             i = self.declaration(tokens, i, c_linkage)
 
     def declaration(self, tokens, i, c_linkage):
-        """Reads the declaration at i; the index behind it."""
+        """Reads the declaration at i. Returns the index after it."""
         t = tokens[i]
         if is_mark(t, ";", "}"):
             return i + 1
@@ -139,7 +140,7 @@ class Parser:
                 break
             if is_mark(tokens[j], "("):
                 end = closing(tokens, j)
-                # A macro's call that stands for declarations has no semicolon.
+                # A macro call that expands to declarations has no semicolon.
                 if j == i + 1 and tokens[i].text.isupper() and tokens[i].kind == "name" and \
                         (end + 1 >= len(tokens) or tokens[end + 1].kind in ("name", "text") and not ATTRIBUTES.fullmatch(tokens[i].text)):
                     return end + 1
@@ -155,7 +156,7 @@ class Parser:
                     self.function(head, group, marks, tokens[i].line, tokens[j + 1:end], tokens[min(end, len(tokens) - 1)].line, c_linkage)
                     return end + 1
                 if init is None and group is None and j > i and is_mark(tokens[j - 1], ")"):
-                    return end + 1 # some function whose name is not to be found
+                    return end + 1 # a function without a name that can be found
                 if init is None and group is None and any(t.text in AGGREGATES for t in head):
                     stop = find(tokens, end + 1, ";")
                     self.aggregate(head, tokens[j + 1:end], tokens[end + 1:stop], tokens[i].line)
@@ -243,7 +244,8 @@ class Parser:
 
 
 def _tables(tokens):
-    """The two macros that ggml-common.h opens and closes its tables with become the brackets that they stand for."""
+    """Replaces the two macros that ggml-common.h opens and closes its tables with by the brackets that they expand
+    to."""
     out, i = [], 0
     while i < len(tokens):
         t = tokens[i]

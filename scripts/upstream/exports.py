@@ -1,4 +1,4 @@
-"""Names that the shared libraries show: what headers mark as theirs, and what the visibility of a library adds or takes."""
+"""Names that the shared libraries export: those that headers mark, changed by the visibility of a library."""
 from .cmake import hidden, sources
 
 _LIBRARIES = ("ggml-base", "ggml")
@@ -22,7 +22,7 @@ def _c_names(tree):
 
 
 def shown(tree, library):
-    """The C names that a shared library shows, and whether it hides the rest: (names, bool)."""
+    """The C names that a shared library exports, and whether it hides the rest: (names, bool)."""
     marked, c_names, names = _marked(tree), _c_names(tree), set()
     for path in sources(tree, library):
         d = tree.parse(path)

@@ -28,7 +28,7 @@ def find(tokens, i, *texts):
 
 
 def angle(tokens, i):
-    """The index behind the <...> that begins at i."""
+    """The index after the <...> that begins at i."""
     depth = 0
     while i < len(tokens):
         t = tokens[i]
@@ -77,7 +77,8 @@ def type_text(tokens):
 
 
 def declarator(tokens):
-    """A parameter's, field's or variable's (type, name); the name's place inside the type is marked by @ where it is not the end."""
+    """A parameter's, field's or variable's (type, name); the name's place inside the type is marked by @ where it is
+    not the end."""
     tokens = tokens[:find(tokens, 0, "=")]
     for i in range(len(tokens) - 2):
         if is_mark(tokens[i], "(") and is_mark(tokens[i + 1], "*", "^"): # a pointer to a function or array
@@ -149,7 +150,8 @@ def _before_arguments(head, i):
 
 
 def name_start(head, group):
-    """Where the name of the function begins whose parameters open at group: behind its type, with classes and template arguments."""
+    """Where the name of the function begins whose parameters open at group: after its type, with classes and template
+    arguments."""
     i = group - 1
     if any(t.text == "operator" for t in head[max(0, i - 2):i + 1]):
         while head[i].text != "operator":
@@ -188,6 +190,6 @@ def parameter_list(head):
 
 
 def member_init(head, group):
-    """Whether the brace behind the head initializes a member in a constructor's list."""
+    """Whether the brace after the head initializes a member in a constructor's list."""
     end = closing(head, group)
     return end + 1 < len(head) and is_mark(head[end + 1], ":") and head[-1].kind == "name"

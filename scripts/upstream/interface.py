@@ -1,4 +1,4 @@
-"""Functions, types, enums, macros, counted assertions: what hosts and modules are compiled against."""
+"""Functions, types, enums, macros, counted assertions: the interface that hosts and modules are compiled against."""
 import re
 from difflib import SequenceMatcher
 
@@ -139,7 +139,8 @@ def types(old, new):
 
 
 def _shifts(name, moved):
-    """moved: [(enumerator, old number, new number)] in order. Neighbours that move by the same are one line, from four on."""
+    """moved: [(enumerator, old number, new number)] in order. Neighbours that move by the same are one line, from four
+    on."""
     items, run = [], []
 
     def flush():
@@ -237,7 +238,7 @@ def asserts(old, new):
 
 
 def comments(old, new):
-    """What the public headers say about themselves: rules that no type states."""
+    """Comments of the public headers: rules that no type expresses."""
     items = []
     for path in both(old, new, lambda p: p.startswith("include/") and p.endswith(".h")):
         sides = []

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 
 
-# Without C++ and without what only the CPU backend's own files can include.
+# Without C++ and without headers that only the CPU backend's own files can include.
 _HEADERS = ("ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-cpu.h", "gguf.h", "ggml-opt.h", "ggml-rpc.h", "ggml-vulkan.h",
             "ggml-backend-impl.h", "ggml-impl.h")
 
@@ -35,7 +35,8 @@ def structs_of(tree):
 
 
 def run(tree, lines):
-    """What a C program prints that has these lines and includes the tree's headers, and why there is nothing: (text, reason)."""
+    """Compiles and runs a C program with these lines, which includes the tree's headers. Returns its output, and why
+    there is none: (text, reason)."""
     cc = compiler()
     if cc is None:
         return "", "no C compiler for x86-64"
@@ -48,7 +49,7 @@ def run(tree, lines):
         with open(source, "w", encoding="utf-8") as f:
             f.write(program)
         includes = ["-I", os.path.join(tree.root, "include"), "-I", os.path.join(tree.root, "src")]
-        # Inline functions of the internal headers call what no library here has.
+        # Inline functions of the internal headers call functions that no library here has.
         r = subprocess.run([*cc, "-std=gnu11", "-w", "-O1", "-Wl,--unresolved-symbols=ignore-all", *includes, source, "-o", exe],
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         if r.returncode != 0:

@@ -26,7 +26,7 @@ def members(body):
 
 
 def _member(body, i):
-    """The members that the declaration at i makes, and the index behind it."""
+    """The members that the declaration at i makes, and the index after it."""
     j = i
     while j < len(body) and not is_mark(body[j], ";", "{", "="):
         j = closing(body, j) + 1 if is_mark(body[j], "(", "[") else j + 1
@@ -38,7 +38,7 @@ def _member(body, i):
     if head and head[0].text in _NESTED and not function:
         stop = find(body, end + 1, ";")
         return _nested(head, body[j + 1:end], body[end + 1:stop]), stop + 1
-    # A method, or a member with {...} behind its name.
+    # A method, or a member with {...} after its name.
     return [] if function else _declared(head), end + 1
 
 
@@ -54,7 +54,8 @@ def _declared(head):
 
 
 def _nested(head, inside, behind):
-    """The members of a struct that is defined where it is used; without a name behind it they are the outer one's."""
+    """The members of a struct that is defined where it is used. Without a name after it, they are the outer
+    struct's."""
     names = []
     for part in split_types(plain(behind)[0]):
         if part and not part[-1].text.isupper(): # a name in capitals is a macro that C leaves empty

@@ -1,4 +1,5 @@
-"""Which operations a change concerns: functions are followed from the switches over GGML_OP_*, shaders by their names."""
+"""Which operations a change concerns: functions are followed from the switches over GGML_OP_*, shaders by their
+names."""
 import re
 
 from .bodies import changes, defined
@@ -7,11 +8,11 @@ from .tree import amount, both, changed_lines
 
 _CPU, _VULKAN, _CORE = "src/ggml-cpu/", "src/ggml-vulkan/", "src/ggml.c"
 _SHADERS = "src/ggml-vulkan/vulkan-shaders/"
-# Functions that hand every operation to the one that computes it.
+# Functions that dispatch every operation to the function that computes it.
 _DISPATCH = {_CPU: ("ggml_compute_forward",), _VULKAN: ("ggml_vk_build_graph", "ggml_vk_op_get_pipeline")}
 _MANY = 6
 _PRODUCTS = ("MUL_MAT", "MUL_MAT_ID")
-# Shaders that are not called like their operation.
+# Shaders whose names are not those of their operations.
 _ALIASES = (("mul_mm", _PRODUCTS), ("mul_mat_vec", _PRODUCTS), ("mul_mat_split", _PRODUCTS), ("dequant_", _PRODUCTS), ("quantize_q8", _PRODUCTS),
             ("dot_product", _PRODUCTS), ("fwht", ("MUL_MAT",)), ("count_experts", ("MUL_MAT_ID",)), ("copy", ("CPY",)), ("contig_copy", ("CPY",)),
             ("flash_attn", ("FLASH_ATTN_EXT",)), ("fa_", ("FLASH_ATTN_EXT",)), ("topk", ("TOP_K",)), ("wkv6", ("RWKV_WKV6",)), ("wkv7", ("RWKV_WKV7",)),
@@ -24,7 +25,7 @@ def names(tree):
 
 
 def case_blocks(body):
-    """GGML_OP_* -> the tokens behind its case label; labels in a row share them."""
+    """GGML_OP_* -> the tokens after its case label; labels in a row share them."""
     found, labels, block, n = {}, [], [], 0
     depth, level = 0, 0
     while n < len(body):
@@ -96,7 +97,7 @@ def constructors(tree):
 
 
 def shader_ops(stem, known):
-    """The operations that a shader of this name computes, as far as names tell."""
+    """The operations that a shader of this name computes, as far as names show."""
     for prefix, ops in _ALIASES:
         if stem.startswith(prefix):
             return {op for op in ops if op in known}
@@ -106,7 +107,7 @@ def shader_ops(stem, known):
 
 
 def _shaders(old, new, known):
-    """(operations, item) of each changed shader; a part that shaders include stands for all of those."""
+    """(operations, item) of each changed shader. A file that shaders include counts for all of them."""
     users = {}
     for path in [p for p in new.files if p.startswith(_SHADERS) and p.endswith((".comp", ".glsl"))]:
         for included in re.findall(r'#include\s+"([^"]+)"', new.text(path)):
@@ -146,7 +147,8 @@ def _rows(tokens):
 
 
 def operations(old, new):
-    """What changed for each operation, and the functions of our files that belong to none: (items, [(mark, path, name, added, removed)])."""
+    """The changes of each operation, and the functions of our files that belong to none: (items, [(mark, path, name,
+    added, removed)])."""
     order = {op: n for n, op in enumerate(dict.fromkeys([*names(new), *names(old)]))}
     reach = {folder: [Reach(tree, folder) for tree in (old, new)] for folder in (_CPU, _VULKAN)}
     made = [constructors(tree) for tree in (old, new)]

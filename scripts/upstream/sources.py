@@ -1,4 +1,4 @@
-"""Types and numbers inside the sources: what goes over a wire or a queue, limits, state of the scheduler."""
+"""Types and numbers inside the sources: messages, queues, limits, state of the scheduler."""
 from .bodies import ours
 from .interface import enum_changes, field_changes
 from .tree import both

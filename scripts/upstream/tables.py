@@ -1,4 +1,5 @@
-"""Tables and names inside the sources: environment variables, functions that are looked up by name, tables by type and by operation."""
+"""Tables and names inside the sources: environment variables, functions that are looked up by name, tables by type and
+by operation."""
 import re
 from difflib import SequenceMatcher
 
@@ -16,7 +17,7 @@ def _string(token):
 
 
 def _readers(tree, path):
-    """Functions of a file that hand a parameter of theirs to getenv."""
+    """Functions of a file that pass a parameter of theirs to getenv."""
     found = {"getenv", "secure_getenv"}
     for f in tree.parse(path).functions:
         names = {n for _, n in f.params}
@@ -29,7 +30,8 @@ def _readers(tree, path):
 def variables(tree, paths):
     """Name of a variable -> the files that read it, of these."""
     found, wrappers = {}, {"getenv"}
-    texts = [p for p in paths if re.search(r"getenv\s*\(\s*[A-Za-z_]", tree.text(p))] # of a name: a parameter or a macro
+    # Of a name: a parameter or a macro.
+    texts = [p for p in paths if re.search(r"getenv\s*\(\s*[A-Za-z_]", tree.text(p))]
     for path in texts:
         wrappers |= _readers(tree, path)
     for path in paths:
@@ -40,7 +42,7 @@ def variables(tree, paths):
         for n, t in enumerate(tokens[:-2]):
             if (t.text in wrappers or "getenv" in t.text and t.kind == "name") and is_mark(tokens[n + 1], "("):
                 first = tokens[n + 2]
-                if first.kind == "name" and first.text in macros: # the name stands in a macro
+                if first.kind == "name" and first.text in macros: # the name is in a macro
                     first = (tokenize(macros[first.text][0][1])[0] or [first])[0]
                 if first.kind == "text":
                     found.setdefault(_string(first), set()).add(path)
@@ -70,7 +72,7 @@ def environment(old, new):
 
 
 def _looked_up(tree):
-    """(file, name) of what the get_proc_address functions know."""
+    """(file, name) of the names in the get_proc_address functions."""
     found = set()
     for path in tree.files:
         if path.endswith(SOURCES) and "get_proc_address" in tree.text(path):
@@ -141,7 +143,8 @@ def _listed(name, a, b):
 
 
 def tables(old, new):
-    """Arrays of the core, the CPU backend and ggml-common.h: names and symbols of operations, traits of types, codebooks."""
+    """Arrays of the core, the CPU backend and ggml-common.h: names and symbols of operations, traits of types,
+    codebooks."""
     items = []
     for path in both(old, new, lambda p: p.startswith("src/ggml-cpu/") and p.count("/") == 2 or p.startswith("src/") and p.count("/") == 1):
         if not path.endswith(SOURCES) or old.text(path) == new.text(path):

@@ -2,7 +2,8 @@
 import re
 from collections import namedtuple
 
-# kind: name, number, text (a string), char, mark, directive. A directive is one token; its text has no comments and no continued lines.
+# kind: name, number, text (a string), char, mark, directive. A directive is one token; its text has no comments and no
+# continued lines.
 Token = namedtuple("Token", "kind text line")
 
 _TOKEN = re.compile(r"""
@@ -64,7 +65,7 @@ def balance(tokens):
 
 
 def _branches(tokens, i):
-    """The branches of the #if at i: ([(condition, tokens with their nested #ifs chosen)], index behind #endif)."""
+    """The branches of the #if at i: ([(condition, tokens with their nested #ifs chosen)], index after #endif)."""
     found, condition, inner = [], " ".join(words(tokens[i].text)), []
     i += 1
     while i < len(tokens):
@@ -86,7 +87,7 @@ def _branches(tokens, i):
 
 
 def _choose(tokens, i):
-    """Tokens of every branch that stands for itself; where branches are pieces of a declaration, of the first one only."""
+    """Tokens of every branch that is complete. If branches are pieces of a declaration, only those of the first one."""
     branches, i = _branches(tokens, i)
     if branches[0][0] in ("if 0", "if false"):
         branches = branches[1:]
@@ -133,7 +134,7 @@ def closing(tokens, i):
 
 
 def split(tokens, mark=","):
-    """Lists of tokens between marks outside brackets; nothing gives no list."""
+    """Lists of tokens between marks outside brackets. No tokens give no list."""
     parts, depth = [[]], 0
     for t in tokens:
         if t.kind == "mark":
@@ -157,7 +158,7 @@ def text_of(tokens):
         if t.text in (".", "[") and after_mark and last.text in ("{", ","): # designators
             tight = False
         out += t.text if tight else " " + t.text
-        # A sign behind another mark belongs to what follows; a * of a type stands by itself.
+        # A sign after another mark belongs to what follows; a * of a type is on its own.
         sign = t.text in ("-", "+") and (last is None or after_mark or last.text == "return")
         last = t
     return re.sub(r"\* (?=\*)", "*", out)

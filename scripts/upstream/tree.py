@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from .declarations import parse
 from .values import Constants
 
-# What modules and backends include besides the public headers.
+# Headers that modules and backends include besides the public headers.
 INTERNAL = ("src/ggml-backend-impl.h", "src/ggml-common.h", "src/ggml-cpu/ggml-cpu-impl.h", "src/ggml-impl.h", "src/ggml-quants.h",
             "src/ggml-threading.h")
 SOURCES = (".c", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".m", ".mm", ".comp", ".glsl", ".metal", ".cl")
@@ -22,7 +22,8 @@ class Tree:
             folders[:] = sorted(f for f in folders if not f.startswith("."))
             for name in names:
                 path = os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
-                if not name.startswith(".") and not (name == "ggml.pc.in" and "the original, for tests" in self.text(path)): # see fetch.py
+                # See fetch.py.
+                if not name.startswith(".") and not (name == "ggml.pc.in" and "the original, for tests" in self.text(path)):
                     self.files.append(path)
         self.files.sort()
         self._constants = None
@@ -37,11 +38,11 @@ class Tree:
         return self._texts[path]
 
     def parse(self, path):
-        """What a file declares; nothing where there is no such file."""
+        """The declarations of a file; none if there is no such file."""
         if path not in self._parsed:
             try:
                 self._parsed[path] = parse(self.text(path))
-            except (IndexError, RecursionError) as e: # it goes on without this file, and says so
+            except (IndexError, RecursionError) as e: # it goes on without this file, and reports it
                 print(f"upstream-diff: {path} is not understood ({type(e).__name__})", file=sys.stderr)
                 self._parsed[path] = parse("")
         return self._parsed[path]

@@ -62,7 +62,7 @@ class _Expression:
 
 
 def evaluate(tokens, look_up):
-    """The integer that the tokens stand for; look_up(name) gives a name's, or raises Unknown."""
+    """The integer value of the tokens; look_up(name) gives a name's, or raises Unknown."""
     e = _Expression(tokens, look_up)
     try:
         value = e.binary(0)

@@ -1,4 +1,4 @@
-//! `--bench`: what products reach of the peaks of this machine.
+//! `--bench`: the speed of products, as a part of the peaks of this machine.
 
 use crate::library::{Ggml, Handle, InitParams};
 use crate::peak;
@@ -13,12 +13,12 @@ const FORMATS: [(c_int, bool); 7] = [(0, false), (1, false), (30, false), (8, tr
 const K: i64 = 4096;
 const M: i64 = 8192;
 const COLUMNS: [i64; 2] = [1, 256];
-/// How long a product is repeated.
+/// For how long a product is repeated.
 const LONG: Duration = Duration::from_millis(400);
 
-/// The function by which backends take their number of threads.
+/// The function that sets the number of threads of a backend.
 type SetThreads = unsafe extern "C" fn(Handle, c_int);
-/// The function by which the CPU backend names its other buffer types.
+/// The function that lists the other buffer types of the CPU backend.
 type ExtraTypes = unsafe extern "C" fn(Handle) -> *const Handle;
 
 /// The CPU backend of a library.
@@ -136,7 +136,7 @@ fn weights(ggml: &Ggml, kind: c_int) -> Result<Vec<u8>, String> {
     Ok(rows[..n].repeat(M as usize / ROWS))
 }
 
-/// Measures. `progress`: says on standard error what comes.
+/// Measures. `progress`: prints each step on standard error.
 ///
 /// # Errors
 /// The library lacks a function, or a product fails.
@@ -187,7 +187,7 @@ pub fn run(ggml: &Ggml, threads: usize, progress: bool) -> Result<Value, String>
     }))
 }
 
-/// The same for people.
+/// The result as text.
 pub fn text(all: &Value) -> String {
     let mut out =
         format!("{} threads, kernels {}\n\n", all["threads"], all["level"].as_str().unwrap_or("of another library"));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
 
-/// What is known about the version of a file of ggml.
+/// The version of a file of ggml, as far as it is known.
 fn identity(elf: &Elf) -> String {
     if let Some(note) = &elf.note {
         return format!(
@@ -28,12 +28,12 @@ fn identity(elf: &Elf) -> String {
     }
 }
 
-/// Objects that define a name, in the order in which the loader looks.
+/// Objects that define a name, in the order in which the loader searches.
 fn definers(loaded: &Loaded, name: &str) -> Vec<usize> {
     (0..loaded.objects.len()).filter(|&i| loaded.objects[i].elf.has.contains(name)).collect()
 }
 
-/// The answer as JSON: `ok`, and everything that it follows from.
+/// The result as JSON: `ok`, and all facts that it follows from.
 ///
 /// # Errors
 /// The file cannot be read, or is no ELF file.
@@ -61,7 +61,7 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
             }
         }
     }
-    // Parts of several copies do not fit together.
+    // Parts of different copies do not fit together.
     let parts: Vec<&Elf> = loaded.objects.iter().skip(1).map(|o| &o.elf).filter(|e| e.is_part_of_ggml()).collect();
     let ours = parts.iter().filter(|e| e.note.is_some()).count();
     if ours > 1 {
@@ -108,7 +108,7 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
     }))
 }
 
-/// The same for people.
+/// The result as text.
 pub fn text(answer: &Value) -> String {
     let of = |v: &Value| v.as_str().unwrap_or("-").to_owned();
     let mut out = format!("{}\n", of(&answer["file"]));

@@ -20,10 +20,10 @@ fn backend(report: &Value, index: &Value) -> String {
     name.map_or_else(|| "none".into(), |b| text_of(&b["name"]))
 }
 
-/// A node: its name, its operation, and which of several with both.
+/// A node: its name, its operation, and its number among those with both.
 type Key = (String, String, usize);
 
-/// Nodes by name and operation, and which of several of that name. Names repeat in graphs of several sequences.
+/// Nodes by name and operation, and their number among those with both. Names repeat in graphs of several sequences.
 fn nodes(report: &Value) -> (Vec<Key>, HashMap<Key, &Value>) {
     let (mut seen, mut order, mut all) = (HashMap::new(), Vec::new(), HashMap::new());
     for node in list(report, "nodes").iter().filter(|n| n["view"] != true) {
@@ -36,7 +36,7 @@ fn nodes(report: &Value) -> (Vec<Key>, HashMap<Key, &Value>) {
     (order, all)
 }
 
-/// The difference of two reports. `same`: whether there is none that matters.
+/// The difference of two reports. `same`: whether none of the differences matters.
 ///
 /// # Errors
 /// One of the files is not a placement report.
@@ -114,7 +114,7 @@ fn rows(all: &Value) -> Vec<[String; 3]> {
     out
 }
 
-/// The difference for people.
+/// The difference as text.
 pub fn text(all: &Value) -> String {
     const SHOWN: usize = 30;
     let mut out = String::new();
@@ -166,7 +166,7 @@ pub fn text(all: &Value) -> String {
     out
 }
 
-/// The difference as a page that needs nothing else. Names come into it as text, never as markup.
+/// The difference as a page in one file. Names are inserted as text, never as markup.
 pub fn page(all: &Value, reports: &[Value; 2]) -> String {
     let splits: Vec<Value> = reports
         .iter()

@@ -1,4 +1,4 @@
-//! What an ELF file says about the libraries and functions that it needs and has.
+//! The libraries and functions that an ELF file needs and has.
 #![forbid(unsafe_code)]
 
 use object::elf::{DT_FLAGS_1, DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, PT_DYNAMIC, PT_INTERP};
@@ -15,35 +15,35 @@ const MOST: u64 = 4 << 30;
 /// An ELF file.
 #[derive(Debug)]
 pub struct Elf {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The processor, as ELF numbers it.
+    /// Number of the processor in ELF.
     pub machine: u16,
     /// Its own name as a library.
     pub soname: Option<String>,
     /// Names of the libraries that it needs, in order.
     pub needed: Vec<String>,
-    /// DT_RPATH, which a DT_RUNPATH makes void.
+    /// DT_RPATH, which is ignored if there is a DT_RUNPATH.
     pub rpath: Option<String>,
     /// DT_RUNPATH.
     pub runpath: Option<String>,
-    /// Whether the folders of the system are not searched for what it needs (DF_1_NODEFLIB).
+    /// Whether the system's folders are not searched for the libraries that it needs (DF_1_NODEFLIB).
     pub no_default_folders: bool,
-    /// Whether its table of sections is gone, so that nothing is known about what it needs.
+    /// Whether it has no table of sections, so that its needs are unknown.
     pub is_blind: bool,
     /// Whether it is a program that the dynamic loader starts.
     pub has_interpreter: bool,
-    /// Functions and data that it needs from others, and whether it can do without (weak).
+    /// Functions and data that it needs from others, and whether they may be missing (weak).
     pub needs: BTreeMap<String, bool>,
-    /// What it defines for others.
+    /// Names that it defines for others.
     pub has: BTreeSet<String>,
     /// Names of functions in the table for debuggers, if it needs and has nothing: of static programs.
     pub own: BTreeSet<String>,
-    /// The note by which libggml-rs is recognised.
+    /// The note that identifies libggml-rs.
     pub note: Option<Note>,
 }
 
-/// What libggml-rs says about itself in its file.
+/// The description of libggml-rs in its file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Note {
     /// Digest of the interface.
@@ -62,7 +62,7 @@ pub fn is_ggml(name: &str) -> bool {
     }
 }
 
-/// The note in a section: as `src/capi/rs/identity.rs` writes it.
+/// The note in a section, as `src/capi/rs/identity.rs` writes it.
 fn note(data: &[u8]) -> Option<Note> {
     let number = |at: usize| data.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
     if number(0)? != 8 || number(4)? < 28 || data.get(12..20)? != b"ggml-rs\0" {
@@ -81,7 +81,7 @@ impl Elf {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, or is not an ELF file of 64 bits, or is damaged; the text names the file.
+    /// It cannot be read, is not an ELF file of 64 bits, or is damaged; the text names the file.
     pub fn open(path: &Path) -> Result<Self, String> {
         let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
         let mut file = File::open(path).map_err(|e| failed(&e))?;

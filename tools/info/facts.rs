@@ -1,4 +1,4 @@
-//! What a library is, and what it finds on this machine.
+//! Facts about a library, and the devices that it finds on this machine.
 
 use crate::library::Ggml;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ fn features(ggml: &Ggml) -> Result<Value, String> {
     Ok(all.into())
 }
 
-/// Files of a folder and their bytes together.
+/// Number of files in a folder, and the sum of their bytes.
 fn folder(path: &str) -> (usize, u64) {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let sizes: Vec<u64> = entries.filter_map(|e| e.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).collect();
@@ -94,7 +94,7 @@ pub fn gather(ggml: &Ggml) -> Result<Value, String> {
     }))
 }
 
-/// The file that the loader took: the one that this process has mapped.
+/// The file that the loader has chosen: this process has mapped it.
 fn file_of(ggml: &Ggml) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let paths = maps.lines().filter_map(|l| l.split_once('/').map(|(_, p)| format!("/{p}")));
@@ -117,7 +117,7 @@ fn joined(list: &Value) -> String {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
 }
 
-/// The same for people.
+/// The facts as text.
 pub fn text(all: &Value) -> String {
     let mut out = String::new();
     let (library, d) = (&all["library"], &all["description"]);
@@ -223,7 +223,7 @@ fn cpu(out: &mut String, cpu: &Value) {
     }
 }
 
-/// What weights of models may take.
+/// Lines about the memory for weights of models.
 fn memory(out: &mut String, memory: &Value) {
     let of = |key: &str| memory[key].as_u64();
     let (Some(total), Some(free), Some(left)) = (of("total_bytes"), of("free_bytes"), of("left_free_bytes")) else {

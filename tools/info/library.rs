@@ -111,7 +111,7 @@ impl Ggml {
             if !path.exists() {
                 return Err(format!("{}: no such file", path.display()));
             }
-            // A name without a slash would be looked for elsewhere.
+            // A name without a slash would be searched for elsewhere.
             names.push(path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?);
         } else {
             let exe = std::env::current_exe().ok();
@@ -119,7 +119,7 @@ impl Ggml {
             if let Some(folder) = folder {
                 let lib = format!("../lib/{}-linux-gnu", std::env::consts::ARCH);
                 names.extend([lib.as_str(), "../lib", "../lib64"].map(|l| folder.join(l).join("libggml.so.0")));
-                names.push(folder.join("libggml.so")); // as cargo builds both
+                names.push(folder.join("libggml.so")); // the place where cargo builds both
                 names.retain(|n| n.exists());
             }
             names.push("libggml.so.0".into());
@@ -152,7 +152,7 @@ impl Ggml {
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 
-    /// What libggml-rs says about itself; null for an original library.
+    /// The description of libggml-rs by itself; null for an original library.
     pub fn description(&self) -> Value {
         // SAFETY: the header's contract: no arguments; the text is freed once.
         unsafe {

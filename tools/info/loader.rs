@@ -1,4 +1,5 @@
-//! Which file the dynamic loader of Linux takes for a library: the search of ld.so(8), done without running anything.
+//! Finds the file that the dynamic loader of Linux takes for a library: the search of ld.so(8), without running
+//! anything.
 #![forbid(unsafe_code)]
 
 use crate::elf::Elf;
@@ -8,12 +9,12 @@ use std::path::{Path, PathBuf};
 /// The multi-arch folder of this processor on Debian and its relatives.
 const MULTIARCH: &str = if cfg!(target_arch = "aarch64") { "aarch64-linux-gnu" } else { "x86_64-linux-gnu" };
 
-/// Where a library was found, or that it was not.
+/// Where a library was found, if it was.
 #[derive(Debug)]
 pub struct Found {
-    /// Name that was asked for.
+    /// Name that was searched for.
     pub name: String,
-    /// Index of the object that asked first.
+    /// Index of the object that needed it first.
     pub by: usize,
     /// The object: an index into the list of loaded ones.
     pub object: Option<usize>,
@@ -30,16 +31,16 @@ pub struct Object {
     pub by: Option<usize>,
 }
 
-/// What the loader would do for a file.
+/// The files that the loader would load for a file.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// In the order in which symbols are looked for, the file itself first.
+    /// In the order in which symbols are searched for, the file itself first.
     pub objects: Vec<Object>,
-    /// Each name that was asked for, once.
+    /// Each name that was searched for, once.
     pub found: Vec<Found>,
 }
 
-/// What decides besides the files.
+/// Settings that affect the search.
 #[derive(Debug, Default)]
 pub struct System {
     /// LD_LIBRARY_PATH.
@@ -55,7 +56,7 @@ pub struct System {
 impl System {
     /// This machine and this environment.
     pub fn here() -> Self {
-        // Not variables of ggml: the loader's.
+        // These are variables of the loader, not of ggml.
         let var = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
         let data = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
         let hwcaps = hwcaps();
@@ -68,7 +69,7 @@ impl System {
     }
 }
 
-/// Levels of this processor that the C library has folders for.
+/// Levels of this processor for which the C library has folders.
 fn hwcaps() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {
@@ -116,7 +117,7 @@ fn read_cache(data: &[u8], hwcaps: &[&str]) -> Option<Vec<(String, PathBuf)>> {
     let mut all: Vec<(usize, String, PathBuf)> = Vec::new();
     for entry in entries.chunks_exact(ENTRY) {
         let (name, path) = (text(number(entry, 4)?)?, text(number(entry, 8)?)?);
-        // Entries for better processors are taken first, those for processors that this is not, never.
+        // Entries for better processors come first. Entries for other processors are left out.
         let rank = match path.split_once("/glibc-hwcaps/") {
             Some((_, rest)) => hwcaps.iter().position(|h| rest.split('/').next() == Some(h)),
             None => Some(hwcaps.len()),
@@ -143,7 +144,7 @@ fn folders(list: &str, separators: &[char], elf: &Elf) -> Vec<PathBuf> {
 }
 
 impl Loaded {
-    /// What the loader would take for `program`, which may be a library.
+    /// The files that the loader would load for `program`, which may be a library.
     pub fn of(program: Elf, system: &System) -> Self {
         let mut this = Self::default();
         let machine = program.machine;
@@ -167,7 +168,7 @@ impl Loaded {
         if self.found.iter().any(|f| f.name == name) {
             return;
         }
-        // A library whose own name this is, is not loaded twice.
+        // A library with this soname is not loaded twice.
         if let Some(object) = self.objects.iter().position(|o| o.elf.soname.as_deref() == Some(name)) {
             self.found.push(Found { name: name.to_owned(), by, object: Some(object), how: "loaded already".into() });
             return;
@@ -195,7 +196,7 @@ impl Loaded {
         system: &System,
         searched: &mut Vec<String>,
     ) -> Option<(Elf, String)> {
-        // The loader passes over what is for another processor, or is no library.
+        // The loader skips files for another processor, and files that are no libraries.
         let open = |path: &Path| Elf::open(path).ok().filter(|e| e.machine == machine);
         if name.contains('/') {
             searched.push(name.to_owned());

@@ -1,5 +1,5 @@
-//! `ggml-info`: what a ggml library is and finds on this machine, whether a program would work with it, how fast the
-//! machine is, and how two placement reports differ. `ggml-info --help` lists the options.
+//! `ggml-info`: describes a ggml library and what it finds on this machine, checks whether a program would work with
+//! it, measures the machine, and compares two placement reports. `ggml-info --help` lists the options.
 
 mod bench;
 mod check;
@@ -94,7 +94,7 @@ fn parse(mut args: impl Iterator<Item = std::ffi::OsString>) -> Result<Option<Op
     Ok(Some(all))
 }
 
-/// Writes to standard output. A reader that has left is no failure.
+/// Writes to standard output. A closed pipe is no failure.
 fn print(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
@@ -111,7 +111,7 @@ fn read_json(path: &Path) -> Result<Value, String> {
     serde_json::from_str(&text).map_err(|e| format!("{}: not JSON: {e}", path.display()))
 }
 
-/// Does what the options ask for. Returns whether the answer is good.
+/// Runs the command of the options. Returns whether the result is good.
 fn run(options: &Options) -> Result<bool, String> {
     match &options.command {
         Command::Describe => {

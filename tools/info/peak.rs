@@ -1,4 +1,4 @@
-//! What the machine can do: operations per second for each kind of product that the processor has, in 10^9 (a
+//! Peaks of the machine: operations per second for each kind of product that the processor has, in 10^9 (a
 //! multiplication and an addition are two), and the speed of reading a large array in 10^9 bytes per second. The
 //! fastest of several rounds.
 
@@ -18,15 +18,15 @@ const ROUNDS: usize = 20;
 fn speed(operations: usize, work: unsafe fn(), threads: usize) -> f64 {
     let best = (0..ROUNDS).map(|_| {
         together(threads, |_| {
-            // SAFETY: the caller has detected what the loop needs, and the loop has no other contract.
+            // SAFETY: the caller has detected the features that the loop needs. It has no other contract.
             unsafe { work() };
         })
     });
     (operations * CHAINS * STEPS * threads) as f64 / best.min().unwrap_or(Duration::MAX).as_secs_f64() * 1e-9
 }
 
-/// The time from the first start to the last end of threads that start together, each with its number. The threads look
-/// at the clock: this one may be waiting for a processor when they begin.
+/// The time from the first start to the last end of threads that start together, each with its number. The threads read
+/// the clock, because this one may still wait for a processor when they begin.
 fn together(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
     let (barrier, work) = (&Barrier::new(threads), &work);
     let times: Vec<(Instant, Instant)> = std::thread::scope(|scope| {
@@ -55,7 +55,7 @@ mod loops {
     use std::arch::asm;
     use std::arch::x86_64::*;
 
-    /// A loop of [`CHAINS`] chains. Empty assembly keeps the compiler from computing less.
+    /// A loop of [`CHAINS`] chains. Empty assembly keeps the compiler from removing work.
     macro_rules! product_loop {
         ($name:ident, $features:literal, $register:ident, $zero:expr, |$a:ident, $b:ident, $sum:ident| $step:expr) => {
             /// # Safety
@@ -64,11 +64,12 @@ mod loops {
             pub unsafe fn $name() {
                 let (mut $a, mut $b) = ($zero, $zero);
                 let mut chains = [$zero; CHAINS];
-                // SAFETY: no instruction: the compiler only learns nothing about the registers.
+                // SAFETY: no instruction. The compiler only has to assume new values of the registers.
                 unsafe { asm!("/* {0} {1} */", inout($register) $a, inout($register) $b, options(nomem, nostack, preserves_flags)) };
                 for _ in 0..STEPS {
                     for $sum in &mut chains {
-                        // Products of bytes do not depend on the sum: they must not be known to be always the same.
+                        // Products of bytes do not depend on the sum: the compiler must not know that they are always
+                        // the same.
                         // SAFETY: as above.
                         unsafe { asm!("/* {0} */", inout($register) $a, options(nomem, nostack, preserves_flags)) };
                         *$sum = $step;
@@ -176,7 +177,7 @@ pub fn products(threads: usize) -> Vec<(&'static str, f64)> {
     all
 }
 
-/// The speed of reading with a number of threads, each a part.
+/// The speed of reading with so many threads, each of which reads a part.
 pub fn reading(data: &[u64], threads: usize) -> f64 {
     let part = (data.len() / threads.max(1) / 8 * 8).max(8);
     let parts: Vec<&[u64]> = data.chunks_exact(part).take(threads).collect();

@@ -1,5 +1,6 @@
-// For attention: constants, queries, keys and masks. On GPUs, the keys are divided into parts, and a workgroup computes some queries with one part. Heads that
-// share keys are adjacent queries. If there are several parts (PARTIAL), flash_attn_join joins their results.
+// For attention: constants, queries, keys and masks. On GPUs, the keys are divided into parts, and a workgroup computes
+// some queries with one part. Heads that share keys are adjacent queries. If there are several parts (PARTIAL),
+// flash_attn_join joins their results.
 
 layout(constant_id = 4) const uint D = 64;      // columns of q and k
 layout(constant_id = 5) const uint DV = 64;     // columns of v
@@ -29,7 +30,7 @@ const bool BIAS = (FLAGS & 8u) != 0;
 const bool PARTIAL = (FLAGS & 16u) != 0;
 const bool ALIGNED = (FLAGS & 32u) != 0; // rows of keys and values begin at multiples of 16 bytes
 
-// Floats of a part of a query's result: DV columns, the maximum, the sum.
+// The result of a part of the keys for a query, in floats: DV columns, the maximum, the sum.
 const uint PART = DV + 8;
 
 // The part of this workgroup: its keys are `begin` to `end` - 1.

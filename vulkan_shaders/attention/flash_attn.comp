@@ -1,8 +1,9 @@
 #version 460
-// Attention in one pass over keys and values, with the running maximum and sum of the softmax (arXiv:2205.14135). FMT is the format of keys
-// and values. A workgroup computes R queries (heads that share keys are adjacent). For each tile of keys, each invocation computes the scores
-// of one key, then accumulates chunks of eight columns of the values. LANES (see mul_mat_rows.comp): a workgroup is one subgroup of eight
-// invocations, which broadcast the queries that they load, and the weights.
+// Attention in one pass over keys and values, with the running maximum and sum of the softmax (arXiv:2205.14135). FMT
+// is the format of keys and values. A workgroup computes R queries (heads that share keys are adjacent). For each tile
+// of keys, each invocation computes the scores of one key, then accumulates chunks of eight columns of the values.
+// LANES (see mul_mat_rows.comp): a workgroup is one subgroup of eight invocations, which broadcast the queries that
+// they load, and the weights.
 #include "common.glsl"
 #define ALIGNED4
 #include "quant.glsl"

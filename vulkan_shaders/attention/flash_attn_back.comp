@@ -1,6 +1,6 @@
 #version 460
-// Gradients of attention, first step: a workgroup computes a query of a head. Recomputes its probabilities P (softmax of scale * q . k), and
-// computes dS = P * (dP - P . dP) * scale, where dP = dy . v.
+// Gradients of attention, first step: a workgroup computes a query of a head. Recomputes its probabilities P (softmax
+// of scale * q . k), and computes dS = P * (dP - P . dP) * scale, where dP = dy . v.
 #include "common.glsl"
 #include "reduce.glsl"
 

@@ -1,6 +1,7 @@
 #version 460
-// Gradients of attention, second step, from rows of P and dS with a float for each key. Of keys (OF 0): the sum over queries of dS * q. Of values (1),
-// which are transposed: the sum over queries of P * dy. Of queries (2): the sum over keys of dS * k.
+// Gradients of attention, second step, from rows of P and dS with a float for each key. Of keys (OF 0): the sum over
+// queries of dS * q. Of values (1), which are transposed: the sum over queries of P * dy. Of queries (2): the sum over
+// keys of dS * k.
 #include "common.glsl"
 #include "rows.glsl"
 

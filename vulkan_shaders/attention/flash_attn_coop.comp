@@ -1,9 +1,10 @@
 #version 460
-// Attention with cooperative matrices (KHR), for many queries: each of SUBGROUPS subgroups computes 16 of them with a part of the keys, in tiles of KEYS.
-// Operands are F16, sums F32.
+// Attention with cooperative matrices (KHR), for many queries: each of SUBGROUPS subgroups computes 16 of them with a
+// part of the keys, in tiles of KEYS. Operands are F16, sums F32.
 //
-// The sums of values stay in matrices, which have no rows that could be scaled when a row's maximum changes. So exponents are relative to an older maximum, as
-// long as the new one is not so much larger that F16 would not have room for them. Otherwise the matrices go through shared memory.
+// The sums of values stay in matrices, which have no rows that could be scaled when a row's maximum changes. So
+// exponents are relative to an older maximum, as long as the new one is not so much larger that F16 would not have room
+// for them. Otherwise the matrices go through shared memory.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -19,14 +20,14 @@ layout(constant_id = 3) const uint CM = 16;
 layout(constant_id = 9) const uint CN = 16;
 layout(constant_id = 10) const uint CK = 16;
 layout(constant_id = 11) const uint SUBGROUP_SIZE = 32;
-// All subgroups take the same way: in Mesa's software driver, subgroupBarrier waits for the whole workgroup.
+// All subgroups take the same branches: in Mesa's software driver, subgroupBarrier waits for the whole workgroup.
 layout(constant_id = 12) const bool TOGETHER = false;
 
 const uint SUBGROUPS = 4;
 const uint T = SUBGROUPS * SUBGROUP_SIZE;
 const uint ROWS = 16; // of a subgroup
 const uint KEYS = 32;
-// The exponent that a row's maximum may exceed the one that is used by: e^8 is far below what F16 holds.
+// The maximum of a row may exceed the one in use by this exponent: e^8 is far below the range of F16.
 const float SLACK = 8.0;
 
 // Pitches of rows in shared memory: neighbouring rows are in different banks.
@@ -36,7 +37,8 @@ const uint P_PITCH = KEYS + 8;
 const uint S_PITCH = KEYS + 4;
 const uint TILE_SIZE = KEYS * (K_PITCH + V_PITCH);
 const uint QUERY_SIZE = SUBGROUPS * ROWS * K_PITCH;
-shared uvec4 tile[(TILE_SIZE > QUERY_SIZE ? TILE_SIZE : QUERY_SIZE) / 8]; // keys and values, eight in each; before them, the queries
+// Keys and values, eight in an element. Before them, the queries.
+shared uvec4 tile[(TILE_SIZE > QUERY_SIZE ? TILE_SIZE : QUERY_SIZE) / 8];
 shared float16_t weights[SUBGROUPS * ROWS * P_PITCH];
 shared float scores[SUBGROUPS * ROWS * S_PITCH]; // also a matrix of sums
 shared float exchange[SUBGROUPS * SUBGROUP_SIZE];

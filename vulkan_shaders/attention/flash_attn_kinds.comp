@@ -1,11 +1,13 @@
 #version 460
-// For flash_attn_tensor: what the mask does in each of its tiles. All heads that share the mask read this, instead of most of the mask. A workgroup has a tile.
+// For flash_attn_tensor: what the mask does in each of its tiles. All heads that share the mask read this, instead of
+// most of the mask. A workgroup has a tile.
 #include "common.glsl"
 #include "attention/kinds.glsl"
 
 layout(constant_id = 3) const uint ROWS = 64;
 layout(constant_id = 4) const uint KEYS = 64;
-layout(constant_id = 5) const bool ALIGNED = false; // rows begin at multiples of 16 bytes, and the number of keys is one of 8
+// Rows begin at multiples of 16 bytes, and the number of keys is a multiple of 8.
+layout(constant_id = 5) const bool ALIGNED = false;
 
 layout(push_constant, scalar) uniform Push {
     uint64_t mask;

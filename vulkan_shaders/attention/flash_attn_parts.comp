@@ -1,7 +1,8 @@
 #version 460
-// Attention in one pass over keys and values (see flash_attn.comp), for GPUs: a workgroup computes R queries with a part of the keys, in tiles of KEYS.
-// Neighbouring invocations share the columns of a key for the scores, and the keys of a column for the sums of values, so that they read what is side by
-// side. A query's result has the same bits in every workgroup, whatever the other queries are.
+// Attention in one pass over keys and values (see flash_attn.comp), for GPUs: a workgroup computes R queries with a
+// part of the keys, in tiles of KEYS. Neighbouring invocations share the columns of a key for the scores, and the keys
+// of a column for the sums of values, so that they read what is side by side. A query's result has the same bits in
+// every workgroup, whatever the other queries are.
 #include "common.glsl"
 #define ALIGNED4
 #include "quant.glsl"

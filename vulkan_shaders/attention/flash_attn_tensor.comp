@@ -1,10 +1,12 @@
 #version 460
-// Attention for many queries, on devices that load matrices of a workgroup straight from tensors in memory (VK_NV_cooperative_matrix2 with tensor addressing,
-// block loads, reductions and conversions). A workgroup has ROWS queries of one head, and takes its keys in tiles of KEYS. Operands are F16, sums F32.
-// Keys and values in blocks are decoded value by value. First bytes of matrices must be aligned to 16, and rows of F16 and of the queries, too.
+// Attention for many queries, on devices that load matrices of a workgroup straight from tensors in memory
+// (VK_NV_cooperative_matrix2 with tensor addressing, block loads, reductions and conversions). A workgroup has ROWS
+// queries of one head, and takes its keys in tiles of KEYS. Operands are F16, sums F32. Keys and values in blocks are
+// decoded value by value. First bytes of matrices must be aligned to 16, and rows of F16 and of the queries, too.
 //
-// Scores are multiplied by log2(e), so that weights are powers of two. As in flash_attn_coop, exponents are relative to an older maximum as long as F16 has room
-// for the weights: a tile then needs no maxima of rows, and sums need no factors. Each row decides for itself, whatever others are beside it.
+// Scores are multiplied by log2(e), so that weights are powers of two. As in flash_attn_coop, exponents are relative to
+// an older maximum as long as F16 has room for the weights: a tile then needs no maxima of rows, and sums need no
+// factors. Each row is decided on its own: the other rows of a tile do not matter.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_NV_cooperative_matrix2 : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -24,7 +26,8 @@ layout(constant_id = 10) const bool EARLY = true; // values are loaded before th
 const float SLACK = 11.0;
 const float LOG2_E = 1.44269504;
 const float LN_2 = 0.69314718;
-// Maxima start here. It is so far above LOWEST, the score of what is excluded, that such a weight is 0 even in a row without any other.
+// Maxima start here. It is so far above LOWEST, the score of what is excluded, that such a weight is 0 even in a row
+// without any other.
 const float FLOOR = -1e38;
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Halves { float16_t v[]; };
@@ -53,7 +56,8 @@ float16_t decode(const in Block block, const in uint place[2], const in uint ins
 #define SCORES coopmat<float, gl_ScopeWorkgroup, ROWS, KEYS, gl_MatrixUseAccumulator>
 #define SUMS coopmat<float, gl_ScopeWorkgroup, ROWS, DV, gl_MatrixUseAccumulator>
 
-// Whether a row of the tile has outgrown its older maximum. A tile sets one, while another is reset for the tile after the next.
+// Whether a row of the tile has outgrown its older maximum. A tile sets one, while another is reset for the tile after
+// the next.
 shared uint outgrown[3];
 // By how much scores of this invocation exceed the maxima of their rows.
 float excess;
@@ -146,7 +150,7 @@ void main() {
     U32s kinds = U32s(at(p.kinds, row_of_tiles * key_tiles, 4));
     const float bias = slope(head) * LOG2_E;
 
-    // Masks of strides change nothing: they tell the compiler how rows are aligned.
+    // The masks keep the strides, which are multiples of 8: the compiler derives the alignment of rows from them.
 #if FMT == FMT_F16
     const uint k_stride = p.k_nb.x & ~7u;
     const uint v_stride = p.v_nb.x & ~7u;

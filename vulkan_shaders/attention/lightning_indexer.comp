@@ -1,6 +1,6 @@
 #version 460
-// Scores of keys for a token: the sum over heads of weight * max(q . k, 0), plus a mask. A workgroup of 64 invocations computes 64 keys for a token,
-// 16 heads at a time, in steps of 32 columns through shared memory.
+// Scores of keys for a token: the sum over heads of weight * max(q . k, 0), plus a mask. A workgroup of 64 invocations
+// computes 64 keys for a token, 16 heads at a time, in steps of 32 columns through shared memory.
 #include "common.glsl"
 
 layout(constant_id = 3) const uint K = 0; // type of the keys

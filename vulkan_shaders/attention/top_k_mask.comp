@@ -1,6 +1,7 @@
 #version 460
-// Copies the cells of a mask that each row keeps to d, which is minus infinity before. `ids` has the cells, or (BLOCKS) the numbers of blocks of
-// cells. With SCORE, only those with a score above minus infinity count. Cells out of range are skipped. Equal cells write the same value.
+// Copies the cells of a mask that each row keeps to d, which is minus infinity before. `ids` has the cells, or (BLOCKS)
+// the numbers of blocks of cells. With SCORE, only those with a score above minus infinity count. Cells out of range
+// are skipped. Equal cells write the same value.
 #include "common.glsl"
 #include "rows.glsl"
 

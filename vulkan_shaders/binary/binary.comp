@@ -1,6 +1,6 @@
 #version 460
-// dst = a OP b, with b repeated to the shape of a. ADD, SUB, MUL, DIV, ADD1, and SILU_BACK: a times the derivative of SiLU at b. The types of
-// a, b and dst are constants.
+// dst = a OP b, with b repeated to the shape of a. ADD, SUB, MUL, DIV, ADD1, and SILU_BACK: a times the derivative of
+// SiLU at b. The types of a, b and dst are constants.
 #include "common.glsl"
 #include "rows.glsl"
 

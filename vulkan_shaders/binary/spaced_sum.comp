@@ -1,6 +1,6 @@
 #version 460
-// d = a0 + a1 + ...: the sum of tensors of one shape, whose addresses are evenly spaced, as the results of a token's experts are. WEIGHTED: each
-// row of each tensor has a weight.
+// d = a0 + a1 + ...: the sum of tensors of one shape at evenly spaced addresses, such as the results of the experts of
+// a token. WEIGHTED: each row of each tensor has a weight.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,5 +1,6 @@
 #version 460
-// Sums of the columns of a transposed convolution of lines: column i of a channel begins at element i * stride - cut of the result.
+// Sums of the columns of a transposed convolution of lines: column i of a channel begins at element i * stride - cut of
+// the result.
 #include "common.glsl"
 #include "rows.glsl"
 

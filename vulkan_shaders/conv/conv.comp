@@ -1,7 +1,7 @@
 #version 460
-// Convolution of volumes, or of planes as volumes of depth 1, as a product of matrices: weights [taps, results] and patches [taps, places]. The
-// patches are read from the image when they are needed. A workgroup has 256 invocations and computes 64 results at 64 places, in steps
-// of 16 taps through shared memory. Each invocation computes 4 by 4 of them.
+// Convolution of volumes, or of planes as volumes of depth 1, as a product of matrices: weights [taps, results] and
+// patches [taps, places]. The patches are read from the image when they are needed. A workgroup has 256 invocations and
+// computes 64 results at 64 places, in steps of 16 taps through shared memory. Each invocation computes 4 by 4 of them.
 #include "common.glsl"
 
 layout(constant_id = 3) const uint A = 0; // type of the kernel

@@ -1,6 +1,6 @@
 #version 460
-// Depthwise convolution of planes: each channel has its own kernel. CHANNELS_FIRST: the channels are innermost in memory, so that the columns
-// are channels.
+// Depthwise convolution of planes: each channel has its own kernel. CHANNELS_FIRST: the channels are innermost in
+// memory, so that the columns are channels.
 #include "common.glsl"
 #include "rows.glsl"
 

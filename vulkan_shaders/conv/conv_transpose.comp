@@ -1,6 +1,6 @@
 #version 460
-// Transposed convolution of planes, or of lines as planes of height 1. Each result is the sum over the elements of the image and of the kernel
-// that meet at it.
+// Transposed convolution of planes, or of lines as planes of height 1. Each result is the sum over the elements of the
+// image and of the kernel that meet at it.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,5 +1,6 @@
 #version 460
-// Patches of an image as rows of a matrix. A patch has the pixels under the kernel of a convolution. Pixels outside of the image are 0.
+// Patches of an image as rows of a matrix. A patch has the pixels under the kernel of a convolution. Pixels outside of
+// the image are 0.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,5 +1,6 @@
 #version 460
-// Gradient of im2col: each element of the image is the sum of its copies in the patches. A line is an image of height 1.
+// Gradient of im2col: each element of the image is the sum of its copies in the patches. A line is an image of height
+// 1.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,5 +1,6 @@
 #version 460
-// Copies the elements of a to d in order, and converts them. RESHAPE: the shapes differ, so that an index is converted to coordinates in a.
+// Copies the elements of a to d in order, and converts them. RESHAPE: the shapes differ, so that an index is converted
+// to coordinates in a.
 #include "common.glsl"
 #include "rows.glsl"
 
@@ -15,7 +16,8 @@ layout(push_constant, scalar) uniform Push {
     uint n_rows;
 } p;
 
-// The integer part. The smallest integer for NaN and what 32 bits do not represent, as on the CPU. By bits: 2^31 and larger, and NaN.
+// The integer part. The smallest integer for NaN and what 32 bits do not represent, as on the CPU. By bits: 2^31 and
+// larger, and NaN.
 int integer(float x) {
     return (floatBitsToUint(x) & 0x7fffffffu) < 0x4f000000u ? int(x) : int(0x80000000u);
 }

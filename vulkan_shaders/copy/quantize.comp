@@ -1,6 +1,7 @@
 #version 460
-// Converts rows of floats to blocks: a copy, or (IDS) into rows of d that are selected by indices. Rows with an index out of range are
-// skipped. An invocation writes whole blocks. Rounding is the same as on the CPU: to nearest, or floor(x + 0.5).
+// Converts rows of floats to blocks: a copy, or (IDS) into rows of d that are selected by indices. Rows with an index
+// out of range are skipped. An invocation writes whole blocks. Rounding is the same as on the CPU: to nearest, or
+// floor(x + 0.5).
 #include "common.glsl"
 #include "rows.glsl"
 #include "quant.glsl"
@@ -56,7 +57,8 @@ void encode(uint64_t block, float x[32]) {
     uint level[32];
     for (uint j = 0; j < 32; ++j) {
         const float t = x[j] * inverse;
-        // The levels around t, without a loop that would keep the outer one from being unrolled: the arrays would be in scratch memory.
+        // The levels around t, without a loop. A loop would keep the compiler from unrolling the outer one, and the
+        // arrays would be in scratch memory.
         uint best = 0;
         float below = CURVE[0], above = CURVE[1];
         [[unroll]] for (uint i = 1; i < 15; ++i) {

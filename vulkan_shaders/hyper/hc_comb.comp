@@ -1,6 +1,6 @@
 #version 460
-// A doubly stochastic matrix of four streams for each token, by Sinkhorn iteration: columns, then rows and columns in turn, are divided by their
-// sums. An invocation computes a token.
+// A doubly stochastic matrix of four streams for each token, by Sinkhorn iteration: columns, then rows and columns in
+// turn, are divided by their sums. An invocation computes a token.
 #include "common.glsl"
 
 layout(push_constant, scalar) uniform Push {
@@ -14,8 +14,8 @@ layout(push_constant, scalar) uniform Push {
 } p;
 
 void main() {
-    // They are the same for all tokens. All invocations read them: a software driver may read what is the same for all even where no
-    // invocation is left.
+    // They are the same for all tokens. All invocations read them: a software driver may read what is the same for all
+    // even where no invocation is left.
     const float scale = F32s(p.scale).v[2 * p.scale_nb];
     vec4 base[4];
     [[unroll]] for (uint k = 0; k < 16; ++k) { base[k / 4][k % 4] = F32s(p.base).v[(8 + k) * p.base_nb]; }

@@ -1,5 +1,6 @@
 #version 460
-// For each stream of a token: the result x of a layer times a weight, plus the stream or (MIX) the streams mixed by a matrix.
+// For each stream of a token: the result x of a layer times a weight, plus the stream or (MIX) the streams mixed by a
+// matrix.
 #include "common.glsl"
 #include "rows.glsl"
 

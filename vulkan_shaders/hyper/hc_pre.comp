@@ -1,5 +1,6 @@
 #version 460
-// Weighted sum of the streams of a token, times a factor. The weight of a stream is a number, or (GATED) the sigmoid of a number for each element.
+// Weighted sum of the streams of a token, times a factor. The weight of a stream is a number, or (GATED) the sigmoid of
+// a number for each element.
 #include "common.glsl"
 #include "rows.glsl"
 

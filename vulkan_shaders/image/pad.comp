@@ -1,6 +1,6 @@
 #version 460
-// Pads a with zeros (MODE 0), periodically (1), or with reflections (2). Elements before a may be negative: then d begins inside of a, so
-// that a periodic padding also shifts elements along a torus.
+// Pads a with zeros (MODE 0), periodically (1), or with reflections (2). Elements before a may be negative: then d
+// begins inside of a, so that a periodic padding also shifts elements along a torus.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,6 +1,6 @@
 #version 460
-// Resizes images: the nearest element (MODE 0), linear (1) or cubic (2) interpolation, or weighted means over the areas that the elements of a
-// smaller result cover (3).
+// Resizes images: the nearest element (MODE 0), linear (1) or cubic (2) interpolation, or weighted means over the areas
+// that the elements of a smaller result cover (3).
 #include "common.glsl"
 #include "rows.glsl"
 #include "divide.glsl"
@@ -14,8 +14,9 @@ layout(push_constant, scalar) uniform Push {
     uvec4 a_ne;
     uvec4 a_nb;
     uvec4 d_nb;
-    // Element i of d is at i * from / to in a; at most 65535. MODE 3: in dimensions 0 and 1, `from` has the bits of to / from as a float, and `to` those of
-    // half the width of the area. The areas depend on the rounding of both, so the host computes them.
+    // Element i of d is at i * from / to in a; at most 65535. MODE 3: in dimensions 0 and 1, `from` has the bits of to
+    // / from as a float, and `to` those of half the width of the area. The areas depend on the rounding of both, so the
+    // host computes them.
     uvec4 from, to;
     float centre;  // of an element
 } p;
@@ -40,7 +41,8 @@ struct Taps {
 Taps taps(uint i, uint from, uint to, uint n) {
     if (MODE == 3) {
         const float support = uintBitsToFloat(to);
-        // Which elements are in the area depends on the last bit: at a place just below 8, element 8 is not, though its weight would be 1.
+        // The last bit decides which elements are in the area: at a place just below 8, element 8 is outside of it. Its
+        // weight would be 1.
         const float place = divide(float(i) + p.centre, uintBitsToFloat(from));
         const int low = clamp(int(place - support + p.centre), 0, int(n));
         return Taps(low, max(min(int(place + support + p.centre), int(n)) - low, 0), place);

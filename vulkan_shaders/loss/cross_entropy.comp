@@ -1,6 +1,6 @@
 #version 460
-// Cross entropy of softmax(a) and the targets t: factor * sum(t * log(softmax(a))) for each row, or (BACK) the gradient with respect to a,
-// (softmax(a) - t) * factor * grad. A workgroup computes a row.
+// Cross entropy of softmax(a) and the targets t: factor * sum(t * log(softmax(a))) for each row, or (BACK) the gradient
+// with respect to a, (softmax(a) - t) * factor * grad. A workgroup computes a row.
 #include "common.glsl"
 #include "reduce.glsl"
 

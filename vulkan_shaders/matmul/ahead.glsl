@@ -1,7 +1,8 @@
-// For products that read eight values of a row of a and of a column of b at once, some of them a step ahead. The includer defines ALIGNED: rows and columns begin at
-// multiples of 16 bytes.
+// For products that read eight values of a row of a and of a column of b at once, some of them a step ahead. The
+// includer defines ALIGNED: rows and columns begin at multiples of 16 bytes.
 
-// Eight values as they are in memory, so that nothing waits for them before they are written to shared memory: 16 bytes, or a word for each value.
+// Eight values as they are in memory, so that nothing waits for them before they are written to shared memory: 16
+// bytes, or a word for each value.
 uint word(uint type, uint64_t base, uint i) {
     if (type == F16 || type == BF16) { return uint(U16s(base).v[i]); }
     if (type == F8) { return uint(U8s(base).v[i]); }

@@ -1,14 +1,17 @@
-// Products of the columns of tokens with the matrices of their experts (MUL_MAT_ID), and what follows them. Either two products and their gated
-// function: a workgroup computes a row for a slot of a token. Or one product, whose results are weighted and summed over the slots of a token: a workgroup
-// computes two rows for a token. The includer defines STEP, and adds the products of values STEP * i to STEP * i + STEP - 1 of two rows with a column b:
+// Products of the columns of tokens with the matrices of their experts (MUL_MAT_ID), and what follows them. Either two
+// products and their gated function: a workgroup computes a row for a slot of a token. Or one product, whose results
+// are weighted and summed over the slots of a token: a workgroup computes two rows for a token. The includer defines
+// STEP, and adds the products of values STEP * i to STEP * i + STEP - 1 of two rows with a column b:
 //   void two_parts(uint64_t a0, uint64_t a1, uint64_t b, uint i, inout float sums[2])
 
 const uint NO_GATE = 255;
 layout(constant_id = 4) const uint B = 0;          // type of b, or blocks of `product_blocks`
-layout(constant_id = 5) const uint GATE = NO_GATE; // number of the gated function; its argument is the product of a0, the factor that of a1
+// Number of the gated function. Its argument is the product of a0, its factor the product of a1.
+layout(constant_id = 5) const uint GATE = NO_GATE;
 layout(constant_id = 6) const bool BIASES = false; // ADD_ID: a row for each expert is added to its products
 layout(constant_id = 7) const bool SUMMAND = false; // NO_GATE: a tensor with the shape of d is added
-layout(constant_id = 8) const uint AT_ONCE = 1;    // NO_GATE: slots that the workgroup computes at once; each has an equal share of the invocations
+// NO_GATE: slots that the workgroup computes at once. Each has an equal share of the invocations.
+layout(constant_id = 8) const uint AT_ONCE = 1;
 
 layout(push_constant, scalar) uniform Experts {
     uint64_t b, a0, a1, d, ids;

@@ -1,20 +1,24 @@
-// Products of one column b with up to three matrices that have one format and rows of one length, and what follows them: sums with other columns, a
-// rotation (RoPE), a row by index, or a gated function of two products. A workgroup computes two rows, which share what is read of b. The includer defines
-// the sums of two rows:
+// Products of one column b with up to three matrices that have one format and rows of one length, and what follows
+// them: sums with other columns, a rotation (RoPE), a row by index, or a gated function of two products. A workgroup
+// computes two rows, which share what is read of b. The includer defines the sums of two rows:
 //   void two_rows(uint64_t a0, uint64_t a1, uint t, uint T, out float sums[2])
 #include "rope/turn.glsl"
 
 const uint NO_GATE = 255;
 layout(constant_id = 4) const uint B = 0;    // type of b, or blocks of `product_blocks`
 layout(constant_id = 5) const uint ADDS = 0; // 1: each matrix has a summand; 2: the only matrix has two
-layout(constant_id = 6) const uint GATE = NO_GATE; // number of the gated function; its argument is the product of a0, the factor that of a1
+// Number of the gated function. Its argument is the product of a0, its factor the product of a1.
+layout(constant_id = 6) const uint GATE = NO_GATE;
 
-layout(constant_id = 7) const uint ROWS = 0; // bits of the matrices whose results go to rows by index (SET_ROWS); one or two
+// Bits of the matrices whose results go to rows by index (SET_ROWS): one or two.
+layout(constant_id = 7) const uint ROWS = 0;
 layout(constant_id = 8) const uint ROWS_TYPE = 0; // type of these rows
 layout(constant_id = 9) const uint INDEX = 26;
 
-// All matrices with a rotation have the same. It is that of the model, so its parameters are constants. Floats are passed as their bits.
-layout(constant_id = 10) const uint ROTATED = 0; // bits of the matrices whose results are rotated; all matrices have an even number of rows then
+// All rotated matrices share one rotation. It is that of the model, so its parameters are constants. Floats are passed
+// as their bits.
+// Bits of the matrices whose results are rotated. All matrices then have an even number of rows.
+layout(constant_id = 10) const uint ROTATED = 0;
 layout(constant_id = 11) const bool HALVES = false; // pairs are in two halves (NEOX), not neighbours
 layout(constant_id = 12) const bool FACTORS = false;
 layout(constant_id = 13) const uint HEAD = 2; // rows of a head
@@ -29,7 +33,9 @@ layout(constant_id = 20) const uint CORR_HIGH = 0;
 layout(push_constant, scalar) uniform Joined {
     uint64_t b;
     uint64_t a0, a1, a2, d0, d1, d2; // matrices, results
-    uint64_t s0, s1, s2;   // ADDS: summands; GATE: s0 has two parameters of the gated function; otherwise FACTORS: s0, second index: s1
+    // ADDS: summands. GATE: s0 has two parameters of the gated function. Otherwise s0 has the FACTORS, and s1 the
+    // second index.
+    uint64_t s0, s1, s2;
     uint64_t index;        // ROWS: of the row of the first matrix of them
     uint64_t position;     // ROTATED
     uint k, a_nb;          // columns of the matrices; stride of their rows, in blocks

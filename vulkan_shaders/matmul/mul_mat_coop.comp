@@ -1,8 +1,10 @@
 #version 460
-// A matrix product with cooperative matrices (KHR), in tiles of TM rows by TN columns. Each subgroup computes SM by SN results, in matrices of a size
-// that the device supports. Operands are F16, or BF16 if those of a are, and sums F32, or F16 of some values each (HALF_SUMS).
+// A matrix product with cooperative matrices (KHR), in tiles of TM rows by TN columns. Each subgroup computes SM by SN
+// results, in matrices of a size that the device supports. Operands are F16, or BF16 if those of a are, and sums F32,
+// or F16 of some values each (HALF_SUMS).
 //
-// Each result is the sum of its products in the order of k, CK at a time, whatever the tile is: it has the same bits in every tile.
+// Each result is the sum of its products in the order of k, CK at a time, whatever the tile is: it has the same bits in
+// every tile.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -26,8 +28,9 @@ layout(constant_id = 12) const uint SN = 32;
 
 // Values of a row, and of a column, in a step.
 const uint BK = 32;
-// A step in shared memory, as HALF: rows of a, then columns of b, in pieces of eight values. A row has one piece more than values, so that eight rows begin
-// in different banks. There is room for two steps: one is written while the other is read, so that a step needs one barrier.
+// A step in shared memory, as HALF: rows of a, then columns of b, in pieces of eight values. A row has one piece more
+// than values, so that eight rows begin in different banks. There is room for two steps: one is written while the other
+// is read, so that a step needs one barrier.
 const uint PITCH = BK / 8 + 1;
 const uint STEP = (TM + TN) * PITCH;
 shared uvec4 steps[2 * STEP];
@@ -112,13 +115,13 @@ void main() {
     const uint last = (max(p.k, 1) - 1) / BK * BK;
     if (p.k > 0) { FETCH(0) } // uniform
     for (uint k0 = 0; k0 < p.k; k0 += BK) {
-        // Nobody reads the step in this place any more: it was multiplied before the last barrier.
+        // The last barrier came after the products of the step in this place, so it may be overwritten.
         const uint place = to + line * PITCH + eighth;
         [[unroll]] for (uint e = 0; e < PIECES_A; ++e) { steps[place + e * lines * PITCH] = y[e]; }
         [[unroll]] for (uint e = 0; e < PIECES_B; ++e) { steps[place + (TM + e * lines) * PITCH] = halves(B, x[e]); }
         barrier();
-        // The values of the next step are loaded while those of this step are multiplied. The last step is loaded twice, because compilers move nothing
-        // past a branch.
+        // The values of the next step are loaded while those of this step are multiplied. The last step is loaded
+        // twice, because compilers move nothing past a branch.
         FETCH(min(k0 + BK, last))
         const uint from_a = to + sub_row * PITCH;
         const uint from_b = to + (TM + sub_column) * PITCH;
@@ -143,8 +146,9 @@ void main() {
 #endif
         to = STEP - to;
     }
-    // A tile within d is stored as it is, if its columns begin at multiples of 16 bytes, as such a store needs. The condition is uniform: llvmpipe ends all
-    // subgroups of a workgroup where some return and others wait in a subgroup's barrier.
+    // A tile within d is stored as it is, if its columns begin at multiples of 16 bytes, as such a store needs. The
+    // condition is uniform: llvmpipe ends all subgroups of a workgroup where some return and others wait in a
+    // subgroup's barrier.
     const uint row = row0 + sub_row;
     const uint column = w.first + sub_column;
     const bool whole = row0 + TM <= p.m && w.first + TN <= w.end;
@@ -157,8 +161,9 @@ void main() {
         }
         return;
     }
-    // Others through the step that nobody reads any more. All loops have constant numbers of iterations: Mesa does not unroll a loop around any other,
-    // and has the matrices that it indexes in scratch memory then. It has room for a matrix of each subgroup (`ladder.rs`).
+    // Other tiles go through the memory of a step that has been multiplied, which has room for a matrix of each
+    // subgroup (`ladder.rs`). All loops have constant numbers of iterations: Mesa does not unroll a loop around any
+    // other, and the matrices that such a loop indexes would be in scratch memory.
     const uint room = to + gl_SubgroupID * (ONE / 4);
     [[unroll]] for (uint j = 0; j < NS; ++j) {
         [[unroll]] for (uint i = 0; i < MS; ++i) {

@@ -1,6 +1,6 @@
 #version 460
-// As mul_mat_coop, with VK_NV_cooperative_matrix2: the driver splits large matrices. Depending on the driver, a matrix is the whole tile and
-// belongs to the workgroup, or a quarter of the tile and belongs to a subgroup.
+// As mul_mat_coop, with VK_NV_cooperative_matrix2: the driver splits large matrices. Depending on the driver, a matrix
+// is the whole tile and belongs to the workgroup, or a quarter of the tile and belongs to a subgroup.
 // Needs flexible dimensions and functions that are called for each element.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_NV_cooperative_matrix2 : require
@@ -48,8 +48,8 @@ void load_step(Work w, uint row0, uint k0) {
 layout(constant_id = 5) const uint SCOPE = gl_ScopeWorkgroup;
 layout(constant_id = 6) const uint SIDE = TILE; // rows and columns of a matrix of results
 
-// Called for each element (i, j) of the results. The first element has this row and this column of d. The parameters are numbers, because
-// Mesa 26 crashes if there are structs.
+// Called for each element (i, j) of the results. The first element has this row and this column of d. The parameters
+// are numbers, because Mesa 26 crashes if there are structs.
 float put(const in uint i, const in uint j, const in float x, const in uint64_t d, const in uint end, const in uint row, const in uint column) {
     if (row + i < p.m && column + j < end) {
         Work w;

@@ -1,5 +1,6 @@
 #version 460
-// As mul_mat_joined, with dot products of 8-bit integers. `product_blocks`, or the norm before, has converted b to blocks.
+// As mul_mat_joined, with dot products of 8-bit integers. `product_blocks`, or the norm before, has converted b to
+// blocks.
 #include "common.glsl"
 #include "quant.glsl"
 #include "quant_ints.glsl"

@@ -1,9 +1,9 @@
 #version 460
-// A matrix product for any device, without shared memory. An invocation computes R rows of a with up to N columns of b, over all of K. For
-// drivers that run lanes on the CPU, and the fallback for all others.
+// A matrix product for any device, without shared memory. An invocation computes R rows of a with up to N columns of b,
+// over all of K. For drivers that run lanes on the CPU, and the fallback for all others.
 //
-// LANES: for drivers on the CPU, whose loads are slow gathers unless the address is known to be uniform. The workgroup is one subgroup of
-// eight invocations. Each loads one of eight adjacent values of b, once for R rows, and broadcasts it.
+// LANES: for drivers on the CPU, whose loads are slow gathers unless the address is known to be uniform. The workgroup
+// is one subgroup of eight invocations. Each loads one of eight adjacent values of b for R rows, and broadcasts it.
 #include "common.glsl"
 #include "quant.glsl"
 #include "matmul/product.glsl"
@@ -19,7 +19,8 @@ const uint R = 1;
 #else
 const uint R = 4;
 #endif
-// share() loads one of the values `first` to first + 7 of a column for each invocation. of_share() returns value `first` + l.
+// share() loads one of the values `first` to first + 7 of a column for each invocation. of_share() returns value
+// `first` + l.
 float share(uint64_t b, uint first) { return load(B, b, first + gl_SubgroupInvocationID); }
 float of_share(float x, uint64_t b, uint first, uint l) { return subgroupBroadcast(x, l); }
 #else

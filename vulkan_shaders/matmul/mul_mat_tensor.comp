@@ -1,10 +1,11 @@
 #version 460
-// As mul_mat_coop2, on devices that load matrices of a workgroup straight from tensors in memory (VK_NV_cooperative_matrix2 with tensor addressing
-// and block loads). The driver stages them, so the tile can be large. Both operands are F16, or both BF16, but a may have blocks, which a function decodes value by
-// value. The tensors start at the corner of the tile, so that offsets fit into 32 bits. Their first bytes, and those of all matrices, must be
-// aligned to 16; rows of HALF too.
-// LIST: for MUL_MAT_ID, a workgroup has a tile of `product_lists`: columns of b with the same expert, a matrix of a. `product_gather` has put the columns
-// in this order. Those of d are anywhere, so that each value is stored on its own.
+// As mul_mat_coop2, on devices that load matrices of a workgroup straight from tensors in memory
+// (VK_NV_cooperative_matrix2 with tensor addressing and block loads). The driver stages them, so the tile can be large.
+// Both operands are F16, or both BF16, but a may have blocks, which a function decodes value by value. The tensors
+// start at the corner of the tile, so that offsets fit into 32 bits. Their first bytes, and those of all matrices, must
+// be aligned to 16; rows of HALF too.
+// LIST: for MUL_MAT_ID, a workgroup has a tile of `product_lists`: columns of b with the same expert, a matrix of a.
+// `product_gather` has put the columns in this order. Those of d are anywhere, so that each value is stored on its own.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_NV_cooperative_matrix2 : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -17,7 +18,8 @@
 layout(constant_id = 3) const uint ROWS = 128;
 layout(constant_id = 4) const uint WIDTH = 128;
 layout(constant_id = 5) const uint DEPTH = 64;
-layout(constant_id = 6) const bool SHARED = false; // GROUP_SCALES: scales of a block of all rows are computed once, for all values
+// GROUP_SCALES: the scales of a block of all rows are computed once, for all values.
+layout(constant_id = 6) const bool SHARED = false;
 
 layout(push_constant, scalar) uniform Tensors {
     uint64_t a, b, d;
@@ -48,7 +50,8 @@ const uint GROUPS = BLOCK / 32;
 const uint PITCH = ROWS + 2;
 shared vec2 scales[SHARED ? GROUPS * PITCH : 1];
 
-// Each row has some invocations, with a group or several. ROWS divides the number of invocations, and that divides GROUPS * ROWS.
+// Each row has some invocations, with a group or several. ROWS divides the number of invocations, and that divides
+// GROUPS * ROWS.
 uint share() { return gl_WorkGroupSize.x / ROWS; }
 
 // The head of the block with value k0 of the row of this invocation.
@@ -175,7 +178,7 @@ void main() {
     Halves a = Halves(from_a);
     Halves b = Halves(at(p.b, offset3(of_b, p.b_nb), 2));
 
-    // The masks change nothing: they tell the compiler how rows are aligned.
+    // The masks keep the strides, which are multiples of 8: the compiler derives the alignment of rows from them.
 #if BLOCK == 1
     const uint a_stride = p.a_nb.x & ~7u;
 #else

@@ -1,6 +1,6 @@
 #version 460
-// A matrix product in tiles through shared memory, for GPUs (tile.glsl). Both operands are converted to F32, in steps of BK values. The values of the
-// next step are loaded while those of this step are multiplied.
+// A matrix product in tiles through shared memory, for GPUs (tile.glsl). Both operands are converted to F32, in steps
+// of BK values. The values of the next step are loaded while those of this step are multiplied.
 #include "common.glsl"
 #include "quant.glsl"
 #include "matmul/product.glsl"

@@ -1,14 +1,14 @@
 #version 460
-// As mul_mat_tile, with dot products of 8-bit integers. `product_blocks` has converted b to blocks. Shared memory has integers, scales and
-// offsets of 32 values.
+// As mul_mat_tile, with dot products of 8-bit integers. `product_blocks` has converted b to blocks. Shared memory has
+// integers, scales and offsets of 32 values.
 #include "common.glsl"
 #include "quant.glsl"
 #include "quant_ints.glsl"
 #include "matmul/product.glsl"
 #include "matmul/tile.glsl"
 
-// Sixteen values of a line are a word of 16 bytes. Neighbouring invocations read neighbouring lines, and write both halves of lines: padded, so that
-// the halves are in different banks.
+// Sixteen values of a line are a word of 16 bytes. Neighbouring invocations read neighbouring lines, and write both
+// halves of lines: padded, so that the halves are in different banks.
 const uint PITCH_A = TM + 4;
 const uint PITCH_B = TN + 4;
 shared ivec4 as[2 * PITCH_A];
@@ -16,8 +16,8 @@ shared ivec4 bs[2 * PITCH_B];
 shared vec2 a_scales[2 * PITCH_A]; // scale and offset of 16 values
 shared vec2 b_scales[2 * PITCH_B]; // scale, and sum of 16 integers
 
-// With 64 rows, half of the invocations load 16 values of a row of a in each step, and half of a column of b. With 128 rows, each loads a row, and
-// then a column if there are enough.
+// With 64 rows, half of the invocations load 16 values of a row of a in each step, and half of a column of b. With 128
+// rows, each loads a row, and then a column if there are enough.
 const bool APART = TM == 64;
 
 void fetch_a(uint64_t from, uint i, out ivec4 q, out vec2 s) {

@@ -1,5 +1,6 @@
 #version 460
-// As mul_mat_vec, with dot products of 8-bit integers, in groups of 16 values. `product_blocks`, or the norm before, has converted b to blocks.
+// As mul_mat_vec, with dot products of 8-bit integers, in groups of 16 values. `product_blocks`, or the norm before,
+// has converted b to blocks.
 #include "common.glsl"
 #include "quant.glsl"
 #include "quant_ints.glsl"

@@ -1,6 +1,7 @@
 #version 460
-// d[i, j] = sum over k of a[i, k] * b[j, k], in tiles of 64 by 64 through shared memory, in steps of 16 k. Rows of a and b are rows of a tile, so they
-// are read as they are. A workgroup has 256 invocations, and each computes 4 by 4 results.
+// d[i, j] = sum over k of a[i, k] * b[j, k], in tiles of 64 by 64 through shared memory, in steps of 16 k. Rows of a
+// and b are rows of a tile, so they are read as they are. A workgroup has 256 invocations, and each computes 4 by 4
+// results.
 #include "common.glsl"
 
 layout(constant_id = 3) const uint A = 0; // type of a

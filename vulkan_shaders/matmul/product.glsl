@@ -1,5 +1,6 @@
-// For all matrix products: push constants, and the columns of a workgroup. d = a * b: row m of a times column n of b, both with k contiguous
-// values. Include it after common.glsl and quant.glsl. FIRST is the number of the first constant.
+// For all matrix products: push constants, and the columns of a workgroup. d = a * b: row m of a times column n of b,
+// both with k contiguous values. Include it after common.glsl and quant.glsl. FIRST is the number of the first
+// constant.
 #ifndef FIRST
 #define FIRST 3
 #endif
@@ -8,7 +9,8 @@ layout(constant_id = FIRST) const uint B = 0; // type of b, or BLOCKS
 layout(constant_id = FIRST + 1) const uint COLUMNS = 0; // one of the three below
 
 const uint ALL = 0;  // all columns of all matrices; several matrices of b may share one of a
-const uint PAIR = 1; // MUL_MAT_ID: y and z of a workgroup are slot and token, for which ids has the expert (a matrix of a)
+// MUL_MAT_ID: y and z of a workgroup are slot and token. `ids` has their expert, which is a matrix of a.
+const uint PAIR = 1;
 const uint LIST = 2; // MUL_MAT_ID: y of a workgroup is a tile of `product_lists`: columns with the same expert
 
 const uint BLOCKS = 64; // blocks of `product_blocks`; not a number of ggml_type
@@ -19,7 +21,8 @@ layout(push_constant, scalar) uniform Product {
     uint64_t tiles;   // LIST: expert, first, end
     uint k, m, n;     // LIST: n is the number of slots
     uint a_ne2, a_ne3; // ALL: matrices of b for each of a, dimensions 2 and 3; otherwise a_ne2 is the number of experts
-    uint b_ne2;        // ALL: matrices of d in dimension 2; otherwise the columns of b for a token: one for all slots, or one for each
+    // ALL: matrices of d in dimension 2. Otherwise the columns of b for a token: one for all slots, or one for each.
+    uint b_ne2;
     uvec3 a_nb;        // dimensions 1 to 3, in blocks
     uvec3 b_nb;
     uvec3 d_nb;

@@ -1,6 +1,7 @@
 #version 460
-// Converts rows of floats to blocks of 32 signed bytes, for products with integer dot products. A block has ten words: the scale, the sums of
-// both halves (16 bits each), the bytes. The sums are for formats whose values are scale * integer + offset.
+// Converts rows of floats to blocks of 32 signed bytes, for products with integer dot products. A block has ten words:
+// the scale, the sums of both halves (16 bits each), the bytes. The sums are for formats whose values are scale *
+// integer + offset.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,5 +1,6 @@
 #version 460
-// For MUL_MAT_ID with mul_mat_tensor, which reads contiguous columns only: the columns of b in the order of the pairs of `product_lists`, as F16 or BF16.
+// For MUL_MAT_ID with mul_mat_tensor, which reads contiguous columns only: the columns of b in the order of the pairs
+// of `product_lists`, as F16 or BF16.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,7 +1,8 @@
 #version 460
-// For MUL_MAT_ID with tiles: sorts the pairs of token and slot by expert, and makes tiles of at most `width` pairs with the same expert. There
-// is one workgroup. It counts the pairs of each expert, adds up, and assigns positions. Pairs with an id out of range are in no list; this
-// shader writes their results, which are 0. The order of the pairs of an expert may vary, but results do not depend on it.
+// For MUL_MAT_ID with tiles: sorts the pairs of token and slot by expert, and makes tiles of at most `width` pairs with
+// the same expert. There is one workgroup. It counts the pairs of each expert, adds up, and assigns positions. Pairs
+// with an id out of range are in no list; this shader writes their results, which are 0. The order of the pairs of an
+// expert may vary, but results do not depend on it.
 #extension GL_KHR_memory_scope_semantics : require
 #include "common.glsl"
 
@@ -21,7 +22,8 @@ shared uint places[EXPERTS]; // number of pairs of an expert, then the position 
 shared uint used;
 shared uint absent; // pairs without an expert
 
-// Increments the entry of an expert. Returns its old value. Device scope would need another feature, and workgroup scope is enough.
+// Increments the entry of an expert. Returns its old value. Device scope would need another feature, and workgroup
+// scope is enough.
 uint next(uint e) { return atomicAdd(places[e], 1, gl_ScopeWorkgroup, 0, gl_SemanticsRelaxed); }
 
 // The expert of a pair, or `experts`.

@@ -1,6 +1,6 @@
-// For products with few columns, for GPUs: a workgroup computes ROWS rows of a with WIDTH columns of b. It reads and decodes a row once for all
-// columns, and a column once for all rows. Each invocation sums every T-th group of values, and the sums are added at the end. The order of
-// additions of a result does not depend on ROWS and WIDTH.
+// For products with few columns, for GPUs: a workgroup computes ROWS rows of a with WIDTH columns of b. It reads and
+// decodes a row once for all columns, and a column once for all rows. Each invocation sums every T-th group of values,
+// and the sums are added at the end. The order of additions of a result does not depend on ROWS and WIDTH.
 //
 // The shader defines `add_groups`, which adds the products of an invocation.
 const uint MAX_ROWS = 4;

@@ -1,6 +1,6 @@
 #version 460
-// Keeps the elements of a band of a matrix, those whose column minus row is from `low` to `high`, and sets the others to a value: triangles, masks
-// and, with a stride of 0 for rows of a, diagonal matrices.
+// Keeps the elements of a band of a matrix, those whose column minus row is from `low` to `high`, and sets the others
+// to a value: triangles, masks and, with a stride of 0 for rows of a, diagonal matrices.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,6 +1,6 @@
 #version 460
-// Solves lower triangular systems a x = b by substitution. A workgroup solves some columns of a matrix; an invocation solves one. Rows of a are
-// read through shared memory.
+// Solves lower triangular systems a x = b by substitution. A workgroup solves some columns of a matrix; an invocation
+// solves one. Rows of a are read through shared memory.
 #include "common.glsl"
 
 layout(push_constant, scalar) uniform Push {

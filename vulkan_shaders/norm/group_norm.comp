@@ -1,5 +1,6 @@
 #version 460
-// Normalises groups of channels to mean 0 and variance 1. A workgroup computes a group of an image. Tensors are contiguous.
+// Normalises groups of channels to mean 0 and variance 1. A workgroup computes a group of an image. Tensors are
+// contiguous.
 #include "common.glsl"
 #include "reduce.glsl"
 

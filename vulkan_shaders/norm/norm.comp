@@ -1,7 +1,8 @@
 #version 460
-// Normalises rows to mean 0 and variance 1 (NORM), mean square 1 (RMS_NORM), or length 1 (L2_NORM). A workgroup computes a row.
-// Fused: normalises a + b instead of a, and writes the sum (ADD); multiplies the result by w (MUL); also writes the result as blocks of integers for
-// products (BLOCKS; `product_blocks`), for which rows have a multiple of 32 columns, and groups of 8 invocations. b has the shape of a, and w repeats.
+// Normalises rows to mean 0 and variance 1 (NORM), mean square 1 (RMS_NORM), or length 1 (L2_NORM). A workgroup
+// computes a row. Fused: normalises a + b instead of a, and writes the sum (ADD); multiplies the result by w (MUL);
+// also writes the result as blocks of integers for products (BLOCKS; `product_blocks`), for which rows have a multiple
+// of 32 columns, and groups of 8 invocations. b has the shape of a, and w repeats.
 #include "common.glsl"
 #include "reduce.glsl"
 
@@ -24,7 +25,8 @@ const uint SPAN = BLOCKS ? 4 : 1;
 shared uint greatest[512]; // of the columns of each invocation
 shared int sums[512];
 
-// Writes the values of an invocation's four columns from c on. All invocations must call it. Those after the last column write nothing.
+// Writes the values of an invocation's four columns from c on. All invocations must call it. Those after the last
+// column write nothing.
 void write_blocks(uint r, uint c, float x[4]) {
     const uint i = gl_LocalInvocationID.x;
     const uint part = i & 7u; // word of the block

@@ -1,6 +1,6 @@
 #version 460
-// Gradients of functions of rows, from the gradient dy of the result. RMS_NORM (OP 0): x is the argument. Softmax (1): x is the result. A workgroup
-// computes a row.
+// Gradients of functions of rows, from the gradient dy of the result. RMS_NORM (OP 0): x is the argument. Softmax (1):
+// x is the result. A workgroup computes a row.
 #include "common.glsl"
 #include "reduce.glsl"
 

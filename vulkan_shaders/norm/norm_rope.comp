@@ -1,6 +1,6 @@
 #version 460
-// RMS_NORM of the heads of one or two tensors (queries and keys), times a weight, and their rotation (RoPE). A workgroup computes a head of a token. The heads
-// of a token of one tensor may go to a row by index (SET_ROWS).
+// RMS_NORM of the heads of one or two tensors (queries and keys), times a weight, and their rotation (RoPE). A
+// workgroup computes a head of a token. The heads of a token of one tensor may go to a row by index (SET_ROWS).
 #include "common.glsl"
 #include "reduce.glsl"
 #include "rope/turn.glsl"

@@ -1,6 +1,7 @@
 #version 460
-// A step of an optimizer on the weights w with gradients g, in place: gradient descent, or (ADAMW) AdamW with the moments m and v.
-// param: learning rate, weight decay; ADAMW: learning rate, decay rates of the moments, epsilon, weight decay, bias corrections.
+// A step of an optimizer on the weights w with gradients g, in place: gradient descent, or (ADAMW) AdamW with the
+// moments m and v. param: learning rate, weight decay; ADAMW: learning rate, decay rates of the moments, epsilon,
+// weight decay, bias corrections.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,6 +1,6 @@
 #version 460
-// Maximum or mean of each window. The mean of POOL_2D is over the whole window, with 0 for elements outside of the image. That of POOL_1D is
-// over the elements inside.
+// Maximum or mean of each window. The mean of POOL_2D is over the whole window, with 0 for elements outside of the
+// image. That of POOL_1D is over the elements inside.
 #include "common.glsl"
 #include "rows.glsl"
 

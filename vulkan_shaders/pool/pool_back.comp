@@ -1,6 +1,6 @@
 #version 460
-// Gradient of pooling of planes: each element of the argument gets the gradients of the windows that it is in. MAX_POOL: only of those whose
-// first maximum it is.
+// Gradient of pooling of planes: each element of the argument gets the gradients of the windows that it is in.
+// MAX_POOL: only of those whose first maximum it is.
 #include "common.glsl"
 #include "rows.glsl"
 

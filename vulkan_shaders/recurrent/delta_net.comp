@@ -1,6 +1,6 @@
 #version 460
-// Gated delta rule. For a row s of the state of a head with its own v: s = s * exp(gate), then s = s + ((v - s . k) * beta) * k, then
-// y = (s . q) * scale. d has the outputs, then the states after the last tokens, the last ones first.
+// Gated delta rule. For a row s of the state of a head with its own v: s = s * exp(gate), then s = s + ((v - s . k) *
+// beta) * k, then y = (s . q) * scale. d has the outputs, then the states after the last tokens, the last ones first.
 #include "common.glsl"
 #include "recurrent/state.glsl"
 

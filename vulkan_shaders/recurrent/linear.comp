@@ -1,10 +1,11 @@
 #version 460
-// Recurrences over the tokens of a sequence with a square matrix as the state of each head. For a row s of the state with its own v:
+// Recurrences over the tokens of a sequence with a square matrix as the state of each head. For a row s of the state
+// with its own v:
 //   0 RWKV-6: y = sum of (s + v k bonus) r, then s = s decay + v k
 //   1 gated linear attention: s = s gate + v k, then y = scale * sum of s q
 //   2 RWKV-7: s = s decay + v k + (s . a) b, then y = s . r
-// The inputs are contiguous, N numbers for each head of each token. The states of 0 and 1 are transposed in memory. d has the outputs, then the
-// last states.
+// The inputs are contiguous, N numbers for each head of each token. The states of 0 and 1 are transposed in memory. d
+// has the outputs, then the last states.
 #include "common.glsl"
 #include "recurrent/state.glsl"
 

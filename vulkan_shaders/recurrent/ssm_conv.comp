@@ -1,6 +1,6 @@
 #version 460
-// Convolution of each channel over the tokens of a sequence: y[channel, token] = sum over i of x[token + i, channel] * w[i, channel]. Fused: adds a bias
-// for each channel (BIAS); SiLU of the result (SILU).
+// Convolution of each channel over the tokens of a sequence: y[channel, token] = sum over i of x[token + i, channel] *
+// w[i, channel]. Fused: adds a bias for each channel (BIAS); SiLU of the result (SILU).
 #include "common.glsl"
 #include "rows.glsl"
 #include "functions.glsl"

@@ -1,7 +1,7 @@
 #version 460
-// Selective scan of state-space models. For a row s of the state of a head with its own x: s = s * exp(step * a) + (x * step) * b, then
-// y = s . c, where step = softplus(dt). d has the outputs, then the states after the last tokens, the last ones first. An index of a state that
-// does not exist stands for a state of 0.
+// Selective scan of state-space models. For a row s of the state of a head with its own x: s = s * exp(step * a) + (x *
+// step) * b, then y = s . c, where step = softplus(dt). d has the outputs, then the states after the last tokens, the
+// last ones first. If the index of a state is out of range, the state starts at 0.
 #include "common.glsl"
 #include "recurrent/state.glsl"
 

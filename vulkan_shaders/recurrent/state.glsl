@@ -1,6 +1,6 @@
-// Recurrences whose state is a matrix for each head. A row of the matrix needs no other row, so LANES neighbouring invocations hold a row in
-// registers over all tokens: each has every LANES-th of its N columns. Include it after common.glsl. Constants 3 to 5 are the columns, the
-// lanes, and the columns of a lane.
+// Recurrences whose state is a matrix for each head. A row of the matrix needs no other row, so LANES neighbouring
+// invocations hold a row in registers over all tokens: each has every LANES-th of its N columns. Include it after
+// common.glsl. Constants 3 to 5 are the columns, the lanes, and the columns of a lane.
 layout(constant_id = 3) const uint N = 1;
 layout(constant_id = 4) const uint LANES = 1;
 layout(constant_id = 5) const uint PER = 1;
@@ -45,6 +45,6 @@ void store_state(uint64_t to, uint step) {
     }
 }
 
-// The token whose data are loaded. Mesa's software driver runs the body of a loop once more after its end, with no invocation active, but not without
-// loads (docs/SHADERS.md).
+// The token whose data are loaded. Mesa's software driver runs the body of a loop once more after its end, with no
+// invocation active, but not without loads (docs/SHADERS.md).
 uint loaded(uint token, uint tokens) { return min(token, tokens - 1); }

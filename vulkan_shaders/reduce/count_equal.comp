@@ -1,6 +1,6 @@
 #version 460
-// Number of equal elements of two tensors of 32-bit integers: a workgroup counts those of a row. TOTAL: one workgroup adds the counts of the rows
-// and writes 64 bits.
+// Number of equal elements of two tensors of 32-bit integers: a workgroup counts those of a row. TOTAL: one workgroup
+// adds the counts of the rows and writes 64 bits.
 #include "common.glsl"
 #include "reduce.glsl"
 

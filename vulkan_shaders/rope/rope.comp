@@ -1,6 +1,7 @@
 #version 460
-// Rotary position embedding: rotates pairs of elements by an angle that is proportional to the position. All modes. An invocation rotates pairs,
-// or copies elements outside of the rotated dimensions. Fused with SET_ROWS, an index selects the row of d.
+// Rotary position embedding: rotates pairs of elements by an angle that is proportional to the position. All modes. An
+// invocation rotates pairs, or copies elements outside of the rotated dimensions. Fused with SET_ROWS, an index selects
+// the row of d.
 #include "common.glsl"
 #include "rows.glsl"
 #include "rope/turn.glsl"

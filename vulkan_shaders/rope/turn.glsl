@@ -1,6 +1,7 @@
 // Rotations of rotary position embedding.
 
-// Cosine and sine for a pair whose angle is `angle` without scaling (YaRN: from extrapolation to interpolation between the pairs corr.x and corr.y).
+// Cosine and sine for a pair whose angle is `angle` without scaling (YaRN: from extrapolation to interpolation between
+// the pairs corr.x and corr.y).
 vec2 turn_by(float angle, uint pair, float freq_scale, float ext_factor, float attn_factor, vec2 corr) {
     float theta = freq_scale * angle;
     float magnitude = attn_factor;

@@ -1,5 +1,6 @@
 #version 460
-// dst = a[ids]: rows of a selected by indices, as F32 or F16. FMT is the format of a. The row of an index out of range is 0.
+// dst = a[ids]: rows of a selected by indices, as F32 or F16. FMT is the format of a. If an index is out of range, its
+// row is 0.
 #include "common.glsl"
 #include "rows.glsl"
 #include "quant.glsl"

@@ -1,6 +1,7 @@
 #version 460
-// Gradient of get_rows: adds rows of a to the rows of d that the indices select. d is 0 before. The first row of a with an index adds all rows
-// with this index, in their order, so that no two invocations write one element. Rows with an index out of range are skipped.
+// Gradient of get_rows: adds rows of a to the rows of d that the indices select. d is 0 before. The first row of a with
+// an index adds all rows with this index, in their order, so that no two invocations write one element. Rows with an
+// index out of range are skipped.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,5 +1,6 @@
 #version 460
-// d[ids] = a: writes rows of a to rows of d selected by indices, in a plain format. Rows with an index out of range are skipped.
+// d[ids] = a: writes rows of a to rows of d selected by indices, in a plain format. Rows with an index out of range are
+// skipped.
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,6 +1,7 @@
 #version 460
-// Softmax of rows: exp(x * scale + slope * mask), divided by the sum. With a mask (F32 or F16), slopes of heads (ALiBi), and sinks.
-// A workgroup computes a row. A row that is minus infinity everywhere, and has no sink, becomes NaN, as on the CPU.
+// Softmax of rows: exp(x * scale + slope * mask), divided by the sum. With a mask (F32 or F16), slopes of heads
+// (ALiBi), and sinks. A workgroup computes a row. A row that is minus infinity everywhere, and has no sink, becomes
+// NaN, as on the CPU.
 #include "common.glsl"
 #include "reduce.glsl"
 

@@ -1,7 +1,8 @@
 #version 460
-// Indices of elements in the order of their values. The sort is stable. TOP_K: only the first k of the descending order.
-// A step either sorts runs of elements, or (MERGE) merges pairs of adjacent runs. Each invocation computes the position of elements: it counts
-// the elements before an element, with a loop over its run, or with a binary search in the other run. Uses no shared memory.
+// Indices of elements in the order of their values. The sort is stable. TOP_K: only the first k of the descending
+// order. A step either sorts runs of elements, or (MERGE) merges pairs of adjacent runs. Each invocation computes the
+// position of elements: it counts the elements before an element, with a loop over its run, or with a binary search in
+// the other run. Uses no shared memory.
 #include "common.glsl"
 #include "rows.glsl"
 #include "order.glsl"

@@ -1,6 +1,7 @@
 #version 460
-// The experts of tokens and their weights. A workgroup computes a token: values of all experts by a gating function, the K experts that are first in the
-// descending order of what they are selected by (as argsort.comp orders it), and weights, which are the values of these.
+// The experts of tokens and their weights. A workgroup computes a token: values of all experts by a gating function,
+// the K experts that are first in the descending order of what they are selected by (as argsort.comp orders it), and
+// weights, which are the values of these.
 #include "common.glsl"
 #include "reduce.glsl"
 #define BEST_ROOM 256
@@ -9,7 +10,8 @@
 layout(constant_id = 4) const uint COLUMNS = 1024; // experts
 layout(constant_id = 5) const uint K = 64;
 layout(constant_id = 6) const uint GATING = 0; // 0: a has the values; 1: softmax; 2: sigmoid; 3: root of softplus
-layout(constant_id = 7) const uint SELECT = 0; // selected by 0: values; 1: values plus a bias for each expert; 2: another tensor
+// What experts are selected by: 0 the values, 1 the values plus a bias for each expert, 2 another tensor.
+layout(constant_id = 7) const uint SELECT = 0;
 layout(constant_id = 8) const bool LATE = false; // softmax of the weights
 layout(constant_id = 9) const uint NORM = 0; // weights are divided by 1: their sum; 2: the same, clamped
 layout(constant_id = 10) const bool SCALED = false;

@@ -1,6 +1,6 @@
 #version 460
-// Copies rows of elements of BYTES: windows of an image, padded with zeros (OP 0); an image from its windows (1); rows of a table by the distance
-// of two positions (2).
+// Copies rows of elements of BYTES: windows of an image, padded with zeros (OP 0); an image from its windows (1); rows
+// of a table by the distance of two positions (2).
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -1,7 +1,8 @@
 //! Threads under stress, as hosts use them, for ThreadSanitizer: `scripts/tsan.sh` builds this with it and runs it.
 //!
 //!     libggml-rs-threads           pools, graphs, numbers of threads, pauses and stops that change all the time: must
-//!     be silent libggml-rs-threads rpc       an RPC server and hosts that share a connection to it: must be silent
+//!                                  be silent
+//!     libggml-rs-threads rpc       an RPC server and hosts that share a connection to it: must be silent
 //!     libggml-rs-threads tensor    a seeded race: two computations write one tensor at once. Must be reported
 //!     libggml-rs-threads region    a seeded race: two threads of one computation write one number. Must be reported
 
@@ -101,8 +102,8 @@ fn expect(what: bool, text: &str) {
     }
 }
 
-/// One host: graphs that come and go, with every number of threads, stopped here and there, in a pool that is paused
-/// and resumed.
+/// One host: graphs that are built and freed, with every number of threads, some of them stopped, in a pool that is
+/// paused and resumed.
 fn host(seed: usize, rounds: usize, want: &[u32], alone: bool) {
     let own = pool(5, if seed % 2 == 0 { 50 } else { 0 });
     for round in 0..rounds {
@@ -119,9 +120,9 @@ fn host(seed: usize, rounds: usize, want: &[u32], alone: bool) {
                 _ => {}
             }
         }
-        // Now and then without a pool of the host's own. The library keeps pools for that behind a lock of the standard
-        // library, which is not built with the sanitizer: hosts at the same time would be reported for what that lock
-        // guards.
+        // Every fourth round, without a pool of the host's own. The library guards its pools for that with a lock of
+        // the standard library, which is not built with the sanitizer: with hosts at the same time, accesses under that
+        // lock would be reported.
         let at = if round % 4 == 3 && alone { std::ptr::null_mut() } else { own };
         // SAFETY: a valid graph.
         let nodes = i64::from(unsafe { ggml_graph_n_nodes(net.graph) });
@@ -134,7 +135,7 @@ fn host(seed: usize, rounds: usize, want: &[u32], alone: bool) {
                 expect(net.bits() == want, "the result is the same every time");
             }
         }
-        // The graph goes at once: no thread may look at it any more.
+        // The graph is freed here: no thread may access it any more.
     }
     // SAFETY: made above, freed once.
     unsafe { ggml_threadpool_free(own) };
@@ -150,8 +151,8 @@ fn together(f: &(dyn Fn(usize) + Sync)) {
 }
 
 fn stress(rounds: usize) {
-    // What is made once for the process is made before there are threads: the standard library's locks, which guard it,
-    // are not built with the sanitizer.
+    // Objects that are made once for the process are made before there are threads: the standard library's locks, which
+    // guard them, are not built with the sanitizer.
     let net = Net::new(4);
     expect(net.compute(std::ptr::null_mut(), 1, None) == 0, "a graph is computed by one thread");
     let want = net.bits();
@@ -170,7 +171,7 @@ fn stress(rounds: usize) {
     unsafe { ggml_threadpool_free(std::ptr::with_exposed_provenance_mut(shared)) };
 }
 
-/// Two computations of one graph at once: what no host may do.
+/// Two computations of one graph at once, which is forbidden to hosts.
 fn race_of_computations() {
     let net = Net::new(4);
     net.compute(std::ptr::null_mut(), 1, None);

@@ -64,7 +64,7 @@ pub fn run() {
     let Ok(address) = found else { return expect(false, "a free port") };
     std::thread::spawn(move || {
         let endpoint = CString::new(address.to_string()).unwrap_or_default();
-        // SAFETY: the device lives for ever.
+        // SAFETY: the device is never freed.
         unsafe {
             let mut device = ggml_backend_dev_by_type(ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_CPU as _);
             ggml_backend_rpc_start_server(endpoint.as_ptr(), std::ptr::null(), 2, 1, &mut device);

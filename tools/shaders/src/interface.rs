@@ -8,15 +8,15 @@ use std::fmt::Write;
 /// Specialization constants 0 to 2 are the size of the workgroup.
 const SIZES: usize = 3;
 
-/// A source's interface: where its push block is, and its constants from number 3 on.
+/// A source's interface: its push block, and its constants from number 3 on.
 struct Source {
     block: String,
     constants: Vec<Member>,
-    /// As it was reflected.
+    /// The reflected interface.
     whole: Interface,
 }
 
-/// Of all sources.
+/// The interfaces of all sources.
 pub struct Interfaces {
     blocks: BTreeMap<String, Vec<Member>>,
     sources: BTreeMap<String, Source>,
@@ -38,7 +38,8 @@ fn constants(source: &str, all: &[Member]) -> Result<Vec<Member>, String> {
 }
 
 impl Interfaces {
-    /// From what each source's module says. Sources may share a block under a name other than `Push`.
+    /// Makes them from the reflected interface of each source's module. Sources may share a block under a name other
+    /// than `Push`.
     pub fn new(all: Vec<(String, Interface)>) -> Result<Self, String> {
         let mut out = Self { blocks: BTreeMap::new(), sources: BTreeMap::new() };
         for (name, whole) in all {
@@ -65,7 +66,7 @@ impl Interfaces {
         }
     }
 
-    /// The whole as Rust.
+    /// The Rust source of all interfaces.
     pub fn rust(&self, formats: &[Format]) -> String {
         let mut out = String::from(
             "// Written by `make shaders` from the modules and the manifest; `make check-shaders` compares it. Do not edit.\n\n\

@@ -1,10 +1,10 @@
 //! `make shaders`: compiles every variant that `vulkan_shaders/manifest.toml` lists to SPIR-V and writes one pack for
-//! each source into `src/vulkan/spirv/`. Packs whose head says that nothing changed stay as they are. `interface.rs`
-//! beside them is what the modules take from their caller, for Rust.
+//! each source into `src/vulkan/spirv/`. Packs whose head shows that nothing changed stay as they are. `interface.rs`
+//! beside them has the interfaces of the modules, for Rust.
 //!
 //! usage: shaders [--check] [--all] [--dump FOLDER] ROOT [NAME...]
-//!   --check   write nothing; compile all again and fail where a committed pack differs
-//!   --all     compile also what is up to date
+//!   --check   write nothing; compile all again and fail if a committed pack differs
+//!   --all     compile also packs that are up to date
 //!   --dump    write each module as FOLDER/NAME.spv too, for spirv-val and spirv-dis
 
 #[path = "../../../vulkan_shaders/digest.rs"]
@@ -52,7 +52,7 @@ fn options() -> Result<Options, String> {
     Ok(Options { check, all, dump, root, only: rest })
 }
 
-/// Head and compressed modules of one section. All its variants must have the interface that is known for it.
+/// Head and compressed modules of one section. All its variants must have the interface of its source.
 fn pack(
     folder: &Path,
     head: &str,
@@ -89,8 +89,8 @@ fn pack(
     Ok(out)
 }
 
-/// An LZMA stream with its header. The dictionary holds the whole body, because modules of a source are much alike.
-/// Literals depend on the position in a word, as SPIR-V consists of words.
+/// An LZMA stream with its header. The dictionary holds the whole body, because modules of a source are very similar.
+/// Literals depend on the position in a word, because SPIR-V consists of words.
 fn compress(body: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut options = LzmaOptions::with_preset(9);
     (options.lc, options.lp, options.pb) = (0, 2, 2);
@@ -112,7 +112,7 @@ fn interfaces(folder: &Path, sections: &[manifest::Section]) -> Result<Interface
     sections.par_iter().map(first).collect::<Result<Vec<_>, String>>().and_then(Interfaces::new)
 }
 
-/// Writes a file, or with `--check` says that it differs. Whether it differed.
+/// Writes a file, or with `--check` reports that it differs. Returns whether it differed.
 fn update(o: &Options, path: &Path, new: &[u8], what: &str) -> Result<bool, String> {
     if std::fs::read(path).is_ok_and(|old| old == new) {
         return Ok(false);

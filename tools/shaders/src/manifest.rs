@@ -3,7 +3,7 @@
 use crate::digest::{self, Format};
 use std::collections::BTreeMap;
 
-/// The whole.
+/// The whole manifest.
 pub struct Manifest {
     /// Every number format.
     pub formats: Vec<Format>,
@@ -17,9 +17,9 @@ pub struct Section {
     pub source: digest::Section,
     /// Macros of every variant.
     defines: BTreeMap<String, String>,
-    /// Macros with the values they take; one variant for each combination.
+    /// Macros with their values: one variant for each combination.
     axes: BTreeMap<String, Vec<String>>,
-    /// Named sets of macros; one variant for each, combined with the axes.
+    /// Named sets of macros: one variant for each, combined with the axes.
     sets: BTreeMap<String, BTreeMap<String, String>>,
     /// Whether the modules are for Vulkan 1.3; else for 1.2.
     pub vulkan13: bool,
@@ -57,7 +57,7 @@ fn text(v: &toml::Value) -> String {
     }
 }
 
-/// Macros that name the formats by numbers. No format has 0, the value of a name that the preprocessor does not know.
+/// Macros that name the formats by numbers. No format has 0, the value of a name that the preprocessor does not define.
 fn format_numbers(formats: &[Format]) -> BTreeMap<String, String> {
     formats.iter().zip(1..).map(|(f, number)| (format!("FMT_{}", f.name), number.to_string())).collect()
 }

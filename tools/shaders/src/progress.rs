@@ -1,4 +1,4 @@
-//! What is done, and how long the rest may take, on stderr.
+//! Prints on stderr how many modules are compiled, and how long the rest may take.
 
 use std::io::IsTerminal;
 use std::sync::Mutex;

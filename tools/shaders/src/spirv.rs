@@ -23,7 +23,7 @@ impl IncludeHandler for Sources<'_> {
     }
 }
 
-/// Opcodes that only describe: OpSourceContinued to OpLine, OpNoLine, OpModuleProcessed.
+/// Opcodes for debuggers only: OpSourceContinued to OpLine, OpNoLine, OpModuleProcessed.
 fn describes(opcode: u32) -> bool {
     matches!(opcode, 2..=8 | 317 | 330)
 }
