@@ -214,8 +214,6 @@ pub struct Recorder {
     /// The graph that is recorded now, if its commands are kept.
     keeping: Option<Kept>,
     abort: Abort,
-    /// Whether steps get timestamps in any case.
-    timed: bool,
     /// The open piece is long enough.
     full: bool,
     /// Kept commands that were discarded. They may be in flight.
@@ -264,18 +262,6 @@ impl Recorder {
         Self::on(core, Lane::Copies)
     }
 
-    /// Creates a recorder whose steps get timestamps. Only for devices with a timestamp period.
-    pub fn timed(core: &Arc<Core>) -> Result<Self> {
-        let mut this = Self::new(core)?;
-        this.timed = true;
-        Ok(this)
-    }
-
-    /// Nanoseconds of the steps that are done, each up to its stamp, since the last call.
-    pub fn take_times(&mut self) -> Vec<u64> {
-        self.profile.take_times()
-    }
-
     fn on(core: &Arc<Core>, lane: Lane) -> Result<Self> {
         let timeline = Timeline::new(core)?;
         let info = vk::CommandPoolCreateInfo::default()
@@ -305,7 +291,6 @@ impl Recorder {
             scratch: None,
             keeping: None,
             abort: Abort::NEVER,
-            timed: false,
             full: false,
             discarded: Vec::new(),
             stats: Stats::default(),
@@ -702,7 +687,7 @@ impl Recorder {
             return Err(self.core.failed("recording work", e));
         }
         // A queue that only copies cannot reset timestamps.
-        let timed = self.lane == Lane::Compute && (self.timed || Profile::is_on(&self.core));
+        let timed = self.lane == Lane::Compute && Profile::is_on(&self.core);
         let stamps = if timed { Some(self.profile.begin(&self.core, commands)?) } else { None };
         Ok(Open { lane: self.lane, commands, bound: None, keep: Keep::default(), stamps, nodes: 0, bytes: 0 })
     }

@@ -1,19 +1,18 @@
-//! Columns that a graph has converted for products, to blocks of integers (`product_blocks`), F16 or BF16. Later
+//! Columns that a graph has converted for products, to blocks of integers (`product_blocks`) or F16. Later
 //! products of the same columns read the result again.
 
 #![forbid(unsafe_code)]
 
 use super::Range;
 use super::plan::{Dispatch, View};
-use crate::abi::ggml::ggml_type;
 
 /// What columns are converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Blocks of 8-bit integers.
     Blocks,
-    /// F16 or BF16, contiguous.
-    Halves(ggml_type),
+    /// F16, contiguous.
+    Halves,
 }
 
 /// Contiguous rows: their memory, and the length of a row.
@@ -94,7 +93,7 @@ mod tests {
         assert_eq!(all.find(&View { nb: [1, 96, 192, 192], ..a }, Target::Blocks), None);
         assert_eq!(all.find(&View { dtype: GGML_TYPE_I32, ..a }, Target::Blocks), None);
         // Another result.
-        assert_eq!(all.find(&a, Target::Halves(GGML_TYPE_F16)), None);
+        assert_eq!(all.find(&a, Target::Halves), None);
         let check = |writes: Range, left: [bool; 2]| {
             let mut some = all.clone();
             some.forget(&[writes]);

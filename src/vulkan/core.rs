@@ -62,8 +62,7 @@ impl Core {
             .subgroup_size_control(f.subgroup_size_control)
             .compute_full_subgroups(f.subgroup_size_control);
         let mut coopmat = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
-        let mut bfloat16 = super::bfloat16::Features::used();
-        let mut nv = f.coopmat2.map(|owner| super::coopmat2::Features::used(owner, f.tensors, f.tensor_attention));
+        let mut nv = f.tensors.then(|| super::coopmat2::Features::used(f.tensor_attention));
         let mut m4 = vk::PhysicalDeviceMaintenance4Features::default().maintenance4(true);
         let priorities = [1.0];
         let families = std::iter::once(info.queue_family).chain(info.copy_family);
@@ -85,9 +84,6 @@ impl Core {
         }
         if !f.coopmat.is_empty() {
             create = create.push_next(&mut coopmat);
-        }
-        if f.bfloat16 {
-            create = create.push_next(&mut bfloat16);
         }
         if let Some(nv) = &mut nv {
             create = create.push_next(nv);

@@ -10,7 +10,7 @@ use super::ops::Shapes;
 use super::pipeline::Pipelines;
 use super::plan::{Dispatch, DispatchList, Kernel, Scratch};
 use super::profile::Label;
-use super::{Info, Range, ops, tune, tuner};
+use super::{Info, Range, ops, tune};
 use crate::abi::ggml::ggml_tensor_flag;
 use crate::backend::{node_is_empty, op_is_empty};
 use crate::environment;
@@ -154,7 +154,6 @@ pub fn record(recorder: &mut Recorder, work: Work<'_>) -> Result<Vec<TensorRef>>
         let mut tensors = std::iter::once(node).chain(node.srcs().map(|(_, s)| s)).filter(|t| !t.is_empty());
         tensors.try_for_each(|t| buffer::is_of(t, recorder.core())).map_err(of_node)?;
     }
-    tuner::measure::learn(recorder, pipelines, graph)?;
     recorder.start_graph();
     let mut steps = Steps::new(graph, &info);
     let mut fused = Vec::new();

@@ -1,11 +1,8 @@
 //! The description of a device: identity, features and limits. `probe` fills it in.
 
-use super::coopmat2;
 use super::query::{Physical, PropertyChain};
-use super::tuner::Tuned;
 use ash::vk;
 use std::ffi::{CStr, CString};
-use std::sync::Arc;
 
 /// Identifies a device and its driver.
 #[derive(Clone, Debug)]
@@ -85,18 +82,8 @@ pub struct Features {
     pub queues: bool,
     /// Sizes of cooperative matrices (KHR) with subgroup scope. Empty if there are none.
     pub coopmat: Vec<Coopmat>,
-    /// The owner of a matrix in `mul_mat_coop2`, if the device has VK_NV_cooperative_matrix2 as this shader needs it.
-    pub coopmat2: Option<coopmat2::Owner>,
-    /// Whether `mul_mat_tensor` can load matrices of a workgroup from tensors. Never without `coopmat2`.
+    /// Whether the device can run `mul_mat_tensor`, which loads matrices of a workgroup from tensors.
     pub tensors: bool,
-    /// Shaders may have cooperative matrices of BF16. Never without `coopmat`.
-    pub bfloat16: bool,
-    /// Whether `mul_mat_tensor` can also load those. Never without `tensors` and `bfloat16`.
-    pub bfloat16_tensors: bool,
-    /// Whether its sums may be F16. Never without `tensors`.
-    pub half_tensors: bool,
-    /// Whether its workgroups may have [`coopmat2::NARROW_THREADS`]. Never without `tensors`.
-    pub narrow_tensors: bool,
     /// Whether the device can run `flash_attn_tensor`. Never without `tensors`.
     pub tensor_attention: bool,
     /// Subgroup operations in compute shaders.
@@ -196,8 +183,6 @@ pub struct Info {
     pub copy_family: Option<u32>,
     /// Names of the extensions to enable.
     pub extensions: Vec<&'static CStr>,
-    /// What was measured on the device, if choices should depend on it.
-    pub tuned: Option<Arc<Tuned>>,
 }
 
 impl Info {
@@ -209,10 +194,10 @@ impl Info {
     /// A line for the log.
     pub fn summary(&self) -> String {
         let (f, l) = (&self.features, &self.limits);
-        let matrices = match (f.coopmat2, f.coopmat.is_empty()) {
-            (Some(_), _) => "NV_coopmat2",
-            (None, false) => "KHR_coopmat",
-            (None, true) => "none",
+        let matrices = match (f.tensors, f.coopmat.is_empty()) {
+            (true, _) => "NV_coopmat2",
+            (false, false) => "KHR_coopmat",
+            (false, true) => "none",
         };
         format!(
             "{} ({}) | uma: {} | fp16: {} | warp size: {} | shared memory: {} | int dot: {} | matrix cores: {matrices}",

@@ -3,11 +3,9 @@
 //!
 //! | method | needs | used for |
 //! |---|---|---|
-//! | `half_tensors` | as `tensors`, F16 into F16; not BF16; GGML_VK_TRY_COOPMAT | many columns, where sums in F32 take twice as long (`architecture.rs`) |
-//! | `tensors` | VK_NV_cooperative_matrix2 with matrices of a workgroup, tensor addressing and block loads; values of src0 that fit into F16, or BF16 where matrices may have it; tensors whose alignment allows the loads (`ops/matmul/tensors.rs`) | the same as `matrices2` |
-//! | `matrices2` | the same extension; values of src0 that fit into F16 | many columns, on architectures whose row says so, or with GGML_VK_TRY_COOPMAT |
-//! | `half_matrices` | as `matrices`, F16 into F16; not BF16 | many columns, where sums in F32 take twice as long |
-//! | `matrices` | VK_KHR_cooperative_matrix, F16 into F32; 20 KiB of shared memory; the same values, and BF16 with VK_KHR_shader_bfloat16 | the same |
+//! | `tensors` | VK_NV_cooperative_matrix2 with matrices of a workgroup, tensor addressing and block loads; values of src0 that fit into F16; tensors whose alignment allows the loads (`ops/matmul/tensors.rs`) | the same as `matrices` |
+//! | `half_matrices` | as `matrices`, F16 into F16 | many columns, where sums in F32 take twice as long |
+//! | `matrices` | VK_KHR_cooperative_matrix, F16 into F32; 20 KiB of shared memory; values of src0 that fit into F16 | many columns, on architectures whose row says so |
 //! | `ints` | dot products of 8-bit integers; a format of scaled integers | devices with such instructions |
 //! | `vector` | subgroup arithmetic | few columns, not in software |
 //! | `tile` | 17 KiB of shared memory, workgroups of 256 | many columns, not in software |
@@ -22,11 +20,10 @@
 
 use super::Info;
 use super::architecture::{Architecture, SMALL, units};
-use super::bfloat16;
-use super::coopmat2::{Owner, TENSOR_THREADS};
+use super::coopmat2::TENSOR_THREADS;
 use super::interface::formats;
 use super::tune::{MatrixTile, subgroup_arithmetic};
-use crate::abi::ggml::ggml_type::{self, *};
+use crate::abi::ggml::ggml_type;
 use crate::environment;
 use ash::vk;
 use std::sync::OnceLock;
@@ -46,11 +43,8 @@ pub enum Product {
     TileInts,
     /// A tile with cooperative matrices of m, n and k (`mul_mat_coop`).
     Matrices([u32; 3], Sums),
-    /// A tile with one cooperative matrix, or four, which belong to the workgroup or to its subgroups
-    /// (`mul_mat_coop2`).
-    Matrices2(Owner),
     /// A large tile that belongs to the workgroup, loaded from tensors (`mul_mat_tensor`).
-    Tensors(Sums),
+    Tensors,
 }
 
 /// The type of the sums of matrix units.
@@ -99,85 +93,54 @@ const ATTENTION_TENSORS_FROM: u32 = 32;
 /// Rows and columns of a tile.
 pub const TILE: u32 = 64;
 
-/// Subgroups that share a tile, each with cooperative matrices of its own.
-pub const SUBGROUPS: u32 = 4;
-
 struct Method {
     name: &'static str,
     /// The product, if the method can compute it on the device.
     can: fn(&Info, &Request) -> Option<Product>,
-    /// Whether the method is fast. The last argument is whether cooperative matrices are requested.
-    pays: fn(&Info, &Request, bool) -> bool,
+    /// Whether the method is fast.
+    pays: fn(&Info, &Request) -> bool,
 }
 
 const METHODS: &[Method] = &[
-    Method {
-        name: "half_tensors",
-        can: |i, w| tensors(i, w, i.features.half_tensors && w.format != GGML_TYPE_BF16, Sums::Half),
-        pays: half_sums_pay,
-    },
-    Method {
-        name: "tensors",
-        can: |i, w| {
-            let has = if w.format == GGML_TYPE_BF16 { i.features.bfloat16_tensors } else { i.features.tensors };
-            tensors(i, w, has, Sums::Whole)
-        },
-        pays: matrices_pay,
-    },
-    Method {
-        name: "matrices2",
-        can: |i, w| {
-            let fits = |o: &Owner| {
-                rounds(w)
-                    && w.format != GGML_TYPE_BF16
-                    && o.threads(i.limits.subgroup_size) <= i.limits.group_invocations
-            };
-            i.features.coopmat2.filter(fits).map(Product::Matrices2)
-        },
-        pays: matrices_pay,
-    },
+    Method { name: "tensors", can: |i, w| tensors(i, w).then_some(Product::Tensors), pays: matrices_pay },
     Method { name: "half_matrices", can: |i, w| matrices(i, w, Sums::Half), pays: half_sums_pay },
     Method { name: "matrices", can: |i, w| matrices(i, w, Sums::Whole), pays: matrices_pay },
-    Method { name: "ints", can: ints, pays: |i, _, _| i.features.fast_integer_dot && !i.software },
+    Method { name: "ints", can: ints, pays: |i, _| i.features.fast_integer_dot && !i.software },
     Method {
         name: "vector",
         can: |i, _| subgroup_arithmetic(i).then_some(Product::Vector),
-        pays: |i, w, _| w.columns <= VECTOR_COLUMNS && !i.software,
+        pays: |i, w| w.columns <= VECTOR_COLUMNS && !i.software,
     },
     Method {
         name: "tile",
         can: |i, _| tile_fits(i).then_some(Product::Tile),
-        pays: |i, w, _| (w.columns > VECTOR_COLUMNS || !subgroup_arithmetic(i)) && !i.software,
+        pays: |i, w| (w.columns > VECTOR_COLUMNS || !subgroup_arithmetic(i)) && !i.software,
     },
-    Method { name: "rows", can: |_, _| Some(Product::Rows), pays: |_, _, _| true },
+    Method { name: "rows", can: |_, _| Some(Product::Rows), pays: |_, _| true },
 ];
 
-/// Whether operands may be rounded to the type of matrices: BF16 for src0 of this type, otherwise F16. The values of
-/// src0 are in its range, and src1 needs no more precision.
+/// Whether operands may be rounded to F16: the values of src0 are in its range, and src1 needs no more precision.
 fn rounds(w: &Request) -> bool {
-    !w.exact && (matches!(w.format, GGML_TYPE_F16 | GGML_TYPE_BF16) || w.format.blck_size() > 1)
+    !w.exact && formats::MATRICES.contains(&w.format)
 }
 
-/// A product by `mul_mat_tensor`, if the device `has` matrices for it.
-fn tensors(info: &Info, w: &Request, has: bool, sums: Sums) -> Option<Product> {
-    let fits = has && TENSOR_THREADS <= info.limits.group_invocations;
-    (fits && w.loadable && rounds(w)).then_some(Product::Tensors(sums))
+/// Whether the device can compute a product by `mul_mat_tensor`.
+fn tensors(info: &Info, w: &Request) -> bool {
+    info.features.tensors && TENSOR_THREADS <= info.limits.group_invocations && w.loadable && rounds(w)
 }
 
 /// A product by `mul_mat_coop`.
 fn matrices(info: &Info, w: &Request, sums: Sums) -> Option<Product> {
-    let size = coop_size(info, w.format, sums).filter(|_| rounds(w))?;
+    let size = coop_size(info, sums).filter(|_| rounds(w))?;
     Some(Product::Matrices(size, sums))
 }
 
-fn half_sums_pay(info: &Info, w: &Request, requested: bool) -> bool {
-    matrices_pay(info, w, requested) && Architecture::of(info).traits().half_sums
+fn half_sums_pay(info: &Info, w: &Request) -> bool {
+    matrices_pay(info, w) && Architecture::of(info).traits().half_sums
 }
 
-/// Matrices of BF16 are used on request only, until a card has been seen to compute them right.
-fn matrices_pay(info: &Info, w: &Request, requested: bool) -> bool {
-    let by_table = Architecture::of(info).traits().matrices && w.format != GGML_TYPE_BF16;
-    w.columns > VECTOR_COLUMNS && (requested || by_table)
+fn matrices_pay(info: &Info, w: &Request) -> bool {
+    w.columns > VECTOR_COLUMNS && Architecture::of(info).traits().matrices
 }
 
 fn tile_fits(info: &Info) -> bool {
@@ -192,36 +155,26 @@ fn ints(info: &Info, w: &Request) -> Option<Product> {
     if vector { Some(Product::VectorInts) } else { tile_fits(info).then_some(Product::TileInts) }
 }
 
-/// The size of cooperative matrices with the most multiplications that `mul_mat_coop` can use for a format of src0: F16
-/// into F16 or F32, or BF16 into F32, and each dimension a divisor of 32. Rows of results are stored, and values of
-/// operands loaded, in pieces of 16 bytes.
-fn coop_size(info: &Info, format: ggml_type, sums: Sums) -> Option<[u32; 3]> {
-    let operand = match format {
-        GGML_TYPE_BF16 if !info.features.bfloat16 || sums == Sums::Half => return None,
-        GGML_TYPE_BF16 => bfloat16::COMPONENT,
-        _ => vk::ComponentTypeKHR::FLOAT16,
-    };
+/// The size of cooperative matrices with the most multiplications that `mul_mat_coop` can use: F16 into F16 or F32, and
+/// each dimension a divisor of 32. Rows of results are stored, and values of operands loaded, in pieces of 16 bytes.
+fn coop_size(info: &Info, sums: Sums) -> Option<[u32; 3]> {
     let fits = |n: u32, piece: u32| n >= piece && 32 % n == 0;
     let small = MatrixTile::of(SMALL);
-    let types = (operand, sums.component());
-    largest_matrices(info, types, |[m, n, k]| fits(m, 4) && fits(n, 1) && fits(k, 8) && small.fits([m, n, k], info))
+    largest_matrices(info, sums, |[m, n, k]| fits(m, 4) && fits(n, 1) && fits(k, 8) && small.fits([m, n, k], info))
 }
 
-/// Of the sizes of cooperative matrices from a type into another that are usable, the one with the most
-/// multiplications; of several with the same number, the first.
-fn largest_matrices(
-    info: &Info,
-    types: (vk::ComponentTypeKHR, vk::ComponentTypeKHR),
-    usable: impl Fn([u32; 3]) -> bool,
-) -> Option<[u32; 3]> {
+/// Of the sizes of cooperative matrices of F16 that are usable, the one with the most multiplications; of several with
+/// the same number, the first.
+fn largest_matrices(info: &Info, sums: Sums, usable: impl Fn([u32; 3]) -> bool) -> Option<[u32; 3]> {
+    let types = (vk::ComponentTypeKHR::FLOAT16, sums.component());
     let sizes = info.features.coopmat.iter().filter(|c| (c.ab, c.c) == types).map(|c| [c.m, c.n, c.k]);
     sizes.rev().filter(|size| usable(*size)).max_by_key(|size| size.iter().product::<u32>())
 }
 
-/// GGML_VK_PRODUCT and GGML_VK_TRY_COOPMAT, read once per process.
-fn requested() -> &'static (Option<String>, bool) {
-    static REQUESTED: OnceLock<(Option<String>, bool)> = OnceLock::new();
-    crate::sys::sync::once(&REQUESTED, || (environment::VK_PRODUCT.text(), environment::VK_TRY_COOPMAT.is_set()))
+/// The method that GGML_VK_PRODUCT names, read once per process.
+fn requested() -> Option<&'static str> {
+    static REQUESTED: OnceLock<Option<String>> = OnceLock::new();
+    crate::sys::sync::once(&REQUESTED, || environment::VK_PRODUCT.text()).as_deref()
 }
 
 /// How attention of many queries is computed.
@@ -248,7 +201,7 @@ fn requested_attention() -> Option<Attention> {
 
 /// Whether matrices pay for attention of many queries.
 fn attention_pays(info: &Info) -> bool {
-    requested().1 || Architecture::of(info).traits().matrices
+    Architecture::of(info).traits().matrices
 }
 
 /// Whether attention of `queries` of each head is computed by `flash_attn_tensor`, in `groups` workgroups, if it can
@@ -279,43 +232,22 @@ pub fn attention_matrices(info: &Info) -> Option<[u32; 3]> {
     }
     // Keys and values are loaded in pieces of eight.
     let fits = |n: u32, piece: u32| n >= piece && 16 % n == 0;
-    let types = (vk::ComponentTypeKHR::FLOAT16, Sums::Whole.component());
-    largest_matrices(info, types, |[m, n, k]| fits(m, 1) && fits(n, 8) && fits(k, 8))
+    largest_matrices(info, Sums::Whole, |[m, n, k]| fits(m, 1) && fits(n, 8) && fits(k, 8))
 }
 
 /// Whether the environment names a method.
 pub fn is_forced() -> bool {
-    requested().0.is_some()
-}
-
-/// The methods that can compute a product on the device, with their names, best first.
-pub fn able(info: &Info, request: &Request) -> Vec<(&'static str, Product)> {
-    METHODS.iter().filter_map(|m| Some((m.name, (m.can)(info, request)?))).collect()
-}
-
-/// The name of a method, if there is one with this name.
-pub fn name_of(text: &str) -> Option<&'static str> {
-    METHODS.iter().find(|m| m.name == text).map(|m| m.name)
-}
-
-/// The product with a method of this name, if the method can compute it on the device and the environment names no
-/// other.
-pub fn with(name: &str, info: &Info, request: &Request) -> Option<Product> {
-    if is_forced() {
-        return None;
-    }
-    METHODS.iter().find(|m| m.name == name).and_then(|m| (m.can)(info, request))
+    requested().is_some()
 }
 
 /// How the device computes a product, from the table and the environment.
 pub fn product(info: &Info, request: &Request) -> Product {
-    let (forced, matrices) = requested();
-    choose(info, request, forced.as_deref(), *matrices)
+    choose(info, request, requested())
 }
 
-fn choose(info: &Info, request: &Request, forced: Option<&str>, matrices: bool) -> Product {
+fn choose(info: &Info, request: &Request, forced: Option<&str>) -> Product {
     let named = METHODS.iter().find(|r| Some(r.name) == forced).and_then(|r| (r.can)(info, request));
-    let first = || METHODS.iter().filter(|r| (r.pays)(info, request, matrices)).find_map(|r| (r.can)(info, request));
+    let first = || METHODS.iter().filter(|r| (r.pays)(info, request)).find_map(|r| (r.can)(info, request));
     named.or_else(first).unwrap_or(Product::Rows)
 }
 
@@ -324,6 +256,7 @@ mod tests {
     use super::super::info::{Coopmat, Features, Identity, Limits};
     use super::super::testing::made_up;
     use super::*;
+    use crate::abi::ggml::ggml_type::*;
 
     fn device(kind: vk::PhysicalDeviceType, features: Features) -> Info {
         let identity = Identity {
@@ -351,7 +284,6 @@ mod tests {
                 Coopmat { m: 16, n: 16, k: 16, ab: f16, c: f32 },
                 Coopmat { m: 32, n: 8, k: 16, ab: f16, c: f32 },
             ],
-            coopmat2: Some(Owner::Workgroup(256)),
             tensors: true,
             subgroup: vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::ARITHMETIC,
             ..Features::default()
@@ -362,84 +294,94 @@ mod tests {
         Request { columns, format, exact: false, loadable: false }
     }
 
+    /// An H200: its architecture's row says that matrices pay.
+    fn nvidia(features: Features) -> Info {
+        let mut info = device(vk::PhysicalDeviceType::DISCRETE_GPU, features);
+        (info.identity.vendor, info.device_id) = (0x10de, 0x2335);
+        info
+    }
+
     #[test]
     fn the_best_method_that_a_device_has_is_used() {
         let gpu = |f| device(vk::PhysicalDeviceType::DISCRETE_GPU, f);
-        let all = gpu(everything());
-        let no_nv = gpu(Features { coopmat2: None, ..everything() });
-        let no_matrices = gpu(Features { coopmat2: None, coopmat: Vec::new(), ..everything() });
-        let slow_dot = gpu(Features { fast_integer_dot: false, ..no_matrices.features.clone() });
+        let all = nvidia(everything());
+        let no_nv = nvidia(Features { tensors: false, ..everything() });
+        let unknown = gpu(everything());
+        let no_matrices = nvidia(Features { tensors: false, coopmat: Vec::new(), ..everything() });
+        let slow_dot = nvidia(Features { fast_integer_dot: false, ..no_matrices.features.clone() });
         let plain = gpu(Features { subgroup: vk::SubgroupFeatureFlags::BASIC, ..Features::default() });
-        let mut tiny = gpu(everything());
+        let mut tiny = nvidia(everything());
         tiny.limits = Limits { shared_memory: 8 << 10, group_invocations: 128, ..tiny.limits };
         let software = device(vk::PhysicalDeviceType::CPU, everything());
         use Product::*;
-        // Device, format, columns, whether matrices are requested, result.
-        let rows: &[(&Info, ggml_type, u32, bool, Product)] = &[
-            (&all, GGML_TYPE_Q4_0, 512, true, Matrices2(Owner::Workgroup(256))),
-            (&all, GGML_TYPE_F16, 9, true, Matrices2(Owner::Workgroup(256))),
-            (&all, GGML_TYPE_F16, 8, true, Vector),
-            (&all, GGML_TYPE_F32, 512, true, Tile),
-            (&all, GGML_TYPE_BF16, 512, true, Tile),
-            (&all, GGML_TYPE_Q4_0, 512, false, TileInts),
-            (&all, GGML_TYPE_F16, 512, false, Tile),
-            (&no_nv, GGML_TYPE_Q4_0, 512, true, Matrices([16, 16, 16], Sums::Whole)),
-            (&no_nv, GGML_TYPE_Q4_0, 1, true, VectorInts),
-            (&no_matrices, GGML_TYPE_Q6_K, 512, true, TileInts),
-            (&no_matrices, GGML_TYPE_Q6_K, 8, true, VectorInts),
-            (&no_matrices, GGML_TYPE_IQ2_XS, 512, true, Tile),
-            (&no_matrices, GGML_TYPE_IQ2_XS, 1, true, Vector),
-            (&slow_dot, GGML_TYPE_Q4_0, 512, true, Tile),
-            (&slow_dot, GGML_TYPE_Q4_0, 1, true, Vector),
-            (&plain, GGML_TYPE_Q4_0, 512, true, Tile),
-            (&plain, GGML_TYPE_Q4_0, 1, true, Tile),
-            (&tiny, GGML_TYPE_Q4_0, 512, true, Rows),
-            (&tiny, GGML_TYPE_Q4_0, 1, true, VectorInts),
-            (&software, GGML_TYPE_F16, 512, false, Rows),
-            (&software, GGML_TYPE_Q4_0, 1, false, Rows),
+        let coop = Matrices([16, 16, 16], Sums::Whole);
+        // Device, format, columns, result.
+        let rows: &[(&Info, ggml_type, u32, Product)] = &[
+            (&all, GGML_TYPE_Q4_0, 512, coop),
+            (&all, GGML_TYPE_F16, 9, coop),
+            (&all, GGML_TYPE_F16, 8, Vector),
+            (&all, GGML_TYPE_F32, 512, Tile),
+            (&all, GGML_TYPE_BF16, 512, Tile),
+            (&unknown, GGML_TYPE_Q4_0, 512, TileInts),
+            (&unknown, GGML_TYPE_F16, 512, Tile),
+            (&no_nv, GGML_TYPE_Q4_0, 512, coop),
+            (&no_nv, GGML_TYPE_Q4_0, 1, VectorInts),
+            (&no_matrices, GGML_TYPE_Q6_K, 512, TileInts),
+            (&no_matrices, GGML_TYPE_Q6_K, 8, VectorInts),
+            (&no_matrices, GGML_TYPE_IQ2_XS, 512, Tile),
+            (&no_matrices, GGML_TYPE_IQ2_XS, 1, Vector),
+            (&slow_dot, GGML_TYPE_Q4_0, 512, Tile),
+            (&slow_dot, GGML_TYPE_Q4_0, 1, Vector),
+            (&plain, GGML_TYPE_Q4_0, 512, Tile),
+            (&plain, GGML_TYPE_Q4_0, 1, Tile),
+            (&tiny, GGML_TYPE_Q4_0, 512, Rows),
+            (&tiny, GGML_TYPE_Q4_0, 1, VectorInts),
+            (&software, GGML_TYPE_F16, 512, Rows),
+            (&software, GGML_TYPE_Q4_0, 1, Rows),
         ];
-        for (i, &(info, format, columns, matrices, want)) in rows.iter().enumerate() {
-            assert_eq!(choose(info, &request(format, columns), None, matrices), want, "row {i}");
+        for (i, &(info, format, columns, want)) in rows.iter().enumerate() {
+            assert_eq!(choose(info, &request(format, columns), None), want, "row {i}");
         }
     }
 
     #[test]
     fn tensors_are_loaded_where_device_and_operands_allow_it() {
-        let all = device(vk::PhysicalDeviceType::DISCRETE_GPU, everything());
-        let mut without = all.clone();
-        without.features.tensors = false;
+        let all = nvidia(everything());
+        let without = nvidia(Features { tensors: false, ..everything() });
         let loadable = |columns| Request { loadable: true, ..request(GGML_TYPE_Q4_0, columns) };
-        let nv = Product::Matrices2(Owner::Workgroup(256));
-        assert_eq!(choose(&all, &loadable(512), None, true), Product::Tensors(Sums::Whole));
-        assert_eq!(choose(&all, &loadable(8), None, true), Product::VectorInts);
-        assert_eq!(choose(&all, &request(GGML_TYPE_Q4_0, 512), None, true), nv);
-        assert_eq!(choose(&without, &loadable(512), None, true), nv);
-        assert_eq!(choose(&all, &loadable(512), Some("matrices2"), true), nv);
-        assert_eq!(choose(&all, &loadable(1), Some("tensors"), false), Product::Tensors(Sums::Whole));
-        assert_eq!(choose(&all, &request(GGML_TYPE_Q4_0, 512), Some("tensors"), true), nv);
+        let coop = Product::Matrices([16, 16, 16], Sums::Whole);
+        assert_eq!(choose(&all, &loadable(512), None), Product::Tensors);
+        assert_eq!(choose(&all, &loadable(8), None), Product::VectorInts);
+        assert_eq!(choose(&all, &request(GGML_TYPE_Q4_0, 512), None), coop);
+        assert_eq!(choose(&without, &loadable(512), None), coop);
+        assert_eq!(choose(&all, &loadable(512), Some("matrices")), coop);
+        assert_eq!(choose(&all, &loadable(1), Some("tensors")), Product::Tensors);
+        assert_eq!(choose(&all, &request(GGML_TYPE_Q4_0, 512), Some("tensors")), coop);
         let exact = Request { exact: true, ..loadable(512) };
-        assert_eq!(choose(&all, &exact, Some("tensors"), true), Product::Tile);
-        let floats = Request { loadable: true, ..request(GGML_TYPE_F32, 512) };
-        assert_eq!(choose(&all, &floats, Some("tensors"), true), Product::Tile);
+        assert_eq!(choose(&all, &exact, Some("tensors")), Product::Tile);
+        for format in [GGML_TYPE_F32, GGML_TYPE_BF16] {
+            let floats = Request { loadable: true, ..request(format, 512) };
+            assert_eq!(choose(&all, &floats, Some("tensors")), Product::Tile);
+        }
     }
 
     #[test]
-    fn matrices_need_no_request_where_the_table_says_so() {
+    fn matrices_pay_where_the_table_says_so() {
         let amd = |mixed_sign_dot| {
             let mut info = device(
                 vk::PhysicalDeviceType::DISCRETE_GPU,
-                Features { coopmat2: None, mixed_sign_dot, ..everything() },
+                Features { tensors: false, mixed_sign_dot, ..everything() },
             );
             (info.identity.vendor, info.limits.subgroup_range) = (0x1002, [32, 64]);
             info
         };
         let (rdna2, rdna3) = (amd(false), amd(true));
         let many = request(GGML_TYPE_Q4_0, 512);
-        assert_eq!(choose(&rdna3, &many, None, false), Product::Matrices([16, 16, 16], Sums::Whole));
-        assert_eq!(choose(&rdna2, &many, None, false), Product::TileInts);
-        assert_eq!(choose(&rdna2, &many, None, true), Product::Matrices([16, 16, 16], Sums::Whole));
-        assert_eq!(choose(&rdna3, &request(GGML_TYPE_Q4_0, 8), None, false), Product::VectorInts);
-        assert_eq!(choose(&rdna3, &request(GGML_TYPE_F32, 512), None, false), Product::Tile);
+        assert_eq!(choose(&rdna3, &many, None), Product::Matrices([16, 16, 16], Sums::Whole));
+        assert_eq!(choose(&rdna2, &many, None), Product::TileInts);
+        assert_eq!(choose(&rdna2, &many, Some("matrices")), Product::Matrices([16, 16, 16], Sums::Whole));
+        assert_eq!(choose(&rdna3, &request(GGML_TYPE_Q4_0, 8), None), Product::VectorInts);
+        assert_eq!(choose(&rdna3, &request(GGML_TYPE_F32, 512), None), Product::Tile);
     }
 
     #[test]
@@ -449,52 +391,18 @@ mod tests {
             (info.identity.vendor, info.device_id) = (0x10de, device_id);
             info
         };
-        let older = Features { coopmat2: None, tensors: false, ..everything() };
-        let of = |info: &Info, format| choose(info, &Request { loadable: true, ..request(format, 512) }, None, false);
+        let older = Features { tensors: false, ..everything() };
+        let of = |info: &Info, format| choose(info, &Request { loadable: true, ..request(format, 512) }, None);
         // An RTX 3090 and an H200. The only matrices from F16 into F16 are 16 x 8 x 16.
         let (small, large) = (Product::Matrices([16, 8, 16], Sums::Half), Product::Matrices([16, 16, 16], Sums::Whole));
         assert_eq!([0x2204, 0x2335].map(|id| of(&card(id, older.clone()), GGML_TYPE_Q4_K)), [small, large]);
         let none =
             Features { coopmat: older.coopmat.iter().copied().filter(|c| c.ab != c.c).collect(), ..older.clone() };
         assert_eq!(of(&card(0x2204, none), GGML_TYPE_Q4_K), large);
-        // Exact products, and those of BF16, have none.
+        // Exact products have none.
         let exact = Request { exact: true, ..request(GGML_TYPE_Q4_K, 512) };
-        assert_eq!(choose(&card(0x2204, older), &exact, Some("half_matrices"), false), Product::Tile);
-        let tensors = Features { half_tensors: true, bfloat16_tensors: true, ..everything() };
-        let by = |format, name| {
-            let request = Request { loadable: true, ..request(format, 512) };
-            choose(&card(0x2204, tensors.clone()), &request, name, true)
-        };
-        assert_eq!(by(GGML_TYPE_F16, None), Product::Tensors(Sums::Half));
-        assert_eq!(by(GGML_TYPE_BF16, None), Product::Tensors(Sums::Whole));
-        assert_eq!(by(GGML_TYPE_F16, Some("tensors")), Product::Tensors(Sums::Whole));
-        assert_eq!(of(&card(0x2335, tensors.clone()), GGML_TYPE_F16), Product::Tensors(Sums::Whole));
-        assert_eq!(of(&card(0x2204, everything()), GGML_TYPE_F16), Product::Tensors(Sums::Whole));
-    }
-
-    #[test]
-    fn weights_of_bf16_have_matrices_of_their_own() {
-        let (bf16, f32) = (bfloat16::COMPONENT, vk::ComponentTypeKHR::FLOAT32);
-        let own = Coopmat { m: 16, n: 8, k: 16, ab: bf16, c: f32 };
-        let features = Features { bfloat16: true, coopmat: [everything().coopmat, vec![own]].concat(), ..everything() };
-        let matrices = device(vk::PhysicalDeviceType::DISCRETE_GPU, features);
-        let mut tensors = matrices.clone();
-        tensors.features.bfloat16_tensors = true;
-        let of = |info: &Info, columns, loadable, exact| {
-            choose(info, &Request { loadable, exact, ..request(GGML_TYPE_BF16, columns) }, None, true)
-        };
-        assert_eq!(of(&matrices, 512, true, false), Product::Matrices([16, 8, 16], Sums::Whole));
-        assert_eq!(of(&tensors, 512, true, false), Product::Tensors(Sums::Whole));
-        assert_eq!(of(&tensors, 512, false, false), Product::Matrices([16, 8, 16], Sums::Whole));
-        assert_eq!(of(&tensors, 8, true, false), Product::Vector);
-        assert_eq!(of(&tensors, 512, true, true), Product::Tile);
-        let mut without = tensors.clone();
-        (without.features.bfloat16, without.features.bfloat16_tensors) = (false, false);
-        assert_eq!(of(&without, 512, true, false), Product::Tile);
-        // A card whose other matrices are used by default.
-        tensors.identity.vendor = 0x10de;
-        let by_default = |format| choose(&tensors, &Request { loadable: true, ..request(format, 512) }, None, false);
-        assert_eq!([GGML_TYPE_F16, GGML_TYPE_BF16].map(by_default), [Product::Tensors(Sums::Whole), Product::Tile]);
+        assert_eq!(choose(&card(0x2204, older), &exact, Some("half_matrices")), Product::Tile);
+        assert_eq!(of(&card(0x2204, everything()), GGML_TYPE_F16), Product::Tensors);
     }
 
     #[test]
@@ -527,11 +435,11 @@ mod tests {
 
     #[test]
     fn matrices_fit_into_shared_memory() {
-        let mut info = device(vk::PhysicalDeviceType::DISCRETE_GPU, Features { coopmat2: None, ..everything() });
+        let mut info = device(vk::PhysicalDeviceType::DISCRETE_GPU, Features { tensors: false, ..everything() });
         // Two steps of 10,240 bytes, one of which must have room for 4 x 4 bytes for each result of a matrix.
         for (bytes, want) in [(20480, Some([16, 16, 16])), (20479, None)] {
             info.limits.shared_memory = bytes;
-            assert_eq!(coop_size(&info, GGML_TYPE_F16, Sums::Whole), want, "{bytes} bytes");
+            assert_eq!(coop_size(&info, Sums::Whole), want, "{bytes} bytes");
         }
         info.limits.shared_memory = 48 << 10;
         for (m, n, k, want) in [
@@ -543,7 +451,7 @@ mod tests {
         ] {
             let last = Coopmat { m, n, k, ..everything().coopmat[3] };
             info.features.coopmat = [everything().coopmat, vec![last]].concat();
-            assert_eq!(coop_size(&info, GGML_TYPE_Q4_0, Sums::Whole), want, "{m} x {n} x {k}");
+            assert_eq!(coop_size(&info, Sums::Whole), want, "{m} x {n} x {k}");
         }
     }
 
@@ -551,9 +459,9 @@ mod tests {
     fn precision_rules_rounding_out() {
         let all = device(vk::PhysicalDeviceType::DISCRETE_GPU, everything());
         for format in [GGML_TYPE_F16, GGML_TYPE_Q4_0] {
-            for forced in [None, Some("ints"), Some("matrices"), Some("matrices2")] {
+            for forced in [None, Some("ints"), Some("matrices"), Some("tensors")] {
                 let exact = Request { exact: true, ..request(format, 512) };
-                assert_eq!(choose(&all, &exact, forced, true), Product::Tile, "{forced:?}");
+                assert_eq!(choose(&all, &exact, forced), Product::Tile, "{forced:?}");
             }
         }
     }
@@ -561,12 +469,11 @@ mod tests {
     #[test]
     fn a_method_can_be_named() {
         let software = device(vk::PhysicalDeviceType::CPU, Features { coopmat: Vec::new(), ..everything() });
-        let with = |name, format, columns| choose(&software, &request(format, columns), Some(name), false);
+        let with = |name, format, columns| choose(&software, &request(format, columns), Some(name));
         assert_eq!(with("tile", GGML_TYPE_F32, 1), Product::Tile);
         assert_eq!(with("vector", GGML_TYPE_F32, 100), Product::Vector);
         assert_eq!(with("ints", GGML_TYPE_Q5_K, 9), Product::TileInts);
         assert_eq!(with("ints", GGML_TYPE_Q5_K, 1), Product::VectorInts);
-        assert_eq!(with("matrices2", GGML_TYPE_Q5_K, 9), Product::Matrices2(Owner::Workgroup(256)));
         // A method that cannot compute the product is ignored.
         assert_eq!(with("ints", GGML_TYPE_F32, 9), Product::Rows);
         assert_eq!(with("matrices", GGML_TYPE_F16, 9), Product::Rows);

@@ -36,7 +36,6 @@ mod abort;
 pub mod architecture;
 #[cfg(test)]
 mod attention_tests;
-mod bfloat16;
 pub mod buffer;
 #[cfg(test)]
 mod column_tests;
@@ -102,7 +101,6 @@ mod tile_tests;
 pub mod timeline;
 pub mod transfer;
 pub mod tune;
-pub mod tuner;
 mod upload;
 #[cfg(test)]
 mod upload_tests;

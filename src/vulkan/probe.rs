@@ -2,8 +2,7 @@
 
 use super::info::{Coopmat, Features, Identity, Info, Limits};
 use super::query::{FeatureChain, Physical, PropertyChain};
-use super::tuner::Tuned;
-use super::{bfloat16, coopmat2, workarounds};
+use super::{coopmat2, workarounds};
 use crate::environment;
 use crate::log_debug;
 use ash::vk;
@@ -44,30 +43,18 @@ impl Info {
             queue_family,
             copy_family,
             extensions: has.enabled,
-            tuned: None,
         };
         for why in workarounds::apply(&mut info) {
             log_debug!("ggml_vulkan: {}: {why}", info.identity.name);
         }
         if info.features.coopmat.is_empty() {
             info.extensions.retain(|e| *e != ash::khr::cooperative_matrix::NAME);
-            info.features.coopmat2 = None;
-            info.features.bfloat16 = false;
-        }
-        if info.features.coopmat2.is_none() {
             info.features.tensors = false;
+        }
+        if !info.features.tensors {
             info.features.tensor_attention = false;
             info.extensions.retain(|e| *e != coopmat2::NAME);
         }
-        if !info.features.bfloat16 {
-            info.extensions.retain(|e| *e != bfloat16::NAME);
-        }
-        // Not yet seen to compute right (docs/PERFORMANCE.md).
-        let tries = info.features.tensors && environment::VK_TRY_COOPMAT.is_set();
-        info.features.narrow_tensors &= tries;
-        info.features.half_tensors &= tries;
-        info.features.bfloat16_tensors &= info.features.tensors && info.features.bfloat16;
-        info.tuned = Tuned::requested(&info);
         Ok(info)
     }
 }
@@ -82,7 +69,6 @@ struct Extensions {
     pci: bool,
     coopmat: bool,
     coopmat2: bool,
-    bfloat16: bool,
     /// Only the properties of these are read: how many units a device has.
     sm_builtins: bool,
     compute_units: bool,
@@ -112,7 +98,6 @@ impl Extensions {
         let allowed = !environment::VK_DISABLE_COOPMAT.is_set() && !environment::VK_DISABLE_F16.is_set();
         let coopmat = allowed && enable(ash::khr::cooperative_matrix::NAME, false);
         let coopmat2 = coopmat && core13 && !environment::VK_DISABLE_COOPMAT2.is_set() && enable(coopmat2::NAME, false);
-        let bfloat16 = coopmat && !environment::VK_DISABLE_BFLOAT16.is_set() && enable(bfloat16::NAME, false);
         // A device that has this extension requires that it is enabled.
         enable(ash::khr::portability_subset::NAME, false);
         let pci = offers(ash::ext::pci_bus_info::NAME);
@@ -128,7 +113,6 @@ impl Extensions {
             pci,
             coopmat,
             coopmat2,
-            bfloat16,
             sm_builtins,
             compute_units,
             shader_cores,
@@ -148,7 +132,6 @@ struct Offered {
     size_control: vk::PhysicalDeviceSubgroupSizeControlFeatures<'static>,
     coopmat: vk::PhysicalDeviceCooperativeMatrixFeaturesKHR<'static>,
     coopmat2: coopmat2::Features<'static>,
-    bfloat16: bfloat16::Features<'static>,
     maintenance4: vk::PhysicalDeviceMaintenance4Features<'static>,
 }
 
@@ -162,7 +145,6 @@ impl Offered {
             .with(has.size_control, &mut all.size_control)
             .with(has.coopmat, &mut all.coopmat)
             .with(has.coopmat2, &mut all.coopmat2)
-            .with(has.bfloat16, &mut all.bfloat16)
             .with(has.maintenance4, &mut all.maintenance4)
             .query(device);
         all
@@ -271,13 +253,8 @@ fn features(
         fast_integer_dot: dot_speed.integer_dot_product4x8_bit_packed_signed_accelerated == vk::TRUE,
         mixed_sign_dot: dot_speed.integer_dot_product4x8_bit_packed_mixed_signedness_accelerated == vk::TRUE,
         queues: true,
-        bfloat16: offered.bfloat16.suffice() && coopmat.iter().any(|c| c.ab == bfloat16::COMPONENT),
         coopmat,
-        coopmat2: nv.owner,
         tensors: nv.tensors,
-        bfloat16_tensors: nv.bfloat16_tensors,
-        half_tensors: nv.half_tensors,
-        narrow_tensors: nv.narrow_tensors,
         tensor_attention: nv.tensor_attention,
         subgroup: if in_compute(p11.subgroup_supported_stages) {
             p11.subgroup_supported_operations

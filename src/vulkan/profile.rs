@@ -98,16 +98,11 @@ pub(super) struct Profile {
     /// end of work late.
     shift: Option<i128>,
     table: Table,
-    /// Nanoseconds of the last steps.
-    times: Vec<u64>,
 }
-
-/// How many times of steps are kept at most.
-const MOST_TIMES: usize = 64;
 
 impl Profile {
     pub fn new() -> Self {
-        Self { spare: Vec::new(), shift: None, table: Table::default(), times: Vec::new() }
+        Self { spare: Vec::new(), shift: None, table: Table::default() }
     }
 
     /// Whether times are recorded now.
@@ -160,11 +155,7 @@ impl Profile {
         let tracing = trace::is_on();
         for (label, pair) in stamps.labels.iter().zip(ticks.windows(2)) {
             let time = ns(pair[1].saturating_sub(pair[0]));
-            let took = u64::try_from(time).unwrap_or(0);
-            self.table.add(label, took);
-            if self.times.len() < MOST_TIMES {
-                self.times.push(took);
-            }
+            self.table.add(label, u64::try_from(time).unwrap_or(0));
             if tracing {
                 let from = u64::try_from(ns(pair[0]) + shift).unwrap_or(0);
                 let to = from + u64::try_from(time).unwrap_or(0);
@@ -177,11 +168,6 @@ impl Profile {
                 trace::record(&Event { track, name: &label.title, category: "node", from, to, args: &args });
             }
         }
-    }
-
-    /// The times of the first steps since the last call, in nanoseconds.
-    pub fn take_times(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.times)
     }
 
     /// Ends a graph: prints the table if it is enabled and due.

@@ -111,7 +111,7 @@ mod tests {
             let shader = Shader::named(name).unwrap();
             assert_eq!(shader.name(), name);
             // The magic number of SPIR-V, then version 1.5, or 1.6 for an extension that requires Vulkan 1.3.
-            let nv = ["mul_mat_coop2.", "mul_mat_tensor.", "flash_attn_tensor."].iter().any(|n| name.starts_with(n));
+            let nv = ["mul_mat_tensor.", "flash_attn_tensor."].iter().any(|n| name.starts_with(n));
             let version = if nv { 0x0001_0600 } else { 0x0001_0500 };
             assert_eq!(shader.words()[..2], [0x0723_0203, version], "{name}");
         }
@@ -155,8 +155,6 @@ mod tests {
         const DOT: &[u32] = &[6018, 6019];
         // F16 arithmetic, the memory model, cooperative matrices.
         const MATRICES: &[u32] = &[9, 5345, 6022];
-        // The type BF16, and matrices of it.
-        const BFLOAT16: &[u32] = &[5116, 5118];
         let methods: &[(&str, &[&[u32]])] = &[
             ("product_lists", &[ALL]),
             ("product_blocks", &[ALL]),
@@ -171,17 +169,8 @@ mod tests {
             ("mul_mat_joined", &[ALL, SUBGROUP]),
             ("mul_mat_joined_ints", &[ALL, SUBGROUP, DOT]),
             ("mul_mat_vec_ints", &[ALL, SUBGROUP, DOT]),
-            ("mul_mat_coop.plain.bf16", &[ALL, MATRICES, BFLOAT16, &[61]]),
-            ("mul_mat_coop.half.bf16", &[ALL, MATRICES, BFLOAT16, &[61]]),
             ("mul_mat_coop", &[ALL, MATRICES, &[61]]),
-            ("mul_mat_coop2", &[ALL, MATRICES, &[61, 5432]]),
             // Loads from tensors and of blocks, which the device has for these products only.
-            ("mul_mat_tensor.half.bf16", &[ALL, MATRICES, BFLOAT16, &[5433, 5434, 5439]]),
-            ("mul_mat_tensor.half_list.bf16", &[ALL, MATRICES, BFLOAT16, &[5432, 5433, 5434, 5439]]),
-            ("mul_mat_tensor.plain.bf16", &[ALL, MATRICES, BFLOAT16, &[5433, 5434, 5439]]),
-            ("mul_mat_tensor.list.bf16", &[ALL, MATRICES, BFLOAT16, &[5432, 5433, 5434, 5439]]),
-            ("mul_mat_tensor.half", &[ALL, MATRICES, &[5433, 5434, 5439]]),
-            ("mul_mat_tensor.half_list", &[ALL, MATRICES, &[5432, 5433, 5434, 5439]]),
             ("mul_mat_tensor.plain", &[ALL, MATRICES, &[5433, 5434, 5439]]),
             ("mul_mat_tensor.list", &[ALL, MATRICES, &[5432, 5433, 5434, 5439]]),
             // The same, and reductions, conversions and functions for each element.

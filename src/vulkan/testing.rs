@@ -47,7 +47,7 @@ pub(super) fn publish(cards: Vec<Card>) -> RegRef {
 pub(super) fn rounds_columns(device: DeviceRef, format: ggml_type, columns: u32) -> bool {
     let request = Request { columns, format, exact: false, loadable: false };
     let method = product(author(device).unwrap().info(), &request);
-    matches!(method, Product::Matrices(..) | Product::Matrices2(_))
+    matches!(method, Product::Matrices(..))
 }
 
 /// The description of a device that does not exist.
@@ -69,7 +69,6 @@ pub(super) fn made_up(identity: Identity, features: Features, limits: Limits) ->
         queue_family: 0,
         copy_family: None,
         extensions: Vec::new(),
-        tuned: None,
     }
 }
 

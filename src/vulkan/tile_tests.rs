@@ -23,7 +23,7 @@ fn pairs() -> &'static [(&'static str, DeviceRef, DeviceRef)] {
         let pair = |&(way, card): &(&'static str, DeviceRef)| {
             let mut small = (**author(card).unwrap().info()).clone();
             small.features.coopmat.clear();
-            (small.features.coopmat2, small.features.tensors) = (None, false);
+            small.features.tensors = false;
             // A discrete card gets large tiles only for products that would take tests too long.
             small.identity.kind = vk::PhysicalDeviceType::INTEGRATED_GPU;
             small.identity.vendor = 0x10005;
@@ -237,7 +237,7 @@ fn matrix_cards(sums: Sums) -> &'static [DeviceRef] {
         let mut info = (**author(device).unwrap().info()).clone();
         info.software = false;
         (info.identity.vendor, info.device_id) = (0x10de, device_id);
-        (info.features.coopmat2, info.features.tensors) = (None, false);
+        info.features.tensors = false;
         // As above.
         info.identity.kind = vk::PhysicalDeviceType::INTEGRATED_GPU;
         let with = |rows: u32| {

@@ -5,11 +5,9 @@
 
 use super::Info;
 use super::architecture::{Architecture, SMALL, Tile, amounts, units};
-use super::coopmat2::{NARROW_THREADS, TENSOR_THREADS};
 use super::interface::{Constants, PushBlock, constants, formats, push};
-use super::ladder::{Product, Sums, VECTOR_COLUMNS};
+use super::ladder::VECTOR_COLUMNS;
 use super::plan::KernelFor;
-use super::tuner::Choice;
 use crate::abi::ggml::ggml_type;
 use crate::error::Result;
 use ash::vk;
@@ -235,42 +233,6 @@ fn usual_tiles(with_ints: bool, info: &Info) -> &'static [Tile] {
     if with_ints { traits.integer_tiles } else { traits.tiles }
 }
 
-/// The tiles that a method can have on a device, with rows, columns, depth and invocations, the default first. Empty if
-/// the method has none, or no choice.
-pub fn tiles(product: Product, format: ggml_type, shape: [u32; 3], info: &Info) -> Vec<[u32; 4]> {
-    let flat = |t: Tile| [t.rows, t.columns, 0, 0];
-    let (default, all): (_, Vec<_>) = match product {
-        Product::Tile | Product::TileInts => {
-            let with_ints = product == Product::TileInts;
-            let all = usual_tiles(with_ints, info).iter().map(|t| flat(*t)).collect();
-            (flat(tile(with_ints, shape, info)), all)
-        }
-        Product::Matrices(size, _) => {
-            let all = fitting_tiles(size, info).map(flat).collect();
-            (flat(matrix_tile(size, shape, info).tile), all)
-        }
-        Product::Tensors(sums) => {
-            let of = |t: TensorTile| [t.rows, t.columns, t.depth, t.threads];
-            (of(tensor_tile((format, sums), shape, info)), tensor_tiles(sums, info).map(|t| of(t.0)).collect())
-        }
-        Product::Rows | Product::Vector | Product::VectorInts | Product::Matrices2(_) => return Vec::new(),
-    };
-    std::iter::once(default).chain(all.into_iter().filter(|t| *t != default)).collect()
-}
-
-/// A measured tile, if the device can have it with this method.
-fn measured(choice: Option<Choice>, product: Product, info: &Info) -> Option<[u32; 4]> {
-    let tile = choice?.tile;
-    tiles(product, ggml_type::GGML_TYPE_F16, [1; 3], info).contains(&tile).then_some(tile)
-}
-
-/// As [`tile`], unless another one was measured.
-pub fn chosen_tile(choice: Option<Choice>, with_ints: bool, shape: [u32; 3], info: &Info) -> Tile {
-    let product = if with_ints { Product::TileInts } else { Product::Tile };
-    let chosen = measured(choice, product, info).map(|[rows, columns, ..]| Tile { rows, columns });
-    chosen.unwrap_or_else(|| tile(with_ints, shape, info))
-}
-
 fn largest(mut tiles: impl Iterator<Item = Tile>, [rows, columns, matrices]: [u32; 3], enough: u64) -> Tile {
     let groups =
         |t: &Tile| u64::from(rows.div_ceil(t.rows)) * u64::from(columns.div_ceil(t.columns)) * u64::from(matrices);
@@ -346,16 +308,8 @@ fn fitting_tiles(size: [u32; 3], info: &Info) -> impl Iterator<Item = Tile> {
     tiles.filter(move |t| MatrixTile::of(*t).fits(size, info))
 }
 
-/// As [`matrix_tile`], unless another one was measured.
-pub fn chosen_matrix_tile(choice: Option<Choice>, size: [u32; 3], shape: [u32; 3], info: &Info) -> MatrixTile {
-    // Those with sums in F16 have the same tiles.
-    let chosen = measured(choice, Product::Matrices(size, Sums::Whole), info);
-    let chosen = chosen.map(|[rows, columns, ..]| MatrixTile::of(Tile { rows, columns }));
-    chosen.unwrap_or_else(|| matrix_tile(size, shape, info))
-}
-
 /// A tile of `mul_mat_tensor`: rows of src0, columns of src1, and values of k of a step. Multiples of 32, 32 and 16,
-/// and at most 256. Rows divide the number of invocations, and at most 128 (shared memory); the depth divides 256.
+/// and at most 256. Rows divide the number of invocations, and are at most 128 (shared memory); the depth divides 256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorTile {
     /// Rows.
@@ -364,13 +318,11 @@ pub struct TensorTile {
     pub columns: u32,
     /// Values of k.
     pub depth: u32,
-    /// Invocations of the workgroup.
-    pub threads: u32,
 }
 
 impl TensorTile {
-    const fn new(rows: u32, columns: u32, depth: u32, threads: u32) -> Self {
-        Self { rows, columns, depth, threads }
+    const fn new(rows: u32, columns: u32, depth: u32) -> Self {
+        Self { rows, columns, depth }
     }
 }
 
@@ -380,58 +332,35 @@ type TileSpeed = (TensorTile, u32, [u64; 2]);
 
 /// The tiles. Their speeds are those of an H100 and an H200 with F16 and Q4_K (docs/PERFORMANCE.md): large tiles read
 /// less for each multiplication, and while one of two tiles on a unit waits, the other multiplies.
-const TENSOR_TILES: [TileSpeed; 6] = [
-    (TensorTile::new(128, 256, 64, TENSOR_THREADS), 1, [100, 100]),
-    (TensorTile::new(128, 128, 64, NARROW_THREADS), 2, [118, 98]),
-    (TensorTile::new(128, 128, 64, TENSOR_THREADS), 1, [90, 84]),
-    (TensorTile::new(64, 128, 64, NARROW_THREADS), 2, [91, 90]),
-    (TensorTile::new(64, 64, 64, TENSOR_THREADS), 2, [70, 64]),
-    (TensorTile::new(32, 64, 128, TENSOR_THREADS), 2, [34, 52]),
+const TENSOR_TILES: [TileSpeed; 4] = [
+    (TensorTile::new(128, 256, 64), 1, [100, 100]),
+    (TensorTile::new(128, 128, 64), 1, [90, 84]),
+    (TensorTile::new(64, 64, 64), 2, [70, 64]),
+    (TensorTile::new(32, 64, 128), 2, [34, 52]),
 ];
-
-/// Those that the device can compute. An invocation has half as many registers more for sums of a chunk in F16, so it
-/// should have few sums.
-fn tensor_tiles(sums: Sums, info: &Info) -> impl Iterator<Item = &'static TileSpeed> {
-    const MOST: u32 = 64;
-    let narrow = info.features.narrow_tensors && sums == Sums::Whole;
-    let few = move |t: &TensorTile| sums == Sums::Whole || t.rows * t.columns / t.threads <= MOST;
-    TENSOR_TILES.iter().filter(move |(t, ..)| (narrow || t.threads != NARROW_THREADS) && few(t))
-}
 
 /// The tile of `mul_mat_tensor` that should be the fastest: units compute a tile at a time, and the last round may
 /// leave most of them idle.
-pub fn tensor_tile(format: (ggml_type, Sums), [rows, columns, matrices]: [u32; 3], info: &Info) -> TensorTile {
+pub fn tensor_tile(format: ggml_type, [rows, columns, matrices]: [u32; 3], info: &Info) -> TensorTile {
     fastest_tile(format, rows, |width| u64::from(columns.div_ceil(width)) * u64::from(matrices), info)
-}
-
-/// As [`tensor_tile`], unless another one was measured.
-pub fn chosen_tensor_tile(
-    choice: Option<Choice>,
-    format: (ggml_type, Sums),
-    shape: [u32; 3],
-    info: &Info,
-) -> TensorTile {
-    let chosen = measured(choice, Product::Tensors(format.1), info);
-    let chosen = chosen.map(|[rows, columns, depth, threads]| TensorTile { rows, columns, depth, threads });
-    chosen.unwrap_or_else(|| tensor_tile(format, shape, info))
 }
 
 /// As [`tensor_tile`], for columns that chance gives to experts: each has half a tile to spare on average, but at least
 /// one tile.
-pub fn expert_tile(format: (ggml_type, Sums), [rows, columns, experts]: [u32; 3], info: &Info) -> TensorTile {
+pub fn expert_tile(format: ggml_type, [rows, columns, experts]: [u32; 3], info: &Info) -> TensorTile {
     let experts = experts.min(columns);
     fastest_tile(format, rows, |width| u64::from((columns / width + experts / 2).max(experts)), info)
 }
 
 /// `across`: tiles of some columns each.
-fn fastest_tile((format, sums): (ggml_type, Sums), rows: u32, across: impl Fn(u32) -> u64, info: &Info) -> TensorTile {
+fn fastest_tile(format: ggml_type, rows: u32, across: impl Fn(u32) -> u64, info: &Info) -> TensorTile {
     let units = units(info);
     let time = |(t, at_once, speeds): &TileSpeed| {
         let groups = u64::from(rows.div_ceil(t.rows)) * across(t.columns);
         let speed = speeds[usize::from(format.blck_size() > 1)];
         groups.div_ceil(units * u64::from(*at_once)) * u64::from(at_once * t.rows * t.columns) * 100 / speed
     };
-    tensor_tiles(sums, info).min_by_key(|t| time(t)).map_or(TENSOR_TILES[0].0, |t| t.0)
+    TENSOR_TILES.iter().min_by_key(|t| time(t)).map_or(TENSOR_TILES[0].0, |t| t.0)
 }
 
 /// Columns for each invocation of `mul_mat_rows` with experts, at most 8. Few different numbers, because they are a
@@ -446,6 +375,7 @@ pub fn row_columns(n: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::coopmat2::TENSOR_THREADS;
     use super::super::info::{Features, Identity, Limits};
     use super::super::testing::made_up;
     use super::*;
@@ -510,7 +440,7 @@ mod tests {
         let mut h100 = card(vk::PhysicalDeviceType::DISCRETE_GPU, 0x10de, [32, 32], true);
         h100.limits.units = 132;
         let of = |format, shape| {
-            let t = tensor_tile((format, Sums::Whole), shape, &h100);
+            let t = tensor_tile(format, shape, &h100);
             [t.rows, t.columns]
         };
         for format in [GGML_TYPE_F16, GGML_TYPE_Q4_K] {
@@ -525,25 +455,9 @@ mod tests {
         // Decoding blocks for the first time costs more than reading columns again.
         assert_eq!(of(GGML_TYPE_F16, [1024, 512, 1]), [64, 64]);
         assert_eq!(of(GGML_TYPE_Q4_K, [1024, 512, 1]), [32, 64]);
-        // With 128 invocations, two tiles share a unit.
-        let mut narrow = h100.clone();
-        narrow.features.narrow_tensors = true;
-        let of = |format, shape| {
-            let t = tensor_tile((format, Sums::Whole), shape, &narrow);
-            [t.rows, t.columns, t.threads]
-        };
-        assert_eq!(of(GGML_TYPE_F16, [14336, 512, 1]), [128, 128, 128]);
-        assert_eq!(of(GGML_TYPE_Q4_K, [14336, 512, 1]), [128, 256, 256]);
-        for format in [GGML_TYPE_F16, GGML_TYPE_Q4_K] {
-            assert_eq!(of(format, [4096, 512, 1]), [64, 128, 128]);
-        }
-        assert_eq!(of(GGML_TYPE_F16, [1024, 512, 1]), [64, 64, 256]);
-        // Sums in F16 have no tile with more than 64 of them for an invocation.
-        let t = tensor_tile((GGML_TYPE_F16, Sums::Half), [14336, 512, 1], &narrow);
-        assert_eq!([t.rows, t.columns, t.threads], [128, 128, 256]);
         // Prompts of 512 with 2 of 8 experts and with 8 of 128.
         let of = |shape| {
-            let t = expert_tile((GGML_TYPE_Q4_K, Sums::Whole), shape, &h100);
+            let t = expert_tile(GGML_TYPE_Q4_K, shape, &h100);
             [t.rows, t.columns]
         };
         assert_eq!(of([14336, 1024, 8]), [128, 128]);
@@ -552,7 +466,7 @@ mod tests {
         assert_eq!(of([14336, 8192, 8]), [128, 256]);
         for (t, ..) in TENSOR_TILES {
             assert!(t.rows % 32 == 0 && t.columns % 32 == 0 && t.depth % 16 == 0 && 256 % t.depth == 0);
-            assert!(t.rows.max(t.columns).max(t.depth) <= 256 && t.threads % t.rows == 0);
+            assert!(t.rows.max(t.columns).max(t.depth) <= 256 && TENSOR_THREADS % t.rows == 0);
         }
     }
 

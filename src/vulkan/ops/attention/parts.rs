@@ -8,7 +8,7 @@ use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, push};
-use crate::vulkan::ladder::{self, SUBGROUPS, VECTOR_COLUMNS};
+use crate::vulkan::ladder::{self, VECTOR_COLUMNS};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::{Info, Range, tune};
 use ash::vk;
@@ -19,7 +19,9 @@ const THREADS: u32 = 128;
 const TILE: u32 = 64;
 /// Maximum number of parts, which `flash_attn_join` has an invocation for each of.
 const MOST: u32 = 128;
-/// Queries of a workgroup of `flash_attn_coop`: 16 for each of four subgroups.
+/// Subgroups of a workgroup of `flash_attn_coop`.
+const SUBGROUPS: u32 = 4;
+/// Its queries: 16 for each subgroup.
 const COOP_ROWS: u32 = 16 * SUBGROUPS;
 /// With matrices, more parts do not pay if they have fewer keys.
 const COOP_PART: u32 = 1024;

@@ -19,12 +19,10 @@ use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::vulkan::architecture::Tile;
 use crate::vulkan::converted::Target;
-use crate::vulkan::coopmat2::Owner;
 use crate::vulkan::fusion::products::{Joined, Part};
 use crate::vulkan::interface::{constants, formats, listed, push};
 use crate::vulkan::ladder::{self, Product, Request, TILE, VECTOR_COLUMNS};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
-use crate::vulkan::tuner::{self, Choice};
 use crate::vulkan::{Info, Range, tune};
 
 fn check_operands(node: TensorRef, info: &Info) -> Result<(TensorRef, TensorRef)> {
@@ -100,9 +98,9 @@ fn words(a: &View) -> bool {
 }
 
 /// The kernel of a method. `b`: src1, with its type. `shape`: rows, columns and matrices of the result. `groups`:
-/// workgroups, if each computes one row; 0 if each has to. `choice`: the measured one.
+/// workgroups, if each computes one row; 0 if each has to.
 fn form(
-    (method, choice): (Product, Option<Choice>),
+    method: Product,
     a: &View,
     (b_view, b): (&View, u32),
     columns: Columns,
@@ -112,7 +110,6 @@ fn form(
 ) -> Result<Form> {
     let (all, n) = (columns == Columns::All, shape[1]);
     let (format, columns) = (format_name(a.dtype), columns as u32);
-    let tile = |kernel| Form { kernel, rows: TILE, width: TILE };
     // Blocks are not read in such pieces.
     let aligned = (a.dtype.blck_size() > 1 || a.has_aligned_rows()) && b_view.has_aligned_rows();
     let whole = |kernel| tune::whole_subgroups(kernel, info);
@@ -140,13 +137,13 @@ fn form(
             Form { kernel, rows, width }
         }
         Product::Tile => {
-            let t = tune::chosen_tile(choice, false, shape, info);
+            let t = tune::tile(false, shape, info);
             let (rows, width) = of_tile(t);
             let constants = constants::MulMatTile { b, columns, rows, width, aligned };
             Form { kernel: KernelFor::new(&format, [256, 1, 1], &constants)?, rows: t.rows, width: t.columns }
         }
         Product::TileInts => {
-            let t = tune::chosen_tile(choice, true, shape, info);
+            let t = tune::tile(true, shape, info);
             let (rows, width) = of_tile(t);
             let constants = constants::MulMatTileInts { b, columns, rows, width };
             Form { kernel: KernelFor::new(&format, [256, 1, 1], &constants)?, rows: t.rows, width: t.columns }
@@ -154,7 +151,7 @@ fn form(
         Product::Matrices(size, sums) => {
             let subgroup = info.limits.subgroup_size;
             let [cm, cn, ck] = size;
-            let t = tune::chosen_matrix_tile(choice, size, shape, info);
+            let t = tune::matrix_tile(size, shape, info);
             let (Tile { rows: tm, columns: tn }, [sm, sn]) = (t.tile, t.part);
             // Whole steps are read in pieces of 16 bytes.
             let aligned = aligned && a.ne[0].is_multiple_of(32);
@@ -164,18 +161,8 @@ fn form(
             let kernel = whole(KernelFor::new(&format!("{set}.{format}"), [threads, 1, 1], &constants)?);
             Form { kernel, rows: tm, width: tn }
         }
-        Product::Matrices2(owner) => {
-            let subgroup = info.limits.subgroup_size;
-            let (scope, side) = (owner.scope().as_raw() as u32, owner.side());
-            let constants = constants::MulMatCoop2 { b, columns, scope, side };
-            let kernel = KernelFor::new(&format, [owner.threads(subgroup), 1, 1], &constants)?;
-            tile(match owner {
-                Owner::Workgroup(_) => kernel,
-                Owner::Subgroup => whole(kernel),
-            })
-        }
         // `plan` has done it, and no other request says that its operands can be loaded.
-        Product::Tensors(_) => return Err(Error::Unsupported("tensors of other products".into())),
+        Product::Tensors => return Err(Error::Unsupported("tensors of other products".into())),
     })
 }
 
@@ -299,14 +286,12 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
 pub fn product(mut o: Operands, exact: bool, plan: &mut DispatchList<'_>) -> Result<()> {
     let (m, n, matrices) = (o.d.ne[0], o.b.ne[1], o.a.ne[2] * o.a.ne[3]);
     let request = Request { loadable: loadable(&o, plan.info), ..o.request(exact, n) };
-    let choice = if exact { None } else { tuner::choice(plan.info, &o.a, &o.b, n) };
-    let chosen = choice.and_then(|c| ladder::with(c.method, plan.info, &request));
-    let mut method = chosen.unwrap_or_else(|| ladder::product(plan.info, &request));
-    if let Product::Tensors(sums) = method {
-        return tensors::plan(o, sums, choice, plan);
+    let mut method = ladder::product(plan.info, &request);
+    if method == Product::Tensors {
+        return tensors::plan(o, plan);
     }
     let mut b_type = o.b.ty();
-    if chosen.is_none() && is_too_small_for_ints(method, &o, matrices, plan) {
+    if is_too_small_for_ints(method, &o, matrices, plan) {
         method = without_ints(method);
     }
     let split = Split::of(method, &o, plan.info);
@@ -332,7 +317,7 @@ pub fn product(mut o: Operands, exact: bool, plan: &mut DispatchList<'_>) -> Res
         rooms[0] = plan.scratch(room)?;
     }
     if let Some(split) = split {
-        return split.plan((method, choice), &o, b_type, rooms[0], plan);
+        return split.plan(method, &o, b_type, rooms[0], plan);
     }
     let one_pass = n <= VECTOR_COLUMNS && matches!(method, Product::Rows | Product::Vector | Product::VectorInts);
     let columns::Layout { n, matrices, repeat } = match one_pass {
@@ -340,7 +325,7 @@ pub fn product(mut o: Operands, exact: bool, plan: &mut DispatchList<'_>) -> Res
         false => columns::Layout::of(&o.a, &o.b),
     };
     let groups = u64::from(m) * u64::from(matrices);
-    let form = form((method, choice), &o.a, (&o.b, b_type), Columns::All, [m, n, matrices], groups, plan.info)?;
+    let form = form(method, &o.a, (&o.b, b_type), Columns::All, [m, n, matrices], groups, plan.info)?;
     // Some methods need a workgroup for each row, and the output of a model may have more rows than the device allows
     // groups.
     let most = plan.info.limits.groups[0].saturating_mul(form.rows).max(1);
@@ -363,17 +348,9 @@ pub fn product(mut o: Operands, exact: bool, plan: &mut DispatchList<'_>) -> Res
 pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
     let parts: Vec<&Part> = j.parts.iter().flatten().collect();
     let o = Operands::of(parts[0].product)?;
-    let exact = is_exact(parts[0].product);
-    let request = o.request(exact, 1);
-    let mut method = ladder::product(plan.info, &request);
-    if parts.len() == 1 {
-        let choice = if exact { None } else { tuner::choice(plan.info, &o.a, &o.b, 1) };
-        match choice.and_then(|c| ladder::with(c.method, plan.info, &request)) {
-            // The shaders of this function have the same two ways.
-            Some(chosen @ (Product::Vector | Product::VectorInts)) => method = chosen,
-            _ if is_too_small_for_ints(method, &o, 1, plan) => method = Product::Vector,
-            _ => {}
-        }
+    let mut method = ladder::product(plan.info, &o.request(is_exact(parts[0].product), 1));
+    if parts.len() == 1 && is_too_small_for_ints(method, &o, 1, plan) {
+        method = Product::Vector;
     }
     let (mut b, mut b_type) = (o.b, o.b.ty());
     if method == Product::VectorInts
@@ -543,8 +520,8 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let pairs = slots * tokens;
     let loadable = info.features.tensors && tensors::fit_experts(&o, &ids, info);
     let mut method = ladder::product(info, &Request { loadable, ..o.request(is_exact(node), tokens) });
-    if let Product::Tensors(sums) = method {
-        return tensors::plan_experts(o, &ids, sums, plan);
+    if method == Product::Tensors {
+        return tensors::plan_experts(o, &ids, plan);
     }
     let share = (pairs / experts.max(1)).max(1); // average number of pairs of an expert
     let tiles_of = |width: u32| most_tiles(pairs, experts, width);
@@ -583,7 +560,7 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (b_type, columns) =
         (if as_blocks { BLOCKS } else { o.b.ty() }, if lists { Columns::List } else { Columns::Pair });
     let shape = if lists { [o.d.ne[0], share, experts] } else { [o.d.ne[0], 1, 1] };
-    let form = form((method, None), &o.a, (&o.b, b_type), columns, shape, 0, info)?;
+    let form = form(method, &o.a, (&o.b, b_type), columns, shape, 0, info)?;
     let n_tiles = tiles_of(form.width);
 
     let [tile_bytes, pair_bytes] = if lists { list_bytes(pairs, n_tiles) } else { [0; 2] };

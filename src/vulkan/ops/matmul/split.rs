@@ -8,7 +8,6 @@ use crate::error::Result;
 use crate::vulkan::ladder::Product;
 use crate::vulkan::ops::binary;
 use crate::vulkan::plan::{DispatchList, View};
-use crate::vulkan::tuner::Choice;
 use crate::vulkan::{Info, Range, tune};
 
 /// The parts of a product take at most so many bytes, of few matrices in tests; more columns are computed in several
@@ -46,10 +45,10 @@ impl Split {
         (u64::from(o.d.ne[0]) * 4 * u64::from(self.parts) * u64::from(self.columns)).next_multiple_of(256)
     }
 
-    /// The product in `room`, and the sums of its parts. `b_type`: the type of src1. `choice`: the measured one.
+    /// The product in `room`, and the sums of its parts. `b_type`: the type of src1.
     pub fn plan(
         self,
-        (method, choice): (Product, Option<Choice>),
+        method: Product,
         o: &Operands,
         b_type: u32,
         room: Range,
@@ -75,7 +74,7 @@ impl Split {
             };
             let o = Operands { a: self.parts_of(&o.a, m, o.a.dtype.blck_size() as u32), b, d };
             let shape = [m, columns, self.parts];
-            let form = form((method, choice), &o.a, (&o.b, b_type), Columns::All, shape, 0, plan.info)?;
+            let form = form(method, &o.a, (&o.b, b_type), Columns::All, shape, 0, plan.info)?;
             let push = o.push([0; 2], columns, [1, 1, self.parts], [0; 2]);
             let groups = [m.div_ceil(form.rows), columns.div_ceil(form.width), self.parts];
             plan.dispatch(form.kernel, push, groups, &[o.a.range, o.b.range], &[room]);
