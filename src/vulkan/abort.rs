@@ -1,6 +1,5 @@
 //! The host's callback that cancels computations. It is called between submissions.
 
-use super::stream::VkStream;
 use crate::abi::alloc::ggml_backend_t;
 use crate::abi::ggml::ggml_abort_callback;
 use crate::backend::BackendRef;
@@ -8,6 +7,7 @@ use crate::backend::author::stream_author;
 use crate::guard::foreign;
 use crate::guard::guarded;
 use crate::sys::unwind::MayUnwind;
+use crate::vulkan::stream::VkStream;
 use std::ffi::{CStr, c_void};
 
 /// A callback that returns true if the computation should end, and its argument.

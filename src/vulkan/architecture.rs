@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::Info;
+use crate::vulkan::Info;
 use ash::vk;
 
 const AMD: u32 = 0x1002;
@@ -226,10 +226,10 @@ pub fn amounts(info: &Info) -> Amounts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::info::{Coopmat, Features, Identity, Limits};
-    use super::super::testing::made_up;
     use super::Architecture::*;
     use super::*;
+    use crate::vulkan::info::{Coopmat, Features, Identity, Limits};
+    use crate::vulkan::testing::made_up;
 
     /// What is known of a card: vendor, number, sizes of subgroups, dot products (fast, mixed signs), matrices.
     type Known = (u32, u32, [u32; 2], [bool; 2], bool);

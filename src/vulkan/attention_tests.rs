@@ -1,10 +1,10 @@
 //! Attention with keys in several parts, and many queries.
 
-use super::lab::{Lab, agrees, results, scattered};
-use super::testing::{Quiet, kinds};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::tensor::TensorRef;
 use crate::tensor::ops::{attention, view};
+use crate::vulkan::lab::{Lab, agrees, results, scattered};
+use crate::vulkan::testing::{Quiet, kinds};
 
 /// Columns, keys, heads, heads of keys.
 type Shape = [i64; 4];

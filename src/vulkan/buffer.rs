@@ -1,15 +1,15 @@
 //! Buffer types and buffers: device memory, pinned host memory, and host memory imported by a device.
 
-use super::core::Core;
-use super::device::VkDevice;
-use super::gpu::Gpu;
-use super::hazard::Range;
-use super::memory::{Memory, Purpose, Span, Window};
 use crate::backend::author::{Buffer, BufferType, HostMemory, NOT_READ, buffer_author, device_author};
 use crate::backend::tensor_io::Pieces;
 use crate::backend::{BufferRef, DeviceRef, damage};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
+use crate::vulkan::core::Core;
+use crate::vulkan::device::VkDevice;
+use crate::vulkan::gpu::Gpu;
+use crate::vulkan::hazard::Range;
+use crate::vulkan::memory::{Memory, Purpose, Span, Window};
 use crate::{ggml_abort, log_error};
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;

@@ -1,16 +1,16 @@
 //! Products of one to eight columns: one pass over the weights, and for each column the bits that it gets alone.
 
-use super::device::{Card, author};
-use super::lab::{Lab, agrees, results, scattered};
-use super::product_tests::{cards, weight};
-use super::testing::{Quiet, devices, publish};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::backend::DeviceRef;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::binary::{add, mul};
 use crate::tensor::ops::norm::{Norm, norm};
 use crate::tensor::ops::{Place, matmul, view};
+use crate::vulkan::device::{Card, author};
 use crate::vulkan::interface::formats;
+use crate::vulkan::lab::{Lab, agrees, results, scattered};
+use crate::vulkan::product_tests::{cards, weight};
+use crate::vulkan::testing::{Quiet, devices, publish};
 use std::sync::Arc;
 
 /// The device of the tests as it is, and as the cards of the tests of products. Empty without a driver.

@@ -10,16 +10,16 @@ use crate::environment;
 use barrier::Before;
 pub use replay::Kept;
 
-use super::abort::Abort;
-use super::core::{Core, Lane};
-use super::hazard::{Hazards, Range};
-use super::memory::{Memory, Purpose, Span};
-use super::plan::MAX_PUSH;
-use super::profile::{Label, Profile, Stamps};
-use super::timeline::{Mark, Reached, Timeline};
 use crate::backend::author::NOT_READ;
 use crate::error::{Error, Result};
 use crate::log_warn;
+use crate::vulkan::abort::Abort;
+use crate::vulkan::core::{Core, Lane};
+use crate::vulkan::hazard::{Hazards, Range};
+use crate::vulkan::memory::{Memory, Purpose, Span};
+use crate::vulkan::plan::MAX_PUSH;
+use crate::vulkan::profile::{Label, Profile, Stamps};
+use crate::vulkan::timeline::{Mark, Reached, Timeline};
 use ash::vk;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -504,7 +504,7 @@ impl Recorder {
     /// Ends a graph. If the table of times is enabled, waits for the graph and prints the table.
     pub fn end_graph(&mut self) -> Result<()> {
         self.submit()?;
-        if super::profile::table_wanted() {
+        if crate::vulkan::profile::table_wanted() {
             self.finish()?;
             self.profile.end_graph(&self.core.info.identity.name);
         }

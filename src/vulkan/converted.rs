@@ -3,8 +3,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::Range;
-use super::plan::{Dispatch, View};
+use crate::vulkan::Range;
+use crate::vulkan::plan::{Dispatch, View};
 
 /// What columns are converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! from tensors and blocks; `flash_attn_tensor` also reductions, and conversions from sums to operands. NVIDIA's driver
 //! has all of them, no driver in software has.
 
-use super::query::{Header, Physical};
+use crate::vulkan::query::{Header, Physical};
 use ash::vk;
 use std::ffi::CStr;
 use std::marker::PhantomData;

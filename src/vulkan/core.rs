@@ -1,10 +1,10 @@
 //! A logical device with its queues and its allocator.
 
-use super::failed;
-use super::info::Info;
-use super::instance::Instance;
 use crate::error::Result;
 use crate::sys::sync::lock;
+use crate::vulkan::failed;
+use crate::vulkan::info::Info;
+use crate::vulkan::instance::Instance;
 use crate::{log_debug, log_warn};
 use ash::{ext, vk};
 use gpu_allocator::vulkan::{Allocator, AllocatorCreateDesc};
@@ -62,7 +62,7 @@ impl Core {
             .subgroup_size_control(f.subgroup_size_control)
             .compute_full_subgroups(f.subgroup_size_control);
         let mut coopmat = vk::PhysicalDeviceCooperativeMatrixFeaturesKHR::default().cooperative_matrix(true);
-        let mut nv = f.tensors.then(|| super::coopmat2::Features::used(f.tensor_attention));
+        let mut nv = f.tensors.then(|| crate::vulkan::coopmat2::Features::used(f.tensor_attention));
         let mut m4 = vk::PhysicalDeviceMaintenance4Features::default().maintenance4(true);
         let priorities = [1.0];
         let families = std::iter::once(info.queue_family).chain(info.copy_family);

@@ -11,15 +11,15 @@
 //!
 //! Where both drivers import host memory, both devices use the same pages, and the host copies nothing.
 
-use super::command::CopyEnd;
-use super::core::Core;
-use super::gpu::Gpu;
-use super::memory::{Memory, Purpose, Span};
-use super::timeline::{Mark, Timeline};
 use crate::error::{Error, Result};
 use crate::log_error;
 use crate::sys::memory::AlignedBlock;
 use crate::sys::thread;
+use crate::vulkan::command::CopyEnd;
+use crate::vulkan::core::Core;
+use crate::vulkan::gpu::Gpu;
+use crate::vulkan::memory::{Memory, Purpose, Span};
+use crate::vulkan::timeline::{Mark, Timeline};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,11 +1,5 @@
 //! The backend "Vulkan" and its devices as backend objects.
 
-use super::buffer::{VkBuffer, VkBufferType, VkHostBufferType};
-use super::gpu::Gpu;
-use super::info::Info;
-use super::instance::{Instance, instance};
-use super::ops::Shapes;
-use super::stream::{VkEvent, VkStream};
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
 use crate::backend::author::{Device, HostMemory, Reg, leak_buffer_type, new_buffer, publish};
 use crate::backend::{BufferBox, BufferTypeRef, DeviceRef, RegRef};
@@ -14,6 +8,12 @@ use crate::error::{Result, invalid};
 use crate::sys::fork;
 use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
+use crate::vulkan::buffer::{VkBuffer, VkBufferType, VkHostBufferType};
+use crate::vulkan::gpu::Gpu;
+use crate::vulkan::info::Info;
+use crate::vulkan::instance::{Instance, instance};
+use crate::vulkan::ops::Shapes;
+use crate::vulkan::stream::{VkEvent, VkStream};
 use crate::{log, log_warn};
 use ash::vk;
 use std::ffi::{CStr, CString, c_void};
@@ -167,7 +167,7 @@ impl Device for VkDevice {
     }
 
     fn supports_op(&self, op: TensorRef) -> bool {
-        super::stream::supports(&self.info, self.shapes, op)
+        crate::vulkan::stream::supports(&self.info, self.shapes, op)
     }
 
     fn supports_buft(&self, this: DeviceRef, buft: BufferTypeRef) -> bool {
@@ -175,7 +175,7 @@ impl Device for VkDevice {
     }
 
     fn offload_op(&self, op: TensorRef) -> bool {
-        super::stream::worth_offloading(op)
+        crate::vulkan::stream::worth_offloading(op)
     }
 }
 
@@ -206,7 +206,7 @@ impl Reg for VkReg {
     }
 
     fn proc_address(&self, name: &CStr) -> *const c_void {
-        super::abort::address(name)
+        crate::vulkan::abort::address(name)
     }
 }
 

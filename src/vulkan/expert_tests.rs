@@ -2,12 +2,6 @@
 //! heads. Each chain is found, and gives what its nodes give; what others read, or memory in the way, is not fused
 //! over.
 
-use super::device::author;
-use super::fusion;
-use super::fusion_tests::name;
-use super::lab::{Lab, agrees, as_floats, bind_apart, bytes, floats, results, scattered};
-use super::product_tests::{cards, weight, yarn};
-use super::testing::{Quiet, kinds};
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::ggml_unary_op::{self, *};
@@ -21,6 +15,12 @@ use crate::tensor::ops::rope::{Rope, rope};
 use crate::tensor::ops::softmax::soft_max;
 use crate::tensor::ops::unary::Plain;
 use crate::tensor::ops::{Place, copy, glu, matmul, reduce, rows, sort, unary, view};
+use crate::vulkan::device::author;
+use crate::vulkan::fusion;
+use crate::vulkan::fusion_tests::name;
+use crate::vulkan::lab::{Lab, agrees, as_floats, bind_apart, bytes, floats, results, scattered};
+use crate::vulkan::product_tests::{cards, weight, yarn};
+use crate::vulkan::testing::{Quiet, kinds};
 
 /// The chains of a graph: name, number of nodes.
 fn chains(graph: GraphRef, device: DeviceRef) -> Vec<(&'static str, usize)> {

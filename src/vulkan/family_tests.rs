@@ -2,8 +2,6 @@
 //! sources, all types. Each case runs with the division of work for software drivers, with that for GPUs, and with that
 //! for GPUs without subgroup arithmetic.
 
-use super::lab::{Lab, agrees, bytes, scattered};
-use super::testing::{Quiet, kinds};
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_PARAM;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::{ggml_op, ggml_op_pool, ggml_scale_flag, ggml_scale_mode, ggml_status, ggml_tri_type};
@@ -14,6 +12,8 @@ use crate::tensor::ops::{
     Place, attention, conv, copy, generate, hyper, image, loss, matmul, matrix, norm, optimizer, pool, recurrent,
     reduce, rows, softmax, unary, view, window,
 };
+use crate::vulkan::lab::{Lab, agrees, bytes, scattered};
+use crate::vulkan::testing::{Quiet, kinds};
 
 /// Fails unless all devices support the node that `make` returns, compute what the CPU does, and leave the memory
 /// around it as it was. `error`: the mean square error relative to the mean square.

@@ -1,15 +1,15 @@
 //! Formats and ids of ggml 0.28 on devices: 8-bit floats in all operations that support them on the CPU, and slots
 //! without an expert.
 
-use super::lab::{Lab, agrees, bytes, floats, scattered};
-use super::product_tests::cards;
-use super::testing::{Quiet, devices, rounds_columns};
 use crate::abi::ggml::ggml_status;
 use crate::abi::ggml::ggml_type::*;
 use crate::backend::DeviceRef;
 use crate::quant::convert::f8_e4m3_to_f32;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::{attention, binary, copy, matmul, rows};
+use crate::vulkan::lab::{Lab, agrees, bytes, floats, scattered};
+use crate::vulkan::product_tests::cards;
+use crate::vulkan::testing::{Quiet, devices, rounds_columns};
 
 fn device() -> Option<DeviceRef> {
     devices().map(|d| d[0])

@@ -1,8 +1,5 @@
 //! Each chain is fused, unless another node needs an intermediate result, or memory overlaps (V1).
 
-use super::fusion::{self, Chain};
-use super::lab::{Lab, bind_apart, floats};
-use super::testing::{Quiet, devices};
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::{ggml_status, ggml_unary_op};
@@ -14,6 +11,9 @@ use crate::tensor::ops::norm::{Norm, norm};
 use crate::tensor::ops::rope::{Rope, rope};
 use crate::tensor::ops::{Place, copy, recurrent, rows, unary, view};
 use crate::vulkan::device::author;
+use crate::vulkan::fusion::{self, Chain};
+use crate::vulkan::lab::{Lab, bind_apart, floats};
+use crate::vulkan::testing::{Quiet, devices};
 
 /// Nodes of a chain in order, result last, and the sources of its first node.
 struct Made {
@@ -166,7 +166,7 @@ fn every_chain_is_found_and_gives_what_its_nodes_give() {
         let _buffer = lab.place(device);
         let first = graph.nodes().position(|n| n == made.nodes[0]).unwrap();
         assert_eq!(chains(graph, device), [(made.name, first, made.nodes.len())], "chain {k}");
-        let same = super::lab::agrees(device, made.name, 1e-6, &|l: &mut Lab| {
+        let same = crate::vulkan::lab::agrees(device, made.name, 1e-6, &|l: &mut Lab| {
             let made = make(l);
             // F16 rows are compared as numbers.
             let last = made.nodes[made.nodes.len() - 1];

@@ -1,13 +1,13 @@
 //! Everything that belongs to an open device.
 
-use super::command::Recorder;
-use super::core::Core;
-use super::info::Info;
-use super::instance::Instance;
-use super::memory::Memory;
-use super::pipeline::Pipelines;
 use crate::error::Result;
 use crate::sys::sync::{lock, read, write};
+use crate::vulkan::command::Recorder;
+use crate::vulkan::core::Core;
+use crate::vulkan::info::Info;
+use crate::vulkan::instance::Instance;
+use crate::vulkan::memory::Memory;
+use crate::vulkan::pipeline::Pipelines;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 

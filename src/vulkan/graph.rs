@@ -2,15 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::buffer;
-use super::command::Recorder;
-use super::converted::Converted;
-use super::fusion::{self, Chain, Found};
-use super::ops::Shapes;
-use super::pipeline::Pipelines;
-use super::plan::{Dispatch, DispatchList, Kernel, Scratch};
-use super::profile::Label;
-use super::{Info, Range, ops, tune};
 use crate::abi::ggml::ggml_tensor_flag;
 use crate::backend::{node_is_empty, op_is_empty};
 use crate::environment;
@@ -18,6 +9,15 @@ use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::invalid;
 use crate::tensor::{TensorRef, known};
+use crate::vulkan::buffer;
+use crate::vulkan::command::Recorder;
+use crate::vulkan::converted::Converted;
+use crate::vulkan::fusion::{self, Chain, Found};
+use crate::vulkan::ops::Shapes;
+use crate::vulkan::pipeline::Pipelines;
+use crate::vulkan::plan::{Dispatch, DispatchList, Kernel, Scratch};
+use crate::vulkan::profile::Label;
+use crate::vulkan::{Info, Range, ops, tune};
 use std::sync::OnceLock;
 
 /// What is planned together.

@@ -1,13 +1,13 @@
 //! Nodes that are not as hosts make them, on a software driver.
 
-use super::hostile::Damaged;
-use super::lab::{Lab, bytes};
-use super::testing::{Quiet, devices, kinds, noise};
 use crate::abi::ggml::{ggml_status, ggml_type};
 use crate::backend::tensor_io;
 use crate::cpu::hostile::{Choices, Outcome};
 use crate::tensor::Context;
 use crate::tensor::ops::{matmul, reduce, view};
+use crate::vulkan::hostile::Damaged;
+use crate::vulkan::lab::{Lab, bytes};
+use crate::vulkan::testing::{Quiet, devices, kinds, noise};
 use std::time::{Duration, Instant};
 
 /// Shaders use the same number of rows and columns for the sources and the result. If the result has another one, they

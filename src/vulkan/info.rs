@@ -1,6 +1,6 @@
 //! The description of a device: identity, features and limits. `probe` fills it in.
 
-use super::query::{Physical, PropertyChain};
+use crate::vulkan::query::{Physical, PropertyChain};
 use ash::vk;
 use std::ffi::{CStr, CString};
 

@@ -2,11 +2,11 @@
 //!
 //! The instance is created on first use and never destroyed, because threads of drivers may run until the process ends.
 
-use super::info::{Identity, Info};
-use super::query::Physical;
-use super::{env, nodes};
 use crate::environment;
 use crate::sys::process;
+use crate::vulkan::info::{Identity, Info};
+use crate::vulkan::query::Physical;
+use crate::vulkan::{env, nodes};
 use crate::{ggml_abort, log, log_debug, log_error, log_info, log_warn};
 use ash::{ext, vk};
 use std::ffi::{CStr, c_void};

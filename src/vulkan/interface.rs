@@ -7,10 +7,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::ops::format_name;
-use super::plan::{MAX_PUSH, MAX_SPEC};
 use crate::abi::ggml::ggml_type;
 use crate::error::{Error, Result};
+use crate::vulkan::ops::format_name;
+use crate::vulkan::plan::{MAX_PUSH, MAX_SPEC};
 
 /// A member of a push block: a scalar, or a vector as an array.
 trait Member: Copy {

@@ -1,10 +1,6 @@
 //! The commands of graphs that come again, as in the generation of text: they are submitted again instead of recorded
 //! again. A graph must be the one that was recorded in every byte that its commands depend on.
 
-use super::buffer;
-use super::command::{Kept, Recorder};
-use super::graph::{self, Work};
-use super::profile::Profile;
 use crate::alloc::ids::TensorIds;
 use crate::alloc::image::{Change, Images};
 use crate::alloc::pause::Pause;
@@ -12,6 +8,10 @@ use crate::environment;
 use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
+use crate::vulkan::buffer;
+use crate::vulkan::command::{Kept, Recorder};
+use crate::vulkan::graph::{self, Work};
+use crate::vulkan::profile::Profile;
 use std::sync::OnceLock;
 
 /// Graphs that a stream remembers, and the most nodes of each.

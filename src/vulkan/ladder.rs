@@ -18,13 +18,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::Info;
-use super::architecture::{Architecture, SMALL, units};
-use super::coopmat2::TENSOR_THREADS;
-use super::interface::formats;
-use super::tune::{MatrixTile, subgroup_arithmetic};
 use crate::abi::ggml::ggml_type;
 use crate::environment;
+use crate::vulkan::Info;
+use crate::vulkan::architecture::{Architecture, SMALL, units};
+use crate::vulkan::coopmat2::TENSOR_THREADS;
+use crate::vulkan::interface::formats;
+use crate::vulkan::tune::{MatrixTile, subgroup_arithmetic};
 use ash::vk;
 use std::sync::OnceLock;
 
@@ -253,10 +253,10 @@ fn choose(info: &Info, request: &Request, forced: Option<&str>) -> Product {
 
 #[cfg(test)]
 mod tests {
-    use super::super::info::{Coopmat, Features, Identity, Limits};
-    use super::super::testing::made_up;
     use super::*;
     use crate::abi::ggml::ggml_type::*;
+    use crate::vulkan::info::{Coopmat, Features, Identity, Limits};
+    use crate::vulkan::testing::made_up;
 
     fn device(kind: vk::PhysicalDeviceType, features: Features) -> Info {
         let identity = Identity {

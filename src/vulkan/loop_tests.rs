@@ -1,13 +1,13 @@
 //! Long loops in shaders: sums over long rows, loops in loops, many keys. Drivers that end loops early
 //! (`workarounds.rs`) must refuse what they would compute wrongly; all others compute it.
 
-use super::device::author;
-use super::lab::{Lab, agrees, scattered};
-use super::testing::{Quiet, kinds};
 use crate::abi::ggml::ggml_sort_order::GGML_SORT_ORDER_ASC;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::norm::{Norm, norm};
 use crate::tensor::ops::{Place, attention, binary, copy, matmul, matrix, reduce, rows, softmax, sort};
+use crate::vulkan::device::author;
+use crate::vulkan::lab::{Lab, agrees, scattered};
+use crate::vulkan::testing::{Quiet, kinds};
 
 /// Whether each way to divide work computes the node, and none of them wrongly.
 #[track_caller]

@@ -7,10 +7,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::ops::{ensure, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
+use crate::vulkan::ops::{ensure, src};
 use crate::vulkan::{Info, tune};
 
 /// Fails if a loop may end early.

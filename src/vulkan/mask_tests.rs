@@ -1,9 +1,9 @@
 //! Scores of minus infinity: rows that are masked at the start, in parts or entirely give what they give on the CPU.
 
-use super::lab::{Lab, results, scattered};
-use super::testing::{Quiet, devices};
 use crate::tensor::TensorRef;
 use crate::tensor::ops::{Place, attention, matrix, reduce, softmax};
+use crate::vulkan::lab::{Lab, results, scattered};
+use crate::vulkan::testing::{Quiet, devices};
 
 /// Minus infinity.
 const NONE: f32 = f32::NEG_INFINITY;

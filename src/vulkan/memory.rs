@@ -1,10 +1,10 @@
 //! Device memory and host memory, each piece with a buffer object and a device address.
 
-use super::Info;
-use super::core::Core;
 use crate::environment;
 use crate::error::{Error, Result};
 use crate::sys::memory::AlignedBlock;
+use crate::vulkan::Info;
+use crate::vulkan::core::Core;
 use ash::vk;
 use ash::vk::MemoryPropertyFlags as P;
 use gpu_allocator::MemoryLocation;

@@ -1,8 +1,5 @@
 //! Regressions of operations on devices (rows V of the list in docs/TESTS.md).
 
-use super::device::{Card, author};
-use super::lab::{Lab, agrees, bytes, floats, ints, results, scattered};
-use super::testing::{Quiet, devices, publish};
 use crate::abi::ggml::ggml_sort_order::*;
 use crate::abi::ggml::ggml_status;
 use crate::abi::ggml::ggml_type::*;
@@ -12,6 +9,9 @@ use crate::tensor::ops::binary::{add, mul};
 use crate::tensor::ops::norm::{Norm, norm};
 use crate::tensor::ops::rope::{Rope, rope};
 use crate::tensor::ops::{Place, attention, copy, matmul, reduce, rows, softmax, sort, unary, view};
+use crate::vulkan::device::{Card, author};
+use crate::vulkan::lab::{Lab, agrees, bytes, floats, ints, results, scattered};
+use crate::vulkan::testing::{Quiet, devices, publish};
 use std::sync::Arc;
 
 fn device() -> Option<DeviceRef> {
@@ -402,9 +402,9 @@ fn no_memory_for_a_graph_is_a_status() {
     let _buffer = l.place(device);
     assert!(device.supports_op(sum));
     let stream = device.init(None).unwrap();
-    super::memory::faults::fail_next(1);
+    crate::vulkan::memory::faults::fail_next(1);
     assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_ALLOC_FAILED);
-    super::memory::faults::fail_next(0);
+    crate::vulkan::memory::faults::fail_next(0);
     assert_eq!(stream.handle().graph_compute(graph), ggml_status::GGML_STATUS_SUCCESS);
     let want: f32 = (0..2048).map(|i| scattered(i, 1)).sum();
     assert!((floats(sum)[0] - want).abs() < 1e-2);

@@ -5,14 +5,14 @@
 //! then renamed, so that other processes see the old file or the new one. The driver gets the data of a file that only
 //! this user can have written, after header, device and a digest of all bytes have been checked.
 
-use super::command::Program;
-use super::core::Core;
-use super::plan::{Kernel, MAX_PUSH};
 use crate::environment::{self, Variable};
 use crate::error::Result;
 use crate::sys::file;
 use crate::sys::sync::{lock, read, write};
 use crate::sys::thread::parallel;
+use crate::vulkan::command::Program;
+use crate::vulkan::core::Core;
+use crate::vulkan::plan::{Kernel, MAX_PUSH};
 use crate::{log_debug, log_warn};
 use ash::vk;
 use sha2::{Digest, Sha256};

@@ -1,13 +1,13 @@
 //! The dispatches of an operation as data: the module and its constants, the push block, the number of workgroups, and
 //! the memory that is read and written. Operations only fill a [`DispatchList`]. Nothing here calls the driver.
 
-use super::converted::{Converted, Target};
-use super::interface::{Constants, Push, PushBlock};
-use super::shaders::Shader;
-use super::{Info, Range, buffer};
 use crate::abi::ggml::ggml_type;
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
+use crate::vulkan::converted::{Converted, Target};
+use crate::vulkan::interface::{Constants, Push, PushBlock};
+use crate::vulkan::shaders::Shader;
+use crate::vulkan::{Info, Range, buffer};
 use std::marker::PhantomData;
 
 /// Maximum size of a push block in bytes, which every device supports.

@@ -1,10 +1,10 @@
 //! Fills in the description of a device, or says why the device cannot be used.
 
-use super::info::{Coopmat, Features, Identity, Info, Limits};
-use super::query::{FeatureChain, Physical, PropertyChain};
-use super::{coopmat2, workarounds};
 use crate::environment;
 use crate::log_debug;
+use crate::vulkan::info::{Coopmat, Features, Identity, Info, Limits};
+use crate::vulkan::query::{FeatureChain, Physical, PropertyChain};
+use crate::vulkan::{coopmat2, workarounds};
 use ash::vk;
 use std::ffi::{CStr, CString};
 

@@ -1,10 +1,6 @@
 //! Products of one column are joined, with and without integers, unless another node needs an intermediate result or
 //! memory is in the way.
 
-use super::device::{Card, author};
-use super::fusion::{Chain, find};
-use super::lab::{Lab, agrees, bind_apart, floats, scattered};
-use super::testing::{Quiet, devices, publish};
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::{GGML_ROPE_TYPE_NEOX, ggml_glu_op, ggml_status};
@@ -15,6 +11,10 @@ use crate::tensor::ops::binary::{add, mul};
 use crate::tensor::ops::norm::{Norm, norm};
 use crate::tensor::ops::rope::{Rope, rope};
 use crate::tensor::ops::{Place, copy, glu, matmul, rows, unary, view};
+use crate::vulkan::device::{Card, author};
+use crate::vulkan::fusion::{Chain, find};
+use crate::vulkan::lab::{Lab, agrees, bind_apart, floats, scattered};
+use crate::vulkan::testing::{Quiet, devices, publish};
 use std::sync::{Arc, OnceLock};
 
 /// The device of the tests as a card, and as a card with fast integer dot products if the driver has any. Empty without

@@ -1,7 +1,6 @@
 //! Times of steps on the device, from timestamps, for the trace and for a table of times per operation
 //! (`GGML_VK_PERF_LOGGER`). While times are recorded, a barrier follows every step, so that steps do not overlap.
 
-use super::core::Core;
 use crate::abi::ggml::ggml_op::*;
 use crate::environment;
 use crate::error::Result;
@@ -9,6 +8,7 @@ use crate::log_info;
 use crate::sys::few;
 use crate::tensor::TensorRef;
 use crate::trace::{self, Arg, Event, Track};
+use crate::vulkan::core::Core;
 use ash::vk;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

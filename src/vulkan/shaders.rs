@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::relative;
 use crate::error::{Error, Result};
+use crate::vulkan::relative;
 use lzma_rust2::LzmaReader;
 use std::collections::HashMap;
 use std::io::Read;

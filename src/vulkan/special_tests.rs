@@ -1,7 +1,5 @@
 //! NaN, infinities and zeros of both signs on a device, compared with the CPU (`cpu::special`).
 
-use super::lab::{Lab, bind_apart, bytes, results, scattered};
-use super::testing::{Quiet, devices, kinds};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_op_pool::GGML_OP_POOL_MAX;
 use crate::abi::ggml::ggml_sort_order::*;
@@ -13,6 +11,8 @@ use crate::graph::{GraphRef, build};
 use crate::quant::traits;
 use crate::tensor::ops::{copy, pool, reduce, sort};
 use crate::tensor::{Context, TensorRef};
+use crate::vulkan::lab::{Lab, bind_apart, bytes, results, scattered};
+use crate::vulkan::testing::{Quiet, devices, kinds};
 
 /// A specimen in the memory of a device.
 struct There {

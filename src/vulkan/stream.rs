@@ -1,19 +1,5 @@
 //! Streams: computing graphs, asynchronous copies, events.
 
-use super::abort::Abort;
-use super::buffer::{self, Location};
-use super::command::{CopyEnd, Recorder};
-use super::core::Core;
-use super::crossing::{Copy, Crossing};
-use super::gpu::Gpu;
-use super::graph::Work;
-use super::info::Info;
-use super::kept::KeptGraphs;
-use super::memory::Span;
-use super::ops::Shapes;
-use super::order;
-use super::timeline::Mark;
-use super::upload::{Origin, Uploads};
 use crate::abi::ggml::{ggml_guid, ggml_op};
 use crate::backend::BackendRef;
 use crate::backend::author::{Event, HostSource, HostTarget, NoPlan, Stream, stream_author};
@@ -24,6 +10,20 @@ use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
+use crate::vulkan::abort::Abort;
+use crate::vulkan::buffer::{self, Location};
+use crate::vulkan::command::{CopyEnd, Recorder};
+use crate::vulkan::core::Core;
+use crate::vulkan::crossing::{Copy, Crossing};
+use crate::vulkan::gpu::Gpu;
+use crate::vulkan::graph::Work;
+use crate::vulkan::info::Info;
+use crate::vulkan::kept::KeptGraphs;
+use crate::vulkan::memory::Span;
+use crate::vulkan::ops::Shapes;
+use crate::vulkan::order;
+use crate::vulkan::timeline::Mark;
+use crate::vulkan::upload::{Origin, Uploads};
 use crate::{log_debug, log_error};
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
@@ -88,7 +88,7 @@ fn span(at: &Location, p: Pieces) -> Result<Span<'_>> {
 
 /// Whether a device can compute a node.
 pub(super) fn supports(info: &Info, shapes: Shapes, op: TensorRef) -> bool {
-    match super::ops::supports(op, info, shapes) {
+    match crate::vulkan::ops::supports(op, info, shapes) {
         Ok(()) => true,
         Err(e) => {
             log_debug!("ggml_vulkan: {:?} '{}': {e}", op.op(), op.name());
@@ -128,7 +128,7 @@ impl VkStream {
 
     /// What was recorded so far.
     #[cfg(test)]
-    pub(super) fn stats(&self) -> super::command::Stats {
+    pub(super) fn stats(&self) -> crate::vulkan::command::Stats {
         lock(&self.recorder).stats()
     }
 

@@ -1,13 +1,13 @@
 //! Devices for tests: the device of the first software driver, or else the first device. It is published twice, with
 //! direct access to mapped memory and without, to test both ways of copying on one machine.
 
-use super::device::{Card, author, publish_divisions};
-use super::info::{Features, Identity, Info, Limits};
-use super::instance::{instance, validation_messages};
-use super::ladder::{Product, Request, product};
 use crate::abi::ggml::ggml_type;
 use crate::backend::{BackendBox, BufferBox, DeviceRef, RegRef};
 use crate::tensor::{Context, TensorRef};
+use crate::vulkan::device::{Card, author, publish_divisions};
+use crate::vulkan::info::{Features, Identity, Info, Limits};
+use crate::vulkan::instance::{instance, validation_messages};
+use crate::vulkan::ladder::{Product, Request, product};
 use ash::vk;
 use std::sync::OnceLock;
 
@@ -40,7 +40,7 @@ pub(super) fn kinds() -> &'static [(&'static str, DeviceRef)] {
 
 /// Publishes a registry with these devices, and the CPU's check.
 pub(super) fn publish(cards: Vec<Card>) -> RegRef {
-    super::device::publish_cards(instance().unwrap(), cards, crate::cpu::check::accepts)
+    crate::vulkan::device::publish_cards(instance().unwrap(), cards, crate::cpu::check::accepts)
 }
 
 /// Whether a device rounds the columns of such a product to F16, as methods with matrices do.

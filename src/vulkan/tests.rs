@@ -1,17 +1,17 @@
 //! Memory, copies, streams and events on a real driver.
 
-use super::buffer::{VkBuffer, location};
-use super::command::{CopyEnd, Program, Recorder};
-use super::device::author;
-use super::memory::{Memory, Purpose, Span};
-use super::stream::VkStream;
-use super::testing::{Bench, Quiet, devices, noise};
-use super::timeline::{Mark, Timeline};
 use crate::backend::author::{buffer_author, stream_author};
 use crate::backend::tensor_io::{self, Pieces};
 use crate::backend::{BackendRef, BufferRef, DeviceRef};
 use crate::sched::race::EXPECTED;
 use crate::tensor::TensorRef;
+use crate::vulkan::buffer::{VkBuffer, location};
+use crate::vulkan::command::{CopyEnd, Program, Recorder};
+use crate::vulkan::device::author;
+use crate::vulkan::memory::{Memory, Purpose, Span};
+use crate::vulkan::stream::VkStream;
+use crate::vulkan::testing::{Bench, Quiet, devices, noise};
+use crate::vulkan::timeline::{Mark, Timeline};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -496,8 +496,8 @@ fn a_lost_device_is_opened_again() {
     let Some([device, _]) = devices() else { return };
     // A registry of its own, so that the loss does not affect other tests.
     let info = author(device).unwrap().info().clone();
-    let card = super::device::Card { info, direct: true };
-    let reg = super::testing::publish(vec![card]);
+    let card = crate::vulkan::device::Card { info, direct: true };
+    let reg = crate::vulkan::testing::publish(vec![card]);
     let device = reg.device(0).unwrap();
     let b = Bench::bytes(device, &[1000]);
     let gpu = author(device).unwrap().gpu().unwrap();

@@ -1,17 +1,17 @@
 //! Products of many columns in tiles of each size: a result has the same bits in all of them.
 
-use super::architecture::Tile;
-use super::device::{Card, author};
-use super::info::Info;
-use super::lab::{Lab, agrees, results};
-use super::ladder::{self, Product, Request, Sums};
-use super::product_tests::{cards, weight};
-use super::testing::{Quiet, devices, publish};
-use super::tune::{matrix_tile, parts_of_k, tile};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::backend::DeviceRef;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::{matmul, view};
+use crate::vulkan::architecture::Tile;
+use crate::vulkan::device::{Card, author};
+use crate::vulkan::info::Info;
+use crate::vulkan::lab::{Lab, agrees, results};
+use crate::vulkan::ladder::{self, Product, Request, Sums};
+use crate::vulkan::product_tests::{cards, weight};
+use crate::vulkan::testing::{Quiet, devices, publish};
+use crate::vulkan::tune::{matrix_tile, parts_of_k, tile};
 use ash::vk;
 use std::sync::{Arc, OnceLock};
 

@@ -1,7 +1,7 @@
 //! Timeline semaphores, which count the progress of a stream.
 
-use super::core::Core;
 use crate::error::{Error, Result};
+use crate::vulkan::core::Core;
 use ash::vk;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,11 +4,11 @@
 //! streams that use it. It is also read directly, unless it is that of a card, which also fetches what is long
 //! (`upload`). Other memory is copied in pieces through staging memory, so that host and device copy at the same time.
 
-use super::command::{CopyEnd, Recorder};
-use super::gpu::Gpu;
-use super::memory::{Memory, Span, Window};
 use crate::backend::tensor_io::Pieces;
 use crate::error::{Error, Result};
+use crate::vulkan::command::{CopyEnd, Recorder};
+use crate::vulkan::gpu::Gpu;
+use crate::vulkan::memory::{Memory, Span, Window};
 use std::ptr::NonNull;
 
 /// Bytes of a piece in staging memory.

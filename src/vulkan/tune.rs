@@ -3,13 +3,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::Info;
-use super::architecture::{Architecture, SMALL, Tile, amounts, units};
-use super::interface::{Constants, PushBlock, constants, formats, push};
-use super::ladder::VECTOR_COLUMNS;
-use super::plan::KernelFor;
 use crate::abi::ggml::ggml_type;
 use crate::error::Result;
+use crate::vulkan::Info;
+use crate::vulkan::architecture::{Architecture, SMALL, Tile, amounts, units};
+use crate::vulkan::interface::{Constants, PushBlock, constants, formats, push};
+use crate::vulkan::ladder::VECTOR_COLUMNS;
+use crate::vulkan::plan::KernelFor;
 use ash::vk;
 
 /// Invocations in a group of element-wise work, and columns for each of them.
@@ -375,11 +375,11 @@ pub fn row_columns(n: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::coopmat2::TENSOR_THREADS;
-    use super::super::info::{Features, Identity, Limits};
-    use super::super::testing::made_up;
     use super::*;
     use crate::abi::ggml::ggml_type::*;
+    use crate::vulkan::coopmat2::TENSOR_THREADS;
+    use crate::vulkan::info::{Features, Identity, Limits};
+    use crate::vulkan::testing::made_up;
 
     fn card(kind: vk::PhysicalDeviceType, vendor: u32, subgroup_range: [u32; 2], control: bool) -> Info {
         let driver = vk::DriverId::MESA_RADV;

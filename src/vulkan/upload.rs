@@ -6,14 +6,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::command::{CopyEnd, Recorder};
-use super::core::Core;
-use super::gpu::Gpu;
-use super::memory::{Memory, Span};
-use super::timeline::Mark;
 use crate::backend::tensor_io::Pieces;
 use crate::error::Result;
 use crate::sys::sync::lock;
+use crate::vulkan::command::{CopyEnd, Recorder};
+use crate::vulkan::core::Core;
+use crate::vulkan::gpu::Gpu;
+use crate::vulkan::memory::{Memory, Span};
+use crate::vulkan::timeline::Mark;
 use std::ptr::NonNull;
 use std::sync::Arc;
 

@@ -1,16 +1,16 @@
 //! Copies that a card does itself, on a software driver that passes for a card.
 
-use super::buffer::VkBuffer;
-use super::device::{Card, author};
-use super::lab::{Lab, as_floats, floats, scattered};
-use super::stream::VkStream;
-use super::testing::{Bench, Quiet, devices, noise, publish};
 use crate::abi::ggml::ggml_status;
 use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
 use crate::backend::author::{buffer_author, stream_author};
 use crate::backend::{BackendRef, BufferBox, DeviceRef, tensor_io};
 use crate::tensor::ops::unary;
 use crate::tensor::{Context, TensorRef};
+use crate::vulkan::buffer::VkBuffer;
+use crate::vulkan::device::{Card, author};
+use crate::vulkan::lab::{Lab, as_floats, floats, scattered};
+use crate::vulkan::stream::VkStream;
+use crate::vulkan::testing::{Bench, Quiet, devices, noise, publish};
 use ash::vk;
 
 /// The device with memory as that of a card, which is mapped or is not.

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::info::Info;
 use crate::environment;
+use crate::vulkan::info::Info;
 use ash::vk;
 
 const AMD: u32 = 0x1002;
@@ -82,9 +82,9 @@ pub(super) fn apply(info: &mut Info) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::info::{Coopmat, Features, Identity, Limits};
-    use super::super::testing::made_up;
     use super::*;
+    use crate::vulkan::info::{Coopmat, Features, Identity, Limits};
+    use crate::vulkan::testing::made_up;
 
     fn card(vendor: u32, driver: vk::DriverId, name: &str, subgroup: u32, mixed: bool) -> Info {
         let f16 = vk::ComponentTypeKHR::FLOAT16;

@@ -1,6 +1,6 @@
 //! Barriers between the commands of a stream.
 
-use super::Open;
+use crate::vulkan::command::Open;
 use crate::vulkan::core::{Core, Lane};
 use ash::vk;
 use ash::vk::{AccessFlags as A, PipelineStageFlags as S};

@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use super::{MOST_TO_CANCEL, Recorder};
 use crate::error::{Error, Result};
 use crate::vulkan::abort::Abort;
+use crate::vulkan::command::{MOST_TO_CANCEL, Recorder};
 
 impl Recorder {
     /// Submits a piece that is long enough. Call it before anything is recorded or staged for a step.

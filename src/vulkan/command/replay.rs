@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Piece, Recorder};
 use crate::error::Result;
+use crate::vulkan::command::{Piece, Recorder};
 use crate::vulkan::memory::Memory;
 use crate::vulkan::timeline::Reached;
 use ash::vk;

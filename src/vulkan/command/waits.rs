@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::Recorder;
 use crate::error::{Error, Result};
+use crate::vulkan::command::Recorder;
 use crate::vulkan::timeline::{Mark, Timeline};
 use std::sync::Arc;
 

@@ -3,8 +3,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::products::Search;
-use super::{Chain, Found, apart, apart_or_same, computed, f32_rows, only_for, other};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
@@ -12,6 +10,8 @@ use crate::abi::ggml::ggml_type::*;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
+use crate::vulkan::fusion::products::Search;
+use crate::vulkan::fusion::{Chain, Found, apart, apart_or_same, computed, f32_rows, only_for, other};
 use crate::vulkan::ladder::{self, Product, Request};
 
 /// How many nodes after the first one may belong to a gated function.

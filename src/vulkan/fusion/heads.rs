@@ -3,13 +3,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::products::Search;
-use super::{Chain, Found, apart, apart_or_same, f32_rows, goes_to_rows, only_for, other};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
+use crate::vulkan::fusion::products::Search;
+use crate::vulkan::fusion::{Chain, Found, apart, apart_or_same, f32_rows, goes_to_rows, only_for, other};
 use crate::vulkan::ops::{norm, rope};
 
 /// How many nodes after the first one may belong to it.

@@ -14,9 +14,6 @@ pub mod heads;
 pub mod products;
 pub mod routing;
 
-use super::ops::{binary, glu, matmul, norm, recurrent, rope, sort};
-use super::plan::DispatchList;
-use super::{Info, buffer};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_tensor_flag::*;
 use crate::abi::ggml::ggml_type::*;
@@ -25,6 +22,9 @@ use crate::backend::op_is_empty;
 use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
+use crate::vulkan::ops::{binary, glu, matmul, norm, recurrent, rope, sort};
+use crate::vulkan::plan::DispatchList;
+use crate::vulkan::{Info, buffer};
 
 /// A chain found in a graph.
 #[derive(Clone, Copy, Debug)]

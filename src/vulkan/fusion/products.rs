@@ -5,7 +5,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Chain, Found, apart, apart_or_same, computed, f32_rows, only_for};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
@@ -13,6 +12,7 @@ use crate::abi::ggml::ggml_type::*;
 use crate::backend::op_is_empty;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
+use crate::vulkan::fusion::{Chain, Found, apart, apart_or_same, computed, f32_rows, only_for};
 use crate::vulkan::ladder::{self, Product, Request};
 use crate::vulkan::ops::rope;
 use crate::vulkan::{Info, buffer};
@@ -155,7 +155,7 @@ impl Search<'_> {
             else {
                 break;
             };
-            let Some(summand) = super::other(add, part.result) else { break };
+            let Some(summand) = crate::vulkan::fusion::other(add, part.result) else { break };
             let fits = [summand, add].into_iter().all(|t| f32_rows(t) && t.same_shape(product) && t.is_contiguous());
             if !fits || !self.may_write(product, add, &[summand]) {
                 break;

@@ -4,8 +4,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::products::Search;
-use super::{Chain, Found, apart, computed, only_for};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::*;
@@ -14,6 +12,8 @@ use crate::graph::GraphRef;
 use crate::sys::few;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
+use crate::vulkan::fusion::products::Search;
+use crate::vulkan::fusion::{Chain, Found, apart, computed, only_for};
 
 /// How many nodes after the first one may belong to it.
 const AHEAD: usize = 24;

@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, grid, is_float, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::{GGML_TYPE_F32, GGML_TYPE_I32};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::{ensure, grid, is_float, src};
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
 use crate::vulkan::{Info, Range};
 

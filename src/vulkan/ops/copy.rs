@@ -2,14 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::binary::{self, Binary};
-use super::{check_f32, ensure, format_name, grid, is_any_float, is_float, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::tensor::ops::copy::Region;
 use crate::vulkan::interface::{constants, formats, listed, push};
+use crate::vulkan::ops::binary::{self, Binary};
+use crate::vulkan::ops::{check_f32, ensure, format_name, grid, is_any_float, is_float, src};
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
 use crate::vulkan::{Info, Range};
 

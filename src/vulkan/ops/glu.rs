@@ -2,11 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, grid, is_float, src};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::{ensure, grid, is_float, src};
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// Floats of one format. Two sources with the shape of the node, or one with twice the columns.

@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_all_f32, ensure, grid, src};
 use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::{check_all_f32, ensure, grid, src};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 
 /// F32: mixes `[24, tokens]`, three scales, 24 bases, and a node `[4, 4, tokens]`. Parameters: epsilon, iterations.

@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_f32, ensure, grid, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_scale_flag::*;
 use crate::abi::ggml::ggml_scale_mode::{self, *};
@@ -10,6 +9,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::{check_f32, ensure, grid, src};
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// F32, and not empty.

@@ -2,11 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_all_f32, ensure, reduce, src};
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::{check_all_f32, ensure, reduce, src};
 use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::{Info, Range, tune};
 

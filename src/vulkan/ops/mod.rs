@@ -24,12 +24,12 @@ pub mod sort;
 pub mod unary;
 pub mod window;
 
-use super::plan::{DispatchList, Grid, View};
-use super::{Info, tune};
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
+use crate::vulkan::plan::{DispatchList, Grid, View};
+use crate::vulkan::{Info, tune};
 
 /// Fails, with the reason, if a device cannot compute a node.
 pub type Check = fn(TensorRef, &Info) -> Result<()>;
@@ -158,7 +158,7 @@ pub fn supports(node: TensorRef, info: &Info, shapes: Shapes) -> Result<()> {
         }
     }
     (found.check)(node, info)?;
-    super::loops::check(node, info)
+    crate::vulkan::loops::check(node, info)
 }
 
 /// Fails, with a reason, unless the condition holds.

@@ -2,8 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::rope::{Turn, rotates_halves};
-use super::{check_all_f32, check_f32, ensure, matmul, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
@@ -11,6 +9,8 @@ use crate::tensor::TensorRef;
 use crate::vulkan::converted::Target;
 use crate::vulkan::fusion::heads::{Heads, Part};
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::rope::{Turn, rotates_halves};
+use crate::vulkan::ops::{check_all_f32, check_f32, ensure, matmul, src};
 use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::{Info, tune};
 

@@ -2,13 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_f32, ensure, grid, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::{check_f32, ensure, grid, src};
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// Number of tensors with the shape of the node, and of parameters, which are the source after them.

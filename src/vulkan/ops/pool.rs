@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, grid, src};
 use crate::abi::ggml::ggml_op::GGML_OP_POOL_2D;
 use crate::abi::ggml::ggml_op_pool;
 use crate::abi::ggml::ggml_type::*;
@@ -11,6 +10,7 @@ use crate::tensor::TensorRef;
 use crate::tensor::ops::pool::Planes;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::{ensure, grid, src};
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// F32 or F16 into F32, with a known kind of pooling, and valid sizes and strides.

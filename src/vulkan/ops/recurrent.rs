@@ -3,13 +3,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_all_f32, ensure, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::{check_all_f32, ensure, src};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 
 /// Columns of a state that an invocation may hold in registers, and lanes of a row.

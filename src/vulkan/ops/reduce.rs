@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_f32, copy, ensure, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::{check_f32, copy, ensure, src};
 use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::{Info, tune};
 

@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, grid, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::*;
@@ -10,6 +9,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::{ensure, grid, src};
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// Number of the mode in the shader.

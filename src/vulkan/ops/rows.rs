@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, format_name, grid, is_any_float, is_float, src, unary};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, formats, listed, push};
+use crate::vulkan::ops::{ensure, format_name, grid, is_any_float, is_float, src, unary};
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// Contiguous rows of a format with a shader into floats, or of integers into integers. Indices of 32 bits.

@@ -2,13 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::fusion::routing::{Routing, Select};
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::{ensure, src};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::{Info, Range, tune};
 

@@ -2,13 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::binary::{self, Binary};
-use super::{ensure, grid, is_float, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::binary::{self, Binary};
+use crate::vulkan::ops::{ensure, grid, is_float, src};
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// Floats of one shape.

@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_all_f32, check_f32, ensure, grid, src};
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::{check_all_f32, check_f32, ensure, grid, src};
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 /// Which rows are copied: `OP` of `window.comp`.

@@ -2,10 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::{check_all_f32, ensure, grid, src, unary};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::{check_all_f32, ensure, grid, src, unary};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::{Info, tune};
 

@@ -11,11 +11,11 @@ mod tensors;
 pub use back::{back, check_back};
 pub use sparse::{check_indexer, check_top_k_mask, indexer, top_k_mask};
 
-use super::{copy, ensure, format_name, src};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, formats, listed};
+use crate::vulkan::ops::{copy, ensure, format_name, src};
 use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::{Info, Range, tune};
 

@@ -3,12 +3,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Operands, ensure, format_name, keys_values_and_room, push, read_as, src};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::interface::{constants, push};
 use crate::vulkan::ladder::{self, VECTOR_COLUMNS};
+use crate::vulkan::ops::attention::{Operands, ensure, format_name, keys_values_and_room, push, read_as, src};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::{Info, Range, tune};
 use ash::vk;

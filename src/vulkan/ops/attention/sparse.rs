@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::{copy, ensure, grid, is_float, src, unary};
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::{copy, ensure, grid, is_float, src, unary};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 
 /// Keys that a workgroup computes: `KEYS` of `lightning_indexer.comp`.

@@ -4,13 +4,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Operands, format_name, keys_values_and_room, push, read_as, reads_directly, src};
 use crate::abi::ggml::ggml_type;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::coopmat2::TENSOR_THREADS;
 use crate::vulkan::interface::{constants, formats, push};
 use crate::vulkan::ladder;
+use crate::vulkan::ops::attention::{Operands, format_name, keys_values_and_room, push, read_as, reads_directly, src};
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
 use crate::vulkan::{Info, Range};
 

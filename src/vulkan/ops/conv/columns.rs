@@ -2,14 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::{check_f32, ensure, grid, is_float, src};
-use super::check_window;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::conv::Window;
 use crate::vulkan::Info;
 use crate::vulkan::interface::{constants, push};
+use crate::vulkan::ops::conv::check_window;
+use crate::vulkan::ops::{check_f32, ensure, grid, is_float, src};
 use crate::vulkan::plan::{DispatchList, KernelFor, View};
 
 fn is_2d(node: TensorRef) -> bool {

@@ -2,11 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use super::{BLOCKS, NO_GATE, Operands, in_blocks, is_exact, is_too_small_for_ints};
 use crate::error::Result;
 use crate::vulkan::fusion::experts::Joined;
 use crate::vulkan::interface::{constants, push};
 use crate::vulkan::ladder::{self, Product};
+use crate::vulkan::ops::matmul::{BLOCKS, NO_GATE, Operands, in_blocks, is_exact, is_too_small_for_ints};
 use crate::vulkan::ops::{format_name, src};
 use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::tune;

@@ -11,8 +11,6 @@ mod split;
 mod tensors;
 
 use self::split::Split;
-use super::rope::{self, Turn};
-use super::{check_tile, copy, ensure, format_name, is_float, src};
 use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::{Error, Result};
@@ -22,6 +20,8 @@ use crate::vulkan::converted::Target;
 use crate::vulkan::fusion::products::{Joined, Part};
 use crate::vulkan::interface::{constants, formats, listed, push};
 use crate::vulkan::ladder::{self, Product, Request, TILE, VECTOR_COLUMNS};
+use crate::vulkan::ops::rope::{self, Turn};
+use crate::vulkan::ops::{check_tile, copy, ensure, format_name, is_float, src};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::{Info, Range, tune};
 

@@ -3,10 +3,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::{BLOCK_BYTES, BLOCKS, Columns, Operands, form};
 use crate::error::Result;
 use crate::vulkan::ladder::Product;
 use crate::vulkan::ops::binary;
+use crate::vulkan::ops::matmul::{BLOCK_BYTES, BLOCKS, Columns, Operands, form};
 use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::{Info, Range, tune};
 

@@ -6,13 +6,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::copy;
-use super::{MAX_EXPERTS, Operands, columns};
 use crate::abi::ggml::ggml_type::{GGML_TYPE_F16, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K};
 use crate::error::Result;
 use crate::vulkan::converted::Target;
 use crate::vulkan::coopmat2::TENSOR_THREADS;
 use crate::vulkan::interface::{constants, formats, push};
+use crate::vulkan::ops::copy;
+use crate::vulkan::ops::matmul::{MAX_EXPERTS, Operands, columns};
 use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
 use crate::vulkan::tune::{self, TensorTile};
 use crate::vulkan::{Info, Range};
@@ -93,7 +93,7 @@ pub(super) fn fit_experts(o: &Operands, ids: &View, info: &Info) -> bool {
     let (pairs, experts, m) = (ids.ne[0] * ids.ne[1], a.ne[2], a.ne[1]);
     let limit = info.limits.groups;
     let lists = (1..=MAX_EXPERTS).contains(&experts)
-        && super::most_tiles(pairs, experts, LEAST) <= limit[0]
+        && crate::vulkan::ops::matmul::most_tiles(pairs, experts, LEAST) <= limit[0]
         && m.div_ceil(LEAST) <= limit[1];
     let all = || expert_bytes(o, pairs, LEAST).iter().sum();
     d.n() > 0 && a.ne[0] > 0 && lists && matrix_fits(a, pairs / experts) && converts(b, all())
@@ -102,7 +102,8 @@ pub(super) fn fit_experts(o: &Operands, ids: &View, info: &Info) -> bool {
 /// Bytes of scratch memory of a product with experts: the matrices and the columns as F16, tiles of a width, and pairs.
 fn expert_bytes(o: &Operands, pairs: u32, width: u32) -> [u64; 4] {
     let a = if reads(&o.a) { 0 } else { copy::packed_bytes(&o.a, GGML_TYPE_F16) };
-    let [tiles, list] = super::list_bytes(pairs, super::most_tiles(pairs, o.a.ne[2], width));
+    let [tiles, list] =
+        crate::vulkan::ops::matmul::list_bytes(pairs, crate::vulkan::ops::matmul::most_tiles(pairs, o.a.ne[2], width));
     [a, bytes_of(pairs, o.b.ne[0]), tiles, list]
 }
 
@@ -110,7 +111,11 @@ fn expert_bytes(o: &Operands, pairs: u32, width: u32) -> [u64; 4] {
 fn kernel(set: &str, a: &View, tile: TensorTile) -> Result<KernelFor<push::Tensors>> {
     let shared = matches!(a.dtype, GGML_TYPE_Q4_K | GGML_TYPE_Q5_K);
     let constants = constants::MulMatTensor { rows: tile.rows, width: tile.columns, depth: tile.depth, shared };
-    KernelFor::new(&format!("{set}.{}", super::format_name(a.dtype)), [TENSOR_THREADS, 1, 1], &constants)
+    KernelFor::new(
+        &format!("{set}.{}", crate::vulkan::ops::matmul::format_name(a.dtype)),
+        [TENSOR_THREADS, 1, 1],
+        &constants,
+    )
 }
 
 /// Strides of dimensions 1 to 3. Rows of a view with one row have none.
@@ -128,7 +133,7 @@ pub(super) fn plan_experts(mut o: Operands, ids: &View, plan: &mut DispatchList<
     if !reads(&o.a) {
         o.a = copy::packed(o.a, GGML_TYPE_F16, a_room, plan)?;
     }
-    super::sort(ids, &o, tile.columns, [tile_room, pair_room], plan)?;
+    crate::vulkan::ops::matmul::sort(ids, &o, tile.columns, [tile_room, pair_room], plan)?;
     gather(&o.b, slots, pairs, [b_room, pair_room], plan)?;
     let push = push::Tensors {
         a: o.a.at,
@@ -146,7 +151,7 @@ pub(super) fn plan_experts(mut o: Operands, ids: &View, plan: &mut DispatchList<
         b_nb: [k, 0, 0],
         d_nb: o.d.nb123(),
     };
-    let groups = [super::most_tiles(pairs, experts, tile.columns), m.div_ceil(tile.rows), 1];
+    let groups = [crate::vulkan::ops::matmul::most_tiles(pairs, experts, tile.columns), m.div_ceil(tile.rows), 1];
     let kernel = kernel("list", &o.a, tile)?;
     plan.dispatch(kernel, push, groups, &[o.a.range, b_room, tile_room, pair_room], &[o.d.range]);
     Ok(())
