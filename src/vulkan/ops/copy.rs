@@ -7,11 +7,12 @@ use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::tensor::ops::copy::Region;
-use crate::vulkan::interface::{constants, formats, listed, push};
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::binary::{self, Binary};
 use crate::vulkan::ops::{check_f32, ensure, format_name, grid, is_any_float, is_float, src};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
-use crate::vulkan::{Info, Range};
+use crate::vulkan::plan::list::{DispatchList, KernelFor, View};
+use crate::vulkan::shaders::interface::{constants, formats, listed, push};
+use crate::vulkan::submit::Range;
 
 /// Source and target. The target of CPY is the node, a view of source 1.
 fn ends(node: TensorRef) -> Result<(TensorRef, TensorRef)> {

@@ -5,10 +5,12 @@
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::interface::{constants, push};
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::{check_all_f32, ensure, reduce, src};
-use crate::vulkan::plan::{DispatchList, Grid, View};
-use crate::vulkan::{Info, Range, tune};
+use crate::vulkan::plan::list::{DispatchList, Grid, View};
+use crate::vulkan::policy::tune;
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::submit::Range;
 
 /// F32: logits and targets of one shape, and a node with one element.
 pub fn check_cross_entropy(node: TensorRef, _: &Info) -> Result<()> {

@@ -9,6 +9,7 @@ pub mod generate;
 pub mod glu;
 pub mod hyper;
 pub mod image;
+mod loops;
 pub mod loss;
 pub mod matmul;
 pub mod matrix;
@@ -28,8 +29,9 @@ use crate::abi::ggml::ggml_op::{self, *};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
-use crate::vulkan::plan::{DispatchList, Grid, View};
-use crate::vulkan::{Info, tune};
+use crate::vulkan::device::Info;
+use crate::vulkan::plan::list::{DispatchList, Grid, View};
+use crate::vulkan::policy::tune;
 
 /// Fails, with the reason, if a device cannot compute a node.
 pub type Check = fn(TensorRef, &Info) -> Result<()>;
@@ -158,7 +160,7 @@ pub fn supports(node: TensorRef, info: &Info, shapes: Shapes) -> Result<()> {
         }
     }
     (found.check)(node, info)?;
-    crate::vulkan::loops::check(node, info)
+    crate::vulkan::ops::loops::check(node, info)
 }
 
 /// Fails, with a reason, unless the condition holds.
@@ -169,25 +171,25 @@ macro_rules! ensure {
         }
     };
 }
-pub(super) use ensure;
+pub(in crate::vulkan) use ensure;
 
 /// Source `i`, or an error.
-pub(super) fn src(node: TensorRef, i: usize) -> Result<TensorRef> {
+pub(in crate::vulkan) fn src(node: TensorRef, i: usize) -> Result<TensorRef> {
     node.src(i).ok_or_else(|| Error::Unsupported(format!("{:?} without source {i}", node.op())))
 }
 
 /// Whether a type is one of the three floats.
-pub(super) fn is_float(t: ggml_type) -> bool {
+pub(in crate::vulkan) fn is_float(t: ggml_type) -> bool {
     matches!(t, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16)
 }
 
 /// Whether shaders load and store a type as a float.
-pub(super) fn is_any_float(t: ggml_type) -> bool {
+pub(in crate::vulkan) fn is_any_float(t: ggml_type) -> bool {
     is_float(t) || t == GGML_TYPE_F8_E4M3
 }
 
 /// Name of a format in the names of shader variants.
-pub(super) fn format_name(t: ggml_type) -> String {
+pub(in crate::vulkan) fn format_name(t: ggml_type) -> String {
     crate::quant::types::TABLE[t as usize].name().to_lowercase()
 }
 

@@ -6,13 +6,14 @@ use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::converted::Target;
-use crate::vulkan::fusion::heads::{Heads, Part};
-use crate::vulkan::interface::{constants, push};
+use crate::vulkan::chains::heads::{Heads, Part};
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::rope::{Turn, rotates_halves};
 use crate::vulkan::ops::{check_all_f32, check_f32, ensure, matmul, src};
-use crate::vulkan::plan::{DispatchList, Grid, View};
-use crate::vulkan::{Info, tune};
+use crate::vulkan::plan::converted::Target;
+use crate::vulkan::plan::list::{DispatchList, Grid, View};
+use crate::vulkan::policy::tune;
+use crate::vulkan::shaders::interface::{constants, push};
 
 /// F32, the same shape, and contiguous rows of the result.
 pub fn check(node: TensorRef, _: &Info) -> Result<()> {

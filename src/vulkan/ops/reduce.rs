@@ -6,10 +6,11 @@ use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::interface::{constants, push};
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::{check_f32, copy, ensure, src};
-use crate::vulkan::plan::{DispatchList, Grid, View};
-use crate::vulkan::{Info, tune};
+use crate::vulkan::plan::list::{DispatchList, Grid, View};
+use crate::vulkan::policy::tune;
+use crate::vulkan::shaders::interface::{constants, push};
 
 /// F32.
 pub fn check_sum(node: TensorRef, _: &Info) -> Result<()> {

@@ -5,10 +5,11 @@
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::interface::{constants, push};
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::{ensure, norm, src};
-use crate::vulkan::plan::{DispatchList, Grid, View};
-use crate::vulkan::{Info, tune};
+use crate::vulkan::plan::list::{DispatchList, Grid, View};
+use crate::vulkan::policy::tune;
+use crate::vulkan::shaders::interface::{constants, push};
 
 /// Parameters of the slopes of ALiBi (arXiv:2108.12409) for shaders: both bases, and the largest power of two that is
 /// at most `heads`.

@@ -6,11 +6,13 @@ use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::fusion::routing::{Routing, Select};
-use crate::vulkan::interface::{constants, push};
+use crate::vulkan::chains::routing::{Routing, Select};
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::{ensure, src};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
-use crate::vulkan::{Info, Range, tune};
+use crate::vulkan::plan::list::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::policy::tune;
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::submit::Range;
 
 /// Elements of a run that is sorted first. Each merge doubles the runs.
 const RUN: u32 = 512;

@@ -5,11 +5,11 @@
 use crate::abi::ggml::ggml_op::*;
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::binary::{self, Binary};
 use crate::vulkan::ops::{ensure, grid, is_float, src};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
+use crate::vulkan::plan::list::{DispatchList, KernelFor, View};
+use crate::vulkan::shaders::interface::{constants, push};
 
 /// Floats of one shape.
 pub fn check_unary(node: TensorRef, _: &Info) -> Result<()> {

@@ -4,10 +4,11 @@
 
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::interface::{constants, push};
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::{check_all_f32, ensure, grid, src, unary};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
-use crate::vulkan::{Info, tune};
+use crate::vulkan::plan::list::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::policy::tune;
+use crate::vulkan::shaders::interface::{constants, push};
 
 /// Alignment of the three gradients in the result, in numbers.
 const ALIGN: u64 = 4;

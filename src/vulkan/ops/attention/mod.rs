@@ -14,10 +14,12 @@ pub use sparse::{check_indexer, check_top_k_mask, indexer, top_k_mask};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::interface::{constants, formats, listed};
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::{copy, ensure, format_name, src};
-use crate::vulkan::plan::{DispatchList, View};
-use crate::vulkan::{Info, Range, tune};
+use crate::vulkan::plan::list::{DispatchList, View};
+use crate::vulkan::policy::tune;
+use crate::vulkan::shaders::interface::{constants, formats, listed};
+use crate::vulkan::submit::Range;
 
 /// Maximum number of chunks of eight columns of values in the registers of an invocation.
 const MAX_CHUNKS: u32 = 10;
@@ -167,7 +169,7 @@ impl Operands {
 /// instead. Each shader has a type of its own.
 macro_rules! push {
     ($push:ident, $o:expr, $to:expr, $field:ident: $value:expr) => {
-        crate::vulkan::interface::push::$push {
+        crate::vulkan::shaders::interface::push::$push {
             q: $o.q.at,
             k: $o.k.at,
             v: $o.v.at,

@@ -6,11 +6,13 @@
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::ladder::{self, VECTOR_COLUMNS};
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::attention::{Operands, ensure, format_name, keys_values_and_room, push, read_as, src};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
-use crate::vulkan::{Info, Range, tune};
+use crate::vulkan::plan::list::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::policy::method::{self, VECTOR_COLUMNS};
+use crate::vulkan::policy::tune;
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::submit::Range;
 use ash::vk;
 
 /// Invocations of a workgroup: two for each key of a tile of `flash_attn_parts`.
@@ -51,7 +53,7 @@ fn rows(n: u32, d: u32, info: &Info) -> u32 {
 }
 
 /// An invocation for each eight columns of a value, and room for a query.
-pub(super) fn check([dk, dv]: [i64; 2], info: &Info) -> Result<()> {
+pub(in crate::vulkan) fn check([dk, dv]: [i64; 2], info: &Info) -> Result<()> {
     ensure!(dv / 8 <= i64::from(THREADS), "values of {dv} columns");
     let room =
         u32::try_from(dk).is_ok_and(|d| d < 1 << 16 && shared_bytes(1, d, info) <= info.limits.shared_memory.into());
@@ -91,11 +93,11 @@ fn matrices(queries: u32, [dk, dv]: [u32; 2], format: ggml_type, info: &Info) ->
         && subgroup * SUBGROUPS <= info.limits.group_invocations
         && coop_shared_bytes(dk, dv, subgroup) <= u64::from(info.limits.shared_memory)
         && info.features.subgroup.contains(vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::VOTE);
-    (narrow && fits && queries > VECTOR_COLUMNS).then(|| ladder::attention_matrices(info)).flatten()
+    (narrow && fits && queries > VECTOR_COLUMNS).then(|| method::attention_matrices(info)).flatten()
 }
 
 /// Whether a software driver computes the node with matrices, on request.
-pub(super) fn requested(node: TensorRef, info: &Info) -> Result<bool> {
+pub(in crate::vulkan) fn requested(node: TensorRef, info: &Info) -> Result<bool> {
     let (k, v) = (src(node, 1)?, src(node, 2)?);
     let [q, keys] = [View::shape(src(node, 0)?)?, View::shape(k)?];
     Ok(matrices(q.ne[1], [keys.ne[0], View::shape(v)?.ne[0]], read_as(k, v), info).is_some())
@@ -128,7 +130,7 @@ fn part_bytes(dv: u32) -> u64 {
 }
 
 /// FLASH_ATTN_EXT.
-pub(super) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
+pub(in crate::vulkan) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (k, v) = (src(node, 1)?, src(node, 2)?);
     let [q, keys] = [View::of(src(node, 0)?)?, View::shape(k)?];
     let (dk, dv, heads) = (q.ne[0], View::shape(v)?.ne[0], keys.ne[2]);

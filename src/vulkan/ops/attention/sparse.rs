@@ -5,10 +5,10 @@
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::{copy, ensure, grid, is_float, src, unary};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::plan::list::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::shaders::interface::{constants, push};
 
 /// Keys that a workgroup computes: `KEYS` of `lightning_indexer.comp`.
 const KEYS: u32 = 64;

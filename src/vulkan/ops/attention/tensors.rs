@@ -7,12 +7,13 @@
 use crate::abi::ggml::ggml_type;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::coopmat2::TENSOR_THREADS;
-use crate::vulkan::interface::{constants, formats, push};
-use crate::vulkan::ladder;
+use crate::vulkan::device::Info;
+use crate::vulkan::device::coopmat2::TENSOR_THREADS;
 use crate::vulkan::ops::attention::{Operands, format_name, keys_values_and_room, push, read_as, reads_directly, src};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
-use crate::vulkan::{Info, Range};
+use crate::vulkan::plan::list::{DispatchList, KernelFor, View};
+use crate::vulkan::policy::method;
+use crate::vulkan::shaders::interface::{constants, formats, push};
+use crate::vulkan::submit::Range;
 
 /// Multiples of which the columns of keys and of values are, and the most that sums have registers for.
 const COLUMNS: [u32; 2] = [16, 32];
@@ -75,12 +76,12 @@ fn shape_fits([q, k, v]: [&View; 3], mask: Option<&View>, format: ggml_type, inf
 }
 
 /// Whether the node is computed this way.
-pub(super) fn wanted(node: TensorRef, info: &Info) -> Result<bool> {
+pub(in crate::vulkan) fn wanted(node: TensorRef, info: &Info) -> Result<bool> {
     let q = View::shape(src(node, 0)?)?;
     let (k, v) = (src(node, 1)?, src(node, 2)?);
     let format = read_as(k, v);
     let groups = u64::from(q.ne[1].div_ceil(ROWS)) * u64::from(q.ne[2]) * u64::from(q.ne[3]);
-    if !ladder::attention_tensors(q.ne[1], groups, info) {
+    if !method::attention_tensors(q.ne[1], groups, info) {
         return Ok(false);
     }
     let mask = node.src(3).map(View::of).transpose()?;
@@ -99,7 +100,7 @@ fn kinds_bytes(mask: &View, [queries, keys]: [u32; 2]) -> u64 {
 }
 
 /// FLASH_ATTN_EXT.
-pub(super) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
+pub(in crate::vulkan) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (k, v) = (src(node, 1)?, src(node, 2)?);
     let sizes = [View::shape(src(node, 0)?)?.ne[1], View::shape(k)?.ne[1]];
     let mask = node.src(3).map(View::of).transpose()?;
@@ -150,8 +151,8 @@ fn look(mask: &View, [n_queries, n_keys]: [u32; 2], to: Range, plan: &mut Dispat
 mod tests {
     use super::*;
     use crate::abi::ggml::ggml_type::*;
-    use crate::vulkan::info::{Features, Identity, Limits};
-    use crate::vulkan::testing::made_up;
+    use crate::vulkan::device::info::{Features, Identity, Limits};
+    use crate::vulkan::tests::devices::made_up;
     use ash::vk;
 
     fn dense(dtype: ggml_type, ne: [u32; 4]) -> View {

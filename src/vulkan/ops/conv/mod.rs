@@ -14,10 +14,10 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::tensor::ops::conv::Window;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::{check_tile, ensure, grid, src};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::plan::list::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::shaders::interface::{constants, push};
 
 /// Results of a convolution that a workgroup computes, and places of each.
 const TILE: u32 = 64;

@@ -3,13 +3,13 @@
 #![forbid(unsafe_code)]
 
 use crate::error::Result;
-use crate::vulkan::fusion::experts::Joined;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::ladder::{self, Product};
+use crate::vulkan::chains::experts::Joined;
 use crate::vulkan::ops::matmul::{BLOCKS, NO_GATE, Operands, in_blocks, is_exact, is_too_small_for_ints};
 use crate::vulkan::ops::{format_name, src};
-use crate::vulkan::plan::{DispatchList, View};
-use crate::vulkan::tune;
+use crate::vulkan::plan::list::{DispatchList, View};
+use crate::vulkan::policy::method::{self, Product};
+use crate::vulkan::policy::tune;
+use crate::vulkan::shaders::interface::{constants, push};
 
 /// Products with experts, which are gated, or weighted and summed.
 pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
@@ -21,7 +21,7 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
     let ids = View::of(src(part.product, 2)?)?;
     let d = View::of(result)?;
     let (slots, tokens, experts) = (ids.ne[0], ids.ne[1], o.a.ne[2]);
-    let mut method = ladder::product(plan.info, &o.request(is_exact(part.product), tokens));
+    let mut method = method::product(plan.info, &o.request(is_exact(part.product), tokens));
     if tokens == 1 && is_too_small_for_ints(method, &o, slots.min(experts), plan) {
         method = Product::Vector;
     }

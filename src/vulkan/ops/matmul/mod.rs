@@ -15,15 +15,17 @@ use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
-use crate::vulkan::architecture::Tile;
-use crate::vulkan::converted::Target;
-use crate::vulkan::fusion::products::{Joined, Part};
-use crate::vulkan::interface::{constants, formats, listed, push};
-use crate::vulkan::ladder::{self, Product, Request, TILE, VECTOR_COLUMNS};
+use crate::vulkan::chains::products::{Joined, Part};
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::rope::{self, Turn};
 use crate::vulkan::ops::{check_tile, copy, ensure, format_name, is_float, src};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
-use crate::vulkan::{Info, Range, tune};
+use crate::vulkan::plan::converted::Target;
+use crate::vulkan::plan::list::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::policy::architecture::Tile;
+use crate::vulkan::policy::method::{self, Product, Request, TILE, VECTOR_COLUMNS};
+use crate::vulkan::policy::tune;
+use crate::vulkan::shaders::interface::{constants, formats, listed, push};
+use crate::vulkan::submit::Range;
 
 fn check_operands(node: TensorRef, info: &Info) -> Result<(TensorRef, TensorRef)> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
@@ -177,7 +179,7 @@ fn without_ints(method: Product) -> Product {
 
 /// Bytes of rows as blocks of integers. `None` if there are none, which products of integers would read ahead, or too
 /// many for their indices or for scratch memory.
-pub(super) fn block_bytes(b: &View) -> Option<u64> {
+pub(in crate::vulkan) fn block_bytes(b: &View) -> Option<u64> {
     let blocks = u64::from(b.n_rows()) * u64::from(b.ne[0] / 32);
     (blocks > 0 && blocks < 1 << 31 && blocks * BLOCK_BYTES <= 1 << 30).then_some(blocks * BLOCK_BYTES)
 }
@@ -217,7 +219,7 @@ fn in_blocks(b: &View, plan: &mut DispatchList<'_>) -> Result<Option<View>> {
 fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32, plan: &DispatchList<'_>) -> bool {
     let bytes = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64 * u64::from(o.a.ne[1]) * u64::from(matrices);
     method == Product::VectorInts
-        && !ladder::is_forced()
+        && !method::is_forced()
         && plan.converted(&o.b, Target::Blocks).is_none()
         && !tune::converts_alone(bytes, plan.info)
 }
@@ -286,7 +288,7 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
 pub fn product(mut o: Operands, exact: bool, plan: &mut DispatchList<'_>) -> Result<()> {
     let (m, n, matrices) = (o.d.ne[0], o.b.ne[1], o.a.ne[2] * o.a.ne[3]);
     let request = Request { loadable: loadable(&o, plan.info), ..o.request(exact, n) };
-    let mut method = ladder::product(plan.info, &request);
+    let mut method = method::product(plan.info, &request);
     if method == Product::Tensors {
         return tensors::plan(o, plan);
     }
@@ -348,7 +350,7 @@ pub fn product(mut o: Operands, exact: bool, plan: &mut DispatchList<'_>) -> Res
 pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
     let parts: Vec<&Part> = j.parts.iter().flatten().collect();
     let o = Operands::of(parts[0].product)?;
-    let mut method = ladder::product(plan.info, &o.request(is_exact(parts[0].product), 1));
+    let mut method = method::product(plan.info, &o.request(is_exact(parts[0].product), 1));
     if parts.len() == 1 && is_too_small_for_ints(method, &o, 1, plan) {
         method = Product::Vector;
     }
@@ -519,7 +521,7 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (slots, tokens, experts) = (ids.ne[0], ids.ne[1], o.a.ne[2]);
     let pairs = slots * tokens;
     let loadable = info.features.tensors && tensors::fit_experts(&o, &ids, info);
-    let mut method = ladder::product(info, &Request { loadable, ..o.request(is_exact(node), tokens) });
+    let mut method = method::product(info, &Request { loadable, ..o.request(is_exact(node), tokens) });
     if method == Product::Tensors {
         return tensors::plan_experts(o, &ids, plan);
     }

@@ -4,11 +4,13 @@
 #![forbid(unsafe_code)]
 
 use crate::error::Result;
-use crate::vulkan::ladder::Product;
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::binary;
 use crate::vulkan::ops::matmul::{BLOCK_BYTES, BLOCKS, Columns, Operands, form};
-use crate::vulkan::plan::{DispatchList, View};
-use crate::vulkan::{Info, Range, tune};
+use crate::vulkan::plan::list::{DispatchList, View};
+use crate::vulkan::policy::method::Product;
+use crate::vulkan::policy::tune;
+use crate::vulkan::submit::Range;
 
 /// The parts of a product take at most so many bytes, of few matrices in tests; more columns are computed in several
 /// pieces.
@@ -18,7 +20,7 @@ const WIDEST: u32 = 128;
 
 /// How a product is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Split {
+pub(in crate::vulkan) struct Split {
     parts: u32,
     /// Columns of a piece.
     columns: u32,

@@ -8,14 +8,15 @@
 
 use crate::abi::ggml::ggml_type::{GGML_TYPE_F16, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K};
 use crate::error::Result;
-use crate::vulkan::converted::Target;
-use crate::vulkan::coopmat2::TENSOR_THREADS;
-use crate::vulkan::interface::{constants, formats, push};
+use crate::vulkan::device::Info;
+use crate::vulkan::device::coopmat2::TENSOR_THREADS;
 use crate::vulkan::ops::copy;
 use crate::vulkan::ops::matmul::{MAX_EXPERTS, Operands, columns};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
-use crate::vulkan::tune::{self, TensorTile};
-use crate::vulkan::{Info, Range};
+use crate::vulkan::plan::converted::Target;
+use crate::vulkan::plan::list::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::policy::tune::{self, TensorTile};
+use crate::vulkan::shaders::interface::{constants, formats, push};
+use crate::vulkan::submit::Range;
 
 /// Maximum bytes of converted operands.
 const MOST_SCRATCH: u64 = 1 << 30;
@@ -80,7 +81,7 @@ fn matrix_fits(a: &View, columns: u32) -> bool {
 }
 
 /// Whether the operands are such that the shader can load them, as they are or converted.
-pub(super) fn fit(o: &Operands) -> bool {
+pub(in crate::vulkan) fn fit(o: &Operands) -> bool {
     let Operands { a, b, d } = o;
     let columns = is_ready(b) || converts(b, column_bytes(b));
     d.n() > 0 && a.ne[0] > 0 && matrix_fits(a, b.ne[1]) && columns && matrices_aligned(d)
@@ -88,7 +89,7 @@ pub(super) fn fit(o: &Operands) -> bool {
 
 /// The same for products with experts. Their columns are always converted, and values of results are stored one by one,
 /// so that neither need be aligned.
-pub(super) fn fit_experts(o: &Operands, ids: &View, info: &Info) -> bool {
+pub(in crate::vulkan) fn fit_experts(o: &Operands, ids: &View, info: &Info) -> bool {
     let Operands { a, b, d } = o;
     let (pairs, experts, m) = (ids.ne[0] * ids.ne[1], a.ne[2], a.ne[1]);
     let limit = info.limits.groups;
@@ -125,7 +126,7 @@ fn strides(v: &View) -> [u32; 3] {
 }
 
 /// The product of operands that [`fit_experts`].
-pub(super) fn plan_experts(mut o: Operands, ids: &View, plan: &mut DispatchList<'_>) -> Result<()> {
+pub(in crate::vulkan) fn plan_experts(mut o: Operands, ids: &View, plan: &mut DispatchList<'_>) -> Result<()> {
     let (k, m, experts) = (o.a.ne[0], o.d.ne[0], o.a.ne[2]);
     let (slots, pairs) = (ids.ne[0], ids.ne[0] * ids.ne[1]);
     let tile = tune::expert_tile(o.a.dtype, [m, pairs, experts], plan.info);
@@ -180,7 +181,7 @@ fn gather(b: &View, slots: u32, n_pairs: u32, [to, pairs]: [Range; 2], plan: &mu
 }
 
 /// The product of operands that [`fit`].
-pub(super) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> Result<()> {
+pub(in crate::vulkan) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> Result<()> {
     let columns::Layout { n, matrices, repeat } = columns::Layout::of(&o.a, &o.b);
     let mut readable = n;
     let (whole, columns) = (reads(&o.a), is_ready(&o.b));
@@ -247,12 +248,12 @@ mod tests {
     use crate::abi::ggml::ggml_type::{self, *};
     use crate::quant::convert::{f16_to_f32, f32_to_f16};
     use crate::tensor::TensorRef;
-    use crate::vulkan::command::Recorder;
-    use crate::vulkan::converted::Converted;
-    use crate::vulkan::device::author;
-    use crate::vulkan::info::{Features, Identity, Limits};
-    use crate::vulkan::lab::{Lab, bytes, floats, scattered};
-    use crate::vulkan::testing::{Quiet, devices, made_up};
+    use crate::vulkan::backend::device::author;
+    use crate::vulkan::device::info::{Features, Identity, Limits};
+    use crate::vulkan::plan::converted::Converted;
+    use crate::vulkan::submit::recorder::Recorder;
+    use crate::vulkan::tests::devices::{Quiet, devices, made_up};
+    use crate::vulkan::tests::lab::{Lab, bytes, floats, scattered};
     use ash::vk;
 
     fn dense(dtype: ggml_type, at: u64, ne: [u32; 4]) -> View {

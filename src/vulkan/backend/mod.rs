@@ -1,0 +1,9 @@
+//! The backend "Vulkan": `device` (its devices), `buffer_type`, `stream` (computing graphs, copies, events), `graph`
+//! (nodes become dispatches), `kept` (commands of graphs that come again), `order` (the order of nodes), `procs`
+//! (functions that hosts get by name).
+
+pub mod device;
+mod graph;
+mod kept;
+mod order;
+pub mod stream;
