@@ -25,7 +25,7 @@ use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
 use crate::vulkan::gpu::buffer;
 use crate::vulkan::ops::{binary, glu, matmul, norm, recurrent, rope, sort};
-use crate::vulkan::plan::list::DispatchList;
+use crate::vulkan::plan::DispatchList;
 
 /// A chain found in a graph.
 #[derive(Clone, Copy, Debug)]

@@ -6,4 +6,3 @@ mod copies;
 pub mod crossing;
 pub mod open;
 pub mod upload;
-

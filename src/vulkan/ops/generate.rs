@@ -6,10 +6,11 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::{check_f32, ensure, grid, src};
-use crate::vulkan::plan::list::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::ops::checks::{check_f32, ensure, grid, src};
+use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::policy::tune;
 use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// A row of F32, whose numbers of elements F32 represents exactly.
 pub fn check_arange(node: TensorRef, _: &Info) -> Result<()> {

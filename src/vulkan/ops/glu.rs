@@ -5,9 +5,10 @@
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::{ensure, grid, is_float, src};
-use crate::vulkan::plan::list::{DispatchList, KernelFor, View};
+use crate::vulkan::ops::checks::{ensure, grid, is_float, src};
+use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Floats of one format. Two sources with the shape of the node, or one with twice the columns.
 pub fn check_gated(node: TensorRef, _: &Info) -> Result<()> {

@@ -8,9 +8,10 @@ use crate::abi::ggml::ggml_scale_mode::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::{check_f32, ensure, grid, src};
-use crate::vulkan::plan::list::{DispatchList, KernelFor, View};
+use crate::vulkan::ops::checks::{check_f32, ensure, grid, src};
+use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// F32, and not empty.
 pub fn check_pad(node: TensorRef, _: &Info) -> Result<()> {

@@ -8,10 +8,11 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::chains::heads::{Heads, Part};
 use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_all_f32, check_f32, ensure, src};
+use crate::vulkan::ops::matmul;
 use crate::vulkan::ops::rope::{Turn, rotates_halves};
-use crate::vulkan::ops::{check_all_f32, check_f32, ensure, matmul, src};
-use crate::vulkan::plan::converted::Target;
-use crate::vulkan::plan::list::{DispatchList, Grid, View};
+use crate::vulkan::plan::Target;
+use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::policy::tune;
 use crate::vulkan::shaders::interface::{constants, push};
 

@@ -7,8 +7,9 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::{check_f32, copy, ensure, src};
-use crate::vulkan::plan::list::{DispatchList, Grid, View};
+use crate::vulkan::ops::checks::{check_f32, ensure, src};
+use crate::vulkan::ops::copy;
+use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::policy::tune;
 use crate::vulkan::shaders::interface::{constants, push};
 

@@ -8,9 +8,10 @@ use crate::abi::ggml::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::{ensure, grid, src};
-use crate::vulkan::plan::list::{DispatchList, KernelFor, View};
+use crate::vulkan::ops::checks::{ensure, grid, src};
+use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Number of the mode in the shader.
 fn mode(node: TensorRef) -> Option<u32> {

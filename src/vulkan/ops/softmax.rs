@@ -6,8 +6,9 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::{ensure, norm, src};
-use crate::vulkan::plan::list::{DispatchList, Grid, View};
+use crate::vulkan::ops::checks::{ensure, src};
+use crate::vulkan::ops::norm;
+use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::policy::tune;
 use crate::vulkan::shaders::interface::{constants, push};
 

@@ -8,10 +8,11 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::chains::routing::{Routing, Select};
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::{ensure, src};
-use crate::vulkan::plan::list::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::ops::checks::{ensure, src};
+use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::policy::tune;
 use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 use crate::vulkan::submit::Range;
 
 /// Elements of a run that is sorted first. Each merge doubles the runs.

@@ -7,9 +7,10 @@ use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
 use crate::vulkan::ops::binary::{self, Binary};
-use crate::vulkan::ops::{ensure, grid, is_float, src};
-use crate::vulkan::plan::list::{DispatchList, KernelFor, View};
+use crate::vulkan::ops::checks::{ensure, grid, is_float, src};
+use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Floats of one shape.
 pub fn check_unary(node: TensorRef, _: &Info) -> Result<()> {

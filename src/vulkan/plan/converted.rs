@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::vulkan::plan::list::{Dispatch, View};
+use crate::vulkan::plan::view::View;
 use crate::vulkan::submit::Range;
 
 /// What columns are converted to.
@@ -51,21 +51,17 @@ impl Converted {
         }
     }
 
-    /// Forgets what the dispatches overwrite: rows, or results, whose memory may serve again.
-    pub fn written(&mut self, dispatches: &[Dispatch]) {
-        dispatches.iter().for_each(|d| self.forget(&d.writes));
+    /// Forgets what these writes replace: rows, or results, whose memory may serve again.
+    pub fn written<'a>(&mut self, writes: impl IntoIterator<Item = &'a Range>) {
+        for w in writes {
+            self.list.retain(|(source, _, at)| !w.overlaps(&source.range) && !w.overlaps(at));
+        }
     }
 
     /// Forgets results outside of this memory: the scratch memory before it lives only until the commands so far are
     /// finished.
     pub fn keep_within(&mut self, memory: Range) {
         self.list.retain(|(_, _, at)| memory.contains(at));
-    }
-
-    fn forget(&mut self, writes: &[Range]) {
-        for w in writes {
-            self.list.retain(|(source, _, at)| !w.overlaps(&source.range) && !w.overlaps(at));
-        }
     }
 }
 
@@ -96,7 +92,7 @@ mod tests {
         assert_eq!(all.find(&a, Target::Halves), None);
         let check = |writes: Range, left: [bool; 2]| {
             let mut some = all.clone();
-            some.forget(&[writes]);
+            some.written(&[writes]);
             assert_eq!([&a, &b].map(|v| some.find(v, Target::Blocks).is_some()), left, "{writes:?}");
         };
         check(Range::new(0x1000 + 768, 100), [true, true]);

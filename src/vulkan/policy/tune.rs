@@ -6,10 +6,10 @@
 use crate::abi::ggml::ggml_type;
 use crate::error::Result;
 use crate::vulkan::device::Info;
-use crate::vulkan::plan::list::KernelFor;
 use crate::vulkan::policy::architecture::{Architecture, SMALL, Tile, amounts, units};
 use crate::vulkan::policy::method::VECTOR_COLUMNS;
 use crate::vulkan::shaders::interface::{Constants, PushBlock, constants, formats, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 use ash::vk;
 
 /// Invocations in a group of element-wise work, and columns for each of them.

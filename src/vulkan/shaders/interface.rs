@@ -9,8 +9,11 @@
 
 use crate::abi::ggml::ggml_type;
 use crate::error::{Error, Result};
-use crate::vulkan::ops::format_name;
-use crate::vulkan::plan::list::{MAX_PUSH, MAX_SPEC};
+
+/// Maximum size of a push block in bytes, which every device supports.
+pub const MAX_PUSH: usize = 128;
+/// Maximum number of specialization constants of a module, with the three for the size of the workgroup.
+pub const MAX_SPEC: usize = 24;
 
 /// A member of a push block: a scalar, or a vector as an array.
 trait Member: Copy {
@@ -133,7 +136,12 @@ macro_rules! interface {
             )*
         }
 
-        /// Specialization constants, by the name of the source.
+        /// Name of a format in the names of shader variants.
+pub fn format_name(t: ggml_type) -> String {
+    crate::quant::types::TABLE[t as usize].name().to_lowercase()
+}
+
+/// Specialization constants, by the name of the source.
         pub mod constants {
             use super::{Constant, Constants, MAX_SPEC, push};
             $(

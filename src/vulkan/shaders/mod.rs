@@ -3,6 +3,7 @@
 //! `pipeline` (pipelines and their cache on disk).
 
 pub mod interface;
+pub mod kernel;
 pub mod modules;
 pub mod pipeline;
 mod relative;

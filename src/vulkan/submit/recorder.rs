@@ -11,7 +11,7 @@ use crate::log_warn;
 use crate::vulkan::device::core::{Core, Lane};
 use crate::vulkan::device::memory::{Memory, Purpose};
 use crate::vulkan::device::timeline::{Mark, Reached, Timeline};
-use crate::vulkan::plan::list::MAX_PUSH;
+use crate::vulkan::shaders::interface::MAX_PUSH;
 use crate::vulkan::submit::abort::Abort;
 use crate::vulkan::submit::hazard::{Hazards, Range};
 use crate::vulkan::submit::open::{Before, Flight, Keep, Open};

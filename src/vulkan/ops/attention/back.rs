@@ -5,10 +5,12 @@
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::{check_all_f32, ensure, grid, src, unary};
-use crate::vulkan::plan::list::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::ops::checks::{check_all_f32, ensure, grid, src};
+use crate::vulkan::ops::unary;
+use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::policy::tune;
 use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Alignment of the three gradients in the result, in numbers.
 const ALIGN: u64 = 4;

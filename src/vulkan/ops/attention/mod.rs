@@ -15,9 +15,11 @@ use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::{copy, ensure, format_name, src};
-use crate::vulkan::plan::list::{DispatchList, View};
+use crate::vulkan::ops::checks::{ensure, src};
+use crate::vulkan::ops::copy;
+use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::policy::tune;
+use crate::vulkan::shaders::interface::format_name;
 use crate::vulkan::shaders::interface::{constants, formats, listed};
 use crate::vulkan::submit::Range;
 

@@ -8,10 +8,11 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
 use crate::vulkan::ops::attention::{Operands, ensure, format_name, keys_values_and_room, push, read_as, src};
-use crate::vulkan::plan::list::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::policy::method::{self, VECTOR_COLUMNS};
 use crate::vulkan::policy::tune;
 use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 use crate::vulkan::submit::Range;
 use ash::vk;
 

@@ -10,9 +10,10 @@ use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
 use crate::vulkan::device::coopmat2::TENSOR_THREADS;
 use crate::vulkan::ops::attention::{Operands, format_name, keys_values_and_room, push, read_as, reads_directly, src};
-use crate::vulkan::plan::list::{DispatchList, KernelFor, View};
+use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::policy::method;
 use crate::vulkan::shaders::interface::{constants, formats, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 use crate::vulkan::submit::Range;
 
 /// Multiples of which the columns of keys and of values are, and the most that sums have registers for.

@@ -7,10 +7,11 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::conv::Window;
 use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_f32, ensure, grid, is_float, src};
 use crate::vulkan::ops::conv::check_window;
-use crate::vulkan::ops::{check_f32, ensure, grid, is_float, src};
-use crate::vulkan::plan::list::{DispatchList, KernelFor, View};
+use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 fn is_2d(node: TensorRef) -> bool {
     node.op_param_i32(6) == 1

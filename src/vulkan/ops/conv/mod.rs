@@ -15,9 +15,10 @@ use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::tensor::ops::conv::Window;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::{check_tile, ensure, grid, src};
-use crate::vulkan::plan::list::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::ops::checks::{check_tile, ensure, grid, src};
+use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Results of a convolution that a workgroup computes, and places of each.
 const TILE: u32 = 64;

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::vulkan::device::Info;
-use crate::vulkan::plan::list::View;
+use crate::vulkan::plan::View;
 use crate::vulkan::policy::method::VECTOR_COLUMNS;
 use crate::vulkan::submit::Range;
 

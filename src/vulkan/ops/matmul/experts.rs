@@ -4,11 +4,12 @@
 
 use crate::error::Result;
 use crate::vulkan::chains::experts::Joined;
+use crate::vulkan::ops::checks::src;
 use crate::vulkan::ops::matmul::{BLOCKS, NO_GATE, Operands, in_blocks, is_exact, is_too_small_for_ints};
-use crate::vulkan::ops::{format_name, src};
-use crate::vulkan::plan::list::{DispatchList, View};
+use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::policy::method::{self, Product};
 use crate::vulkan::policy::tune;
+use crate::vulkan::shaders::interface::format_name;
 use crate::vulkan::shaders::interface::{constants, push};
 
 /// Products with experts, which are gated, or weighted and summed.

@@ -17,14 +17,17 @@ use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::vulkan::chains::products::{Joined, Part};
 use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_tile, ensure, is_float, src};
+use crate::vulkan::ops::copy;
 use crate::vulkan::ops::rope::{self, Turn};
-use crate::vulkan::ops::{check_tile, copy, ensure, format_name, is_float, src};
-use crate::vulkan::plan::converted::Target;
-use crate::vulkan::plan::list::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::plan::Target;
+use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::policy::architecture::Tile;
 use crate::vulkan::policy::method::{self, Product, Request, TILE, VECTOR_COLUMNS};
 use crate::vulkan::policy::tune;
+use crate::vulkan::shaders::interface::format_name;
 use crate::vulkan::shaders::interface::{constants, formats, listed, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 use crate::vulkan::submit::Range;
 
 fn check_operands(node: TensorRef, info: &Info) -> Result<(TensorRef, TensorRef)> {

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::vulkan::device::Info;
 use crate::vulkan::ops::binary;
 use crate::vulkan::ops::matmul::{BLOCK_BYTES, BLOCKS, Columns, Operands, form};
-use crate::vulkan::plan::list::{DispatchList, View};
+use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::policy::method::Product;
 use crate::vulkan::policy::tune;
 use crate::vulkan::submit::Range;

@@ -12,10 +12,11 @@ use crate::vulkan::device::Info;
 use crate::vulkan::device::coopmat2::TENSOR_THREADS;
 use crate::vulkan::ops::copy;
 use crate::vulkan::ops::matmul::{MAX_EXPERTS, Operands, columns};
-use crate::vulkan::plan::converted::Target;
-use crate::vulkan::plan::list::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::plan::Target;
+use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::policy::tune::{self, TensorTile};
-use crate::vulkan::shaders::interface::{constants, formats, push};
+use crate::vulkan::shaders::interface::{constants, format_name, formats, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 use crate::vulkan::submit::Range;
 
 /// Maximum bytes of converted operands.
@@ -112,11 +113,7 @@ fn expert_bytes(o: &Operands, pairs: u32, width: u32) -> [u64; 4] {
 fn kernel(set: &str, a: &View, tile: TensorTile) -> Result<KernelFor<push::Tensors>> {
     let shared = matches!(a.dtype, GGML_TYPE_Q4_K | GGML_TYPE_Q5_K);
     let constants = constants::MulMatTensor { rows: tile.rows, width: tile.columns, depth: tile.depth, shared };
-    KernelFor::new(
-        &format!("{set}.{}", crate::vulkan::ops::matmul::format_name(a.dtype)),
-        [TENSOR_THREADS, 1, 1],
-        &constants,
-    )
+    KernelFor::new(&format!("{set}.{}", format_name(a.dtype)), [TENSOR_THREADS, 1, 1], &constants)
 }
 
 /// Strides of dimensions 1 to 3. Rows of a view with one row have none.
@@ -250,7 +247,7 @@ mod tests {
     use crate::tensor::TensorRef;
     use crate::vulkan::backend::device::author;
     use crate::vulkan::device::info::{Features, Identity, Limits};
-    use crate::vulkan::plan::converted::Converted;
+    use crate::vulkan::plan::Converted;
     use crate::vulkan::submit::recorder::Recorder;
     use crate::vulkan::tests::devices::{Quiet, devices, made_up};
     use crate::vulkan::tests::lab::{Lab, bytes, floats, scattered};
