@@ -9,49 +9,16 @@ use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::*;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
-use crate::vulkan::chains::products::Search;
-use crate::vulkan::chains::{Chain, Found, apart, apart_or_same, computed, f32_rows, only_for, other};
+use crate::vulkan::chains::chain::{Chain, Found};
+use crate::vulkan::chains::search::{Search, apart, apart_or_same, computed, f32_rows, only_for, other};
 use crate::vulkan::device::Info;
+use crate::vulkan::ops::matmul::experts::{ExpertPart, ExpertProducts};
 use crate::vulkan::policy::method::{self, Product, Request};
 
 /// How many nodes after the first one may belong to a gated function.
 const AHEAD: usize = 24;
 /// The most experts of a token.
 const MOST_SLOTS: i64 = 64;
-
-/// A product with experts, and ADD_ID after it.
-#[derive(Clone, Copy, Debug)]
-pub struct Part {
-    /// The product.
-    pub product: TensorRef,
-    /// A row for each expert that is added to its products.
-    pub bias: Option<TensorRef>,
-}
-
-/// Products with experts, and what follows them.
-#[derive(Clone, Copy, Debug)]
-pub enum Joined {
-    /// The gated function of two products.
-    Gated {
-        /// Its argument.
-        gate: Part,
-        /// Its factor.
-        up: Part,
-        /// The function.
-        result: TensorRef,
-    },
-    /// The weighted sum of a product over the experts of each token.
-    Sum {
-        /// The product.
-        down: Part,
-        /// A weight for each expert of each token.
-        weights: TensorRef,
-        /// What is added to the sum.
-        summand: Option<TensorRef>,
-        /// The sum.
-        result: TensorRef,
-    },
-}
 
 /// How the device computes a product with experts of few tokens. `None` for other nodes, and for methods that do not
 /// join.
@@ -89,7 +56,7 @@ fn adds_bias(node: TensorRef, product: TensorRef) -> bool {
         && node.is_contiguous()
 }
 
-impl Part {
+impl ExpertPart {
     /// The part whose result is `t`, which `reader` alone reads, and its last node's number and its product's.
     fn of(t: TensorRef, reader: TensorRef, search: &Search<'_>) -> Option<(Self, Vec<usize>)> {
         let graph = search.graph;
@@ -138,7 +105,8 @@ fn gated(search: &Search<'_>) -> Option<Found> {
     if node.op() != GGML_OP_GLU || !computed(node) || node.src(2).is_some() {
         return None;
     }
-    let ((gate, nodes), (up, more)) = (Part::of(node.src(0)?, node, search)?, Part::of(node.src(1)?, node, search)?);
+    let ((gate, nodes), (up, more)) =
+        (ExpertPart::of(node.src(0)?, node, search)?, ExpertPart::of(node.src(1)?, node, search)?);
     let fits = gate.product != up.product
         && gate.goes_with(&up, search.info)
         && node.dtype() == GGML_TYPE_F32
@@ -147,7 +115,7 @@ fn gated(search: &Search<'_>) -> Option<Found> {
     let nodes: Vec<_> = nodes.into_iter().chain(more).chain([k]).collect();
     let reads: Vec<_> = gate.reads().chain(up.reads()).collect();
     let free = reads.iter().all(|t| apart(node, *t)) && search.may_overtake(&nodes, &nodes, &reads, node);
-    let chain = Chain::Experts(Joined::Gated { gate, up, result: node });
+    let chain = Chain::Experts(ExpertProducts::Gated { gate, up, result: node });
     (fits && free).then_some(Found { chain, nodes })
 }
 
@@ -211,7 +179,7 @@ fn sum_of_slots(search: &Search<'_>, i: usize, experts: TensorRef) -> Option<Wei
 fn summed(search: &Search<'_>) -> Option<Found> {
     let graph = search.graph;
     let product = graph.node(search.from);
-    let mut down = Part { product, bias: None };
+    let mut down = ExpertPart { product, bias: None };
     let (mut value, mut nodes) = (product, vec![search.from]);
     let (mut k, mut node) = search.reader(value, search.from)?;
     if adds_bias(node, product) {
@@ -234,7 +202,7 @@ fn summed(search: &Search<'_>) -> Option<Found> {
             && summand.is_none_or(|s| apart_or_same(result, s))
             && search.may_overtake(nodes, nodes, &all, result)
     };
-    let chain = |summand, result| Chain::Experts(Joined::Sum { down, weights: sum.weights, summand, result });
+    let chain = |summand, result| Chain::Experts(ExpertProducts::Sum { down, weights: sum.weights, summand, result });
     // Includes the addition of a summand to the sum, if nothing else reads the sum.
     let last = *nodes.last()?;
     if let Some((k, add)) = search.reader(sum.result, last)

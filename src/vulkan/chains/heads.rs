@@ -7,39 +7,16 @@ use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
-use crate::vulkan::chains::products::Search;
-use crate::vulkan::chains::{Chain, Found, apart, apart_or_same, f32_rows, goes_to_rows, only_for, other};
+use crate::vulkan::chains::chain::{Chain, Found};
+use crate::vulkan::chains::search::{Search, apart, apart_or_same, f32_rows, goes_to_rows, only_for, other};
 use crate::vulkan::device::Info;
+use crate::vulkan::ops::norm::{HeadPart, Heads};
 use crate::vulkan::ops::{norm, rope};
 
 /// How many nodes after the first one may belong to it.
 const AHEAD: usize = 24;
 
-/// Heads that are normalised and rotated.
-#[derive(Clone, Copy, Debug)]
-pub struct Part {
-    /// RMS_NORM.
-    pub norm: TensorRef,
-    /// A weight for each value of a head.
-    pub weight: TensorRef,
-    /// The rotation.
-    pub rope: TensorRef,
-    /// The rotation, or SET_ROWS with `rows`.
-    pub result: TensorRef,
-    /// Whether the heads of a token go to a row by index.
-    pub rows: bool,
-}
-
-/// One or two of them, queries and keys, in the order of the graph.
-#[derive(Clone, Copy, Debug)]
-pub struct Heads {
-    /// The first.
-    pub first: Part,
-    /// The other one.
-    pub second: Option<Part>,
-}
-
-impl Part {
+impl HeadPart {
     /// The chain of the norm at node `i`, and the numbers of its nodes.
     fn at(search: &Search<'_>, i: usize) -> Option<(Self, Vec<usize>)> {
         let graph = search.graph;
@@ -119,14 +96,15 @@ impl Part {
 /// The heads that are normalised at node `i`, and others with them.
 pub(in crate::vulkan) fn find(graph: GraphRef, i: usize, taken: &[bool], info: &Info) -> Option<Found> {
     let search = Search { graph, from: i, ahead: AHEAD, taken, info };
-    let good = |(part, nodes): &(Part, Vec<usize>), all: &[usize]| {
+    let good = |(part, nodes): &(HeadPart, Vec<usize>), all: &[usize]| {
         let with: Vec<_> = all.iter().chain(nodes).copied().collect();
         part.may_write() && search.may_overtake(nodes, &with, &part.reads(), part.result)
     };
-    let first = Part::at(&search, i).filter(|f| good(f, &[]))?;
+    let first = HeadPart::at(&search, i).filter(|f| good(f, &[]))?;
     let norms = search.after(i).filter(|(_, n)| n.op() == GGML_OP_RMS_NORM).map(|(k, _)| k);
-    let second =
-        norms.filter_map(|k| Part::at(&search, k)).find(|other| other.0.goes_with(&first.0) && good(other, &first.1));
+    let second = norms
+        .filter_map(|k| HeadPart::at(&search, k))
+        .find(|other| other.0.goes_with(&first.0) && good(other, &first.1));
     let mut nodes = first.1;
     let second = second.map(|(part, more)| {
         nodes.extend(more);

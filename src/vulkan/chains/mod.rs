@@ -1,7 +1,7 @@
 //! Chains of nodes that one dispatch computes: norm x weight, add + norm x weight, activation x factor, RoPE +
 //! SET_ROWS, SSM_CONV + SiLU, sums of several tensors; norms of heads with their rotation (`heads`); products of one
 //! column (`products`), and of few tokens with experts (`experts`), with what follows them; the choice of experts
-//! (`routing`).
+//! (`routing`). `search`: what all of them check.
 //!
 //! A chain is fused if no other node reads its intermediate results, and if its result does not overlap its sources. An
 //! allocator that does not know about fusion may let them overlap (V1). The result may have exactly the memory of a
@@ -9,118 +9,25 @@
 
 #![forbid(unsafe_code)]
 
-pub mod experts;
-pub mod heads;
-pub mod products;
-pub mod routing;
+mod chain;
+mod experts;
+mod heads;
+mod products;
+mod routing;
+mod search;
+
+pub use chain::{Chain, Found};
 
 use crate::abi::ggml::ggml_op::*;
-use crate::abi::ggml::ggml_tensor_flag::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::{ggml_glu_op, ggml_unary_op};
 use crate::backend::op_is_empty;
-use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
+use crate::vulkan::chains::search::{apart, apart_or_same, computed, f32_rows, goes_to_rows, only_for, other};
 use crate::vulkan::device::Info;
 use crate::vulkan::gpu::buffer;
-use crate::vulkan::ops::{binary, glu, matmul, norm, recurrent, rope, sort};
-use crate::vulkan::plan::DispatchList;
-
-/// A chain found in a graph.
-#[derive(Clone, Copy, Debug)]
-pub enum Chain {
-    /// A norm, after an addition if there is one, times a weight if there is one.
-    Norm {
-        /// The addition before.
-        add: Option<TensorRef>,
-        /// The norm.
-        norm: TensorRef,
-        /// The product after.
-        mul: TensorRef,
-        /// Its weight.
-        weight: TensorRef,
-        /// Whether products read the result as blocks of integers.
-        blocks: bool,
-    },
-    /// An activation times a factor.
-    Gated {
-        /// The gated function: a number of `ggml_glu_op`, or one of `ops::glu`.
-        op: u32,
-        /// The argument of the activation.
-        gate: TensorRef,
-        /// The factor.
-        up: TensorRef,
-        /// The product.
-        mul: TensorRef,
-    },
-    /// A rotation whose result is written to rows by index.
-    RopeRows {
-        /// The rotation.
-        rope: TensorRef,
-        /// SET_ROWS.
-        set: TensorRef,
-    },
-    /// SSM_CONV, a bias for each channel if there is one, and SiLU.
-    Convolved {
-        /// SSM_CONV.
-        conv: TensorRef,
-        /// The bias.
-        bias: Option<TensorRef>,
-        /// SiLU.
-        silu: TensorRef,
-    },
-    /// Additions of tensors at evenly spaced addresses: the results of a token's experts, each times its weight if
-    /// there are any.
-    SpacedSum {
-        /// The first tensor.
-        first: TensorRef,
-        /// Weights: a value for each tensor and row.
-        weights: Option<TensorRef>,
-        /// Number of tensors.
-        n: u32,
-        /// Elements from one to the next.
-        spacing: u32,
-        /// The last addition.
-        result: TensorRef,
-    },
-    /// Products of one column, with their additions or their gated function.
-    Products(products::Joined),
-    /// Products of few tokens with their experts.
-    Experts(experts::Joined),
-    /// Heads of queries and keys that are normalised and rotated.
-    Heads(heads::Heads),
-    /// The choice of experts.
-    Routing(routing::Routing),
-}
-
-/// A chain, and the numbers of its nodes.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// The chain.
-    pub chain: Chain,
-    /// The first one is the place where it is computed. Others may be after nodes that do not belong to the chain.
-    pub nodes: Vec<usize>,
-}
-
-impl Chain {
-    /// Adds its dispatch.
-    pub fn plan(&self, plan: &mut DispatchList<'_>) -> Result<()> {
-        match *self {
-            Chain::Norm { add, norm, mul, weight, blocks } => norm::fused(norm, add, Some(weight), mul, blocks, plan),
-            Chain::Gated { op, gate, up, mul } => glu::fused_gate(op, gate, up, mul, plan),
-            Chain::RopeRows { rope, set } => rope::into_rows(rope, set, plan),
-            Chain::Convolved { conv, bias, silu } => recurrent::conv_into(conv, bias, true, silu, plan),
-            Chain::SpacedSum { first, weights, n, spacing, result } => {
-                binary::spaced_sum(first, weights, (n, spacing), result, plan)
-            }
-            Chain::Products(ref joined) => matmul::joined(joined, plan),
-            Chain::Experts(ref joined) => matmul::experts::joined(joined, plan),
-            Chain::Heads(ref heads) => norm::heads(heads, plan),
-            Chain::Routing(ref route) => sort::route(route, plan),
-        }
-    }
-}
+use crate::vulkan::ops::{glu, norm};
 
 /// The chain that starts at node `i`. `taken`: for each node, whether a chain before has computed it.
 pub fn find(graph: GraphRef, i: usize, taken: &[bool], info: &Info) -> Option<Found> {
@@ -151,44 +58,6 @@ pub fn find(graph: GraphRef, i: usize, taken: &[bool], info: &Info) -> Option<Fo
         _ => return None,
     };
     Some(Found { chain, nodes: (i..i + n).collect() })
-}
-
-/// Whether only `reader` reads `node`, so that it need not be written.
-fn only_for(graph: GraphRef, node: TensorRef, reader: TensorRef) -> bool {
-    graph.use_count(node) == 1
-        && !node.has_flag(GGML_TENSOR_FLAG_OUTPUT)
-        && reader.srcs().filter(|(_, s)| *s == node).count() == 1
-        && computed(node)
-        && computed(reader)
-}
-
-fn computed(node: TensorRef) -> bool {
-    node.has_flag(GGML_TENSOR_FLAG_COMPUTE)
-}
-
-/// Whether a dispatch may write `d` element by element while it reads `s`: they do not overlap, or have the same
-/// elements.
-fn apart_or_same(d: TensorRef, s: TensorRef) -> bool {
-    let (Ok(a), Ok(b)) = (buffer::range(d), buffer::range(s)) else { return false };
-    !a.overlaps(&b) || (a == b && d.same_stride(s) && d.same_shape(s))
-}
-
-fn apart(d: TensorRef, s: TensorRef) -> bool {
-    let (Ok(a), Ok(b)) = (buffer::range(d), buffer::range(s)) else { return false };
-    !a.overlaps(&b)
-}
-
-/// The other operand of a product with `node`.
-fn other(mul: TensorRef, node: TensorRef) -> Option<TensorRef> {
-    match (mul.src(0)?, mul.src(1)?) {
-        (a, b) if a == node => Some(b),
-        (a, b) if b == node => Some(a),
-        _ => None,
-    }
-}
-
-fn f32_rows(t: TensorRef) -> bool {
-    t.dtype() == GGML_TYPE_F32 && t.is_contiguous_rows()
 }
 
 fn norm_chain(
@@ -299,30 +168,6 @@ fn conv_chain(graph: GraphRef, conv: TensorRef, add: Option<TensorRef>, silu: Te
         && bias.is_none_or(|b| b.ne() == [conv.ne()[0], 1, 1, 1] && f32_rows(b) && apart(silu, b))
         && conv.srcs().all(|(_, s)| apart(silu, s));
     fits.then_some(Chain::Convolved { conv, bias, silu })
-}
-
-/// Whether SET_ROWS writes all heads of a token of a rotation to a row by index, and nothing else reads them. `view`:
-/// the node between the two.
-fn goes_to_rows(graph: GraphRef, rope: TensorRef, view: TensorRef, set: TensorRef) -> bool {
-    let Some(ids) = set.src(1) else { return false };
-    let ne = rope.ne();
-    set.op() == GGML_OP_SET_ROWS
-        && matches!(view.op(), GGML_OP_VIEW | GGML_OP_RESHAPE)
-        && view.src(0) == Some(rope)
-        && set.src(0) == Some(view)
-        && [rope, view].into_iter().all(|t| graph.use_count(t) == 1 && !t.has_flag(GGML_TENSOR_FLAG_OUTPUT))
-        && computed(rope)
-        && computed(set)
-        && rope.is_contiguous()
-        && view.is_contiguous()
-        && view.view_offs() == rope.view_offs()
-        && view.ne() == [ne[0] * ne[1], ne[2], 1, 1]
-        && ne[3] == 1
-        && set.is_contiguous_rows()
-        && set.ne()[0] == view.ne()[0]
-        && ids.ne() == [ne[2], 1, 1, 1]
-        && ids.is_contiguous()
-        && matches!(ids.dtype(), GGML_TYPE_I32 | GGML_TYPE_I64)
 }
 
 fn rope_chain(graph: GraphRef, rope: TensorRef, view: TensorRef, set: TensorRef) -> Option<Chain> {

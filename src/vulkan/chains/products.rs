@@ -9,34 +9,19 @@ use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::*;
-use crate::backend::op_is_empty;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
-use crate::vulkan::chains::{Chain, Found, apart, apart_or_same, computed, f32_rows, only_for};
+use crate::vulkan::chains::chain::{Chain, Found};
+use crate::vulkan::chains::search::{Search, apart, apart_or_same, computed, f32_rows, only_for};
 use crate::vulkan::device::Info;
-use crate::vulkan::gpu::buffer;
+use crate::vulkan::ops::matmul::joined::{JoinedPart, JoinedProducts};
 use crate::vulkan::ops::rope;
 use crate::vulkan::policy::method::{self, Product, Request};
 
 /// How many nodes after the first one may belong to it.
 const AHEAD: usize = 24;
 
-/// A product of a matrix with a column, and what is added to it.
-#[derive(Clone, Copy, Debug)]
-pub struct Part {
-    /// The product.
-    pub product: TensorRef,
-    /// The summands. Two only if there is one part.
-    pub summands: [Option<TensorRef>; 2],
-    /// The rotation of the product or of the last addition.
-    pub rope: Option<TensorRef>,
-    /// The rotation, the last addition, or the product. With `rows`: SET_ROWS, which writes it to a row by index.
-    pub result: TensorRef,
-    /// Whether the result is such a row.
-    pub rows: bool,
-}
-
-impl Part {
+impl JoinedPart {
     /// A product alone.
     fn of(product: TensorRef) -> Self {
         Self { product, summands: [None; 2], rope: None, result: product, rows: false }
@@ -51,7 +36,7 @@ impl Part {
 
     /// Whether the shader, which has one set of parameters for all rotations and one for all rows by index, can compute
     /// this part beside another.
-    fn goes_with(&self, other: &Part) -> bool {
+    fn goes_with(&self, other: &JoinedPart) -> bool {
         let same_rotation = |a: TensorRef, b: TensorRef| {
             a.op_params() == b.op_params() && a.src(1) == b.src(1) && a.src(2) == b.src(2) && a.ne()[0] == b.ne()[0]
         };
@@ -61,7 +46,7 @@ impl Part {
                 && a.nb()[1] == b.nb()[1]
                 && a.src(1).zip(b.src(1)).is_some_and(|(a, b)| a.dtype() == b.dtype())
         };
-        let even = |p: &Part| p.product.ne()[0] % 2 == 0;
+        let even = |p: &JoinedPart| p.product.ne()[0] % 2 == 0;
         self.summands[0].is_some() == other.summands[0].is_some()
             && self.rope.zip(other.rope).is_none_or(|(a, b)| same_rotation(a, b))
             && (self.rope.or(other.rope).is_none() || even(self) && even(other))
@@ -71,15 +56,6 @@ impl Part {
     fn reads(&self) -> Vec<TensorRef> {
         self.operands().chain(self.summands.into_iter().flatten()).collect()
     }
-}
-
-/// Products of the same column.
-#[derive(Clone, Copy, Debug)]
-pub struct Joined {
-    /// One to three products.
-    pub parts: [Option<Part>; 3],
-    /// The gated function: the argument is the first part, the factor the second one. Only it has a result in memory.
-    pub gate: Option<TensorRef>,
 }
 
 /// How the device computes a product of one column with one matrix. `None` for other nodes, and for methods that do not
@@ -114,41 +90,18 @@ fn joins(node: TensorRef, first: TensorRef, info: &Info) -> bool {
 
 /// Whether the addresses of these parts have room in the push block: two rows by index, or the factors of a rotation,
 /// are where summands would be.
-fn has_room(parts: &[&Part]) -> bool {
+fn has_room(parts: &[&JoinedPart]) -> bool {
     let rows = parts.iter().filter(|p| p.rows).count();
     let factors = parts.iter().filter_map(|p| p.rope).any(|r| r.src(2).is_some());
     let adds = parts.iter().any(|p| p.summands[0].is_some());
     rows <= if adds { 1 } else { 2 } && !(adds && factors)
 }
 
-/// Where to look for the nodes of a join.
-pub(in crate::vulkan) struct Search<'a> {
-    pub graph: GraphRef,
-    /// Number of the first node.
-    pub from: usize,
-    /// How many nodes after the first one may belong to it.
-    pub ahead: usize,
-    /// Nodes that were computed earlier than the graph says.
-    pub taken: &'a [bool],
-    pub info: &'a Info,
-}
-
 impl Search<'_> {
-    /// The nodes after node `i` that are left.
-    pub fn after(&self, i: usize) -> impl Iterator<Item = (usize, TensorRef)> {
-        let end = self.graph.n_nodes().min(self.from + 1 + self.ahead);
-        (i + 1..end).filter(|&k| !self.taken[k]).map(|k| (k, self.graph.node(k)))
-    }
-
-    /// The first node after node `i` that reads `value`.
-    pub fn reader(&self, value: TensorRef, i: usize) -> Option<(usize, TensorRef)> {
-        self.after(i).find(|(_, n)| n.srcs().any(|(_, s)| s == value))
-    }
-
     /// The product at node `i` with the additions after it, at most `most`, and the numbers of all these nodes.
-    fn part(&self, i: usize, most: usize) -> (Part, Vec<usize>) {
+    fn part(&self, i: usize, most: usize) -> (JoinedPart, Vec<usize>) {
         let product = self.graph.node(i);
-        let (mut part, mut nodes) = (Part::of(product), vec![i]);
+        let (mut part, mut nodes) = (JoinedPart::of(product), vec![i]);
         for k in 0..most {
             let last = nodes[nodes.len() - 1];
             let next = self.reader(part.result, last);
@@ -156,7 +109,7 @@ impl Search<'_> {
             else {
                 break;
             };
-            let Some(summand) = crate::vulkan::chains::other(add, part.result) else { break };
+            let Some(summand) = crate::vulkan::chains::search::other(add, part.result) else { break };
             let fits = [summand, add].into_iter().all(|t| f32_rows(t) && t.same_shape(product) && t.is_contiguous());
             if !fits || !self.may_write(product, add, &[summand]) {
                 break;
@@ -170,7 +123,7 @@ impl Search<'_> {
 
     /// The part with the rotation and SET_ROWS after it, and these nodes, which only views separate from the part: with
     /// both, with the first of them, as far as they are there.
-    fn with_more(&self, part: &Part, nodes: &[usize]) -> Vec<(Part, Vec<usize>)> {
+    fn with_more(&self, part: &JoinedPart, nodes: &[usize]) -> Vec<(JoinedPart, Vec<usize>)> {
         let mut all = Vec::new();
         let (mut part, mut nodes) = (*part, nodes.to_vec());
         while let Some((more, k)) = self.next_of(&part, &nodes) {
@@ -181,7 +134,7 @@ impl Search<'_> {
     }
 
     /// The part with the rotation or SET_ROWS that is next, and the number of that node.
-    fn next_of(&self, part: &Part, nodes: &[usize]) -> Option<(Part, usize)> {
+    fn next_of(&self, part: &JoinedPart, nodes: &[usize]) -> Option<(JoinedPart, usize)> {
         let (mut value, mut last) = (part.result, *nodes.last()?);
         if part.rows {
             return None;
@@ -198,9 +151,9 @@ impl Search<'_> {
                 (value, last) = (reader, k);
                 continue;
             }
-            let good = |with: &Part| computed(reader) && with.reads().iter().all(|t| apart(reader, *t));
+            let good = |with: &JoinedPart| computed(reader) && with.reads().iter().all(|t| apart(reader, *t));
             if part.rope.is_none() && reader.src(0) == Some(value) && rope::joins_product(reader, self.info) {
-                let with = Part { rope: Some(reader), result: reader, ..*part };
+                let with = JoinedPart { rope: Some(reader), result: reader, ..*part };
                 // Its one row of heads is the column.
                 let fits = reader.is_contiguous() && value.is_contiguous() && value.nelements() % 2 == 0;
                 return (fits && good(&with)).then_some((with, k));
@@ -215,7 +168,7 @@ impl Search<'_> {
                 && matches!(reader.dtype(), GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16)
                 && ids.nelements() == 1
                 && matches!(ids.dtype(), GGML_TYPE_I32 | GGML_TYPE_I64);
-            let with = Part { result: reader, rows: true, ..*part };
+            let with = JoinedPart { result: reader, rows: true, ..*part };
             return (fits && good(&with)).then_some((with, k));
         }
     }
@@ -224,30 +177,6 @@ impl Search<'_> {
     /// element.
     fn may_write(&self, product: TensorRef, result: TensorRef, summands: &[TensorRef]) -> bool {
         product.srcs().all(|(_, s)| apart(result, s)) && summands.iter().all(|s| apart_or_same(result, *s))
-    }
-
-    /// Whether the nodes `nodes`, which read `reads` and write `result`, may be computed at the place of the first
-    /// node. What one of them reads may be overwritten after its place in the graph: an allocator gives its memory to
-    /// others then.
-    pub fn may_overtake(&self, nodes: &[usize], all: &[usize], reads: &[TensorRef], result: TensorRef) -> bool {
-        let Ok(written) = buffer::range(result) else { return false };
-        let end = nodes.iter().copied().max().unwrap_or(self.from);
-        let last_reader = |t: TensorRef| {
-            let reads = |i: usize| self.graph.node(i).srcs().any(|(_, s)| s.root() == t.root());
-            nodes.iter().copied().filter(|&i| reads(i)).max().unwrap_or(end)
-        };
-        let reads = reads.iter().map(|t| Some((*t, buffer::range(*t).ok()?))).collect::<Option<Vec<_>>>();
-        let Some(reads) = reads else { return false };
-        self.after(self.from)
-            .take_while(|(k, _)| *k < end)
-            .filter(|(k, n)| !all.contains(k) && !op_is_empty(n.op()) && computed(*n))
-            .all(|(k, n)| {
-                let Ok(other) = buffer::range(n) else { return false };
-                let touches = |t: TensorRef| buffer::range(t).is_ok_and(|r| r.overlaps(&written));
-                !other.overlaps(&written)
-                    && !reads.iter().any(|(t, r)| r.overlaps(&other) && k < last_reader(*t))
-                    && !n.srcs().any(|(_, s)| touches(s))
-            })
     }
 
     /// Two products that a gated function joins.
@@ -269,7 +198,8 @@ impl Search<'_> {
         if !fits || !reads.iter().all(|s| apart(node, *s)) || !self.may_overtake(&nodes, &nodes, &reads, node) {
             return None;
         }
-        let joined = Joined { parts: [Some(Part::of(gate)), Some(Part::of(up)), None], gate: Some(node) };
+        let joined =
+            JoinedProducts { parts: [Some(JoinedPart::of(gate)), Some(JoinedPart::of(up)), None], gate: Some(node) };
         Some(Found { chain: Chain::Products(joined), nodes })
     }
 
@@ -287,12 +217,12 @@ impl Search<'_> {
             for &i in [self.from].iter().chain(&others) {
                 let plain = self.part(i, most);
                 let more = self.with_more(&plain.0, &plain.1);
-                let fits = |(part, nodes): &(Part, Vec<usize>)| {
-                    let together: Vec<&Part> = parts.iter().flatten().chain([part]).collect();
-                    let same = parts.iter().flatten().all(|p: &Part| p.goes_with(part)) && has_room(&together);
+                let fits = |(part, nodes): &(JoinedPart, Vec<usize>)| {
+                    let together: Vec<&JoinedPart> = parts.iter().flatten().chain([part]).collect();
+                    let same = parts.iter().flatten().all(|p: &JoinedPart| p.goes_with(part)) && has_room(&together);
                     let with: Vec<_> = all.iter().chain(nodes).copied().collect();
                     // What one part writes must not be what another reads or writes.
-                    let apart_from = |p: &Part| {
+                    let apart_from = |p: &JoinedPart| {
                         apart(part.result, p.result)
                             && p.reads().iter().all(|t| apart(part.result, *t))
                             && part.reads().iter().all(|t| apart(p.result, *t))
@@ -312,10 +242,10 @@ impl Search<'_> {
                     None => {}
                 }
             }
-            let adds = parts[0].is_some_and(|p: Part| p.summands[0].is_some());
-            let more = parts.iter().flatten().any(|p: &Part| p.rows || p.rope.is_some());
+            let adds = parts[0].is_some_and(|p: JoinedPart| p.summands[0].is_some());
+            let more = parts.iter().flatten().any(|p: &JoinedPart| p.rows || p.rope.is_some());
             if n > 1 || adds && n > 0 || more {
-                return Some(Found { chain: Chain::Products(Joined { parts, gate: None }), nodes: all });
+                return Some(Found { chain: Chain::Products(JoinedProducts { parts, gate: None }), nodes: all });
             }
             // Other products do not join after all, or the additions are in the way.
             most = match most {

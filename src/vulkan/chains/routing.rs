@@ -11,61 +11,15 @@ use crate::abi::ggml::ggml_unary_op::*;
 use crate::graph::GraphRef;
 use crate::sys::few;
 use crate::tensor::TensorRef;
-use crate::vulkan::chains::products::Search;
-use crate::vulkan::chains::{Chain, Found, apart, computed, only_for};
+use crate::vulkan::chains::chain::{Chain, Found};
+use crate::vulkan::chains::search::{Search, apart, computed, only_for};
 use crate::vulkan::device::Info;
+use crate::vulkan::ops::sort::{Gating, Routing, Select};
 
 /// How many nodes after the first one may belong to it.
 const AHEAD: usize = 24;
 /// The most experts, and the most that are chosen.
 const MOST: [i64; 2] = [1024, 64];
-
-/// What makes values of the router's results: `GATING` of `topk_moe.comp`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gating {
-    /// Nothing.
-    None = 0,
-    /// The softmax.
-    SoftMax = 1,
-    /// The sigmoid function.
-    Sigmoid = 2,
-    /// The square root of softplus.
-    RootSoftplus = 3,
-}
-
-/// What experts are selected by.
-#[derive(Clone, Copy, Debug)]
-pub enum Select {
-    /// Their values.
-    Values,
-    /// Their values, and a bias for each.
-    Biased(TensorRef),
-    /// Another tensor.
-    Other(TensorRef),
-}
-
-/// Experts and their weights.
-#[derive(Clone, Copy, Debug)]
-pub struct Routing {
-    /// Argument of the gating function, or the values.
-    pub source: TensorRef,
-    /// The gating function.
-    pub gating: Gating,
-    /// What experts are selected by.
-    pub select: Select,
-    /// ARGSORT or TOP_K.
-    pub sort: TensorRef,
-    /// Number of experts of a token.
-    pub k: u32,
-    /// Whether the weights are the softmax of the values.
-    pub late: bool,
-    /// Whether weights are divided by their sum, and its clamp.
-    pub norm: Option<Option<[f32; 2]>>,
-    /// Factor and summand of the weights.
-    pub scale: Option<[f32; 2]>,
-    /// The weights.
-    pub weights: TensorRef,
-}
 
 /// A name of a whole tensor, in contiguous memory.
 fn renames(t: TensorRef, of: TensorRef) -> bool {

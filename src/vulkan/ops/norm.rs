@@ -6,7 +6,6 @@ use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::chains::heads::{Heads, Part};
 use crate::vulkan::device::Info;
 use crate::vulkan::ops::checks::{check_all_f32, check_f32, ensure, src};
 use crate::vulkan::ops::matmul;
@@ -178,9 +177,33 @@ pub fn back(node: TensorRef, of: Back, plan: &mut DispatchList<'_>) -> Result<()
     Ok(())
 }
 
+/// Heads that are normalised and rotated.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadPart {
+    /// RMS_NORM.
+    pub norm: TensorRef,
+    /// A weight for each value of a head.
+    pub weight: TensorRef,
+    /// The rotation.
+    pub rope: TensorRef,
+    /// The rotation, or SET_ROWS with `rows`.
+    pub result: TensorRef,
+    /// Whether the heads of a token go to a row by index.
+    pub rows: bool,
+}
+
+/// One or two of them, queries and keys, in the order of the graph.
+#[derive(Clone, Copy, Debug)]
+pub struct Heads {
+    /// The first.
+    pub first: HeadPart,
+    /// The other one.
+    pub second: Option<HeadPart>,
+}
+
 /// Heads of queries and keys that are normalised and rotated (`fusion::heads`).
 pub fn heads(heads: &Heads, plan: &mut DispatchList<'_>) -> Result<()> {
-    let Part { rope, norm, .. } = heads.first;
+    let HeadPart { rope, norm, .. } = heads.first;
     let (position, factors) = (View::of(src(rope, 1)?)?, rope.src(2).map(View::of).transpose()?);
     let (mut reads, mut writes) = (vec![position.range], Vec::new());
     reads.extend(factors.map(|f| f.range));

@@ -6,7 +6,6 @@ use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::chains::routing::{Routing, Select};
 use crate::vulkan::device::Info;
 use crate::vulkan::ops::checks::{ensure, src};
 use crate::vulkan::plan::{DispatchList, Grid, View};
@@ -82,6 +81,53 @@ pub fn sort(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         from = Some(to);
         sorted = sorted.saturating_mul(2);
     }
+}
+
+/// What makes values of the router's results: `GATING` of `topk_moe.comp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gating {
+    /// Nothing.
+    None = 0,
+    /// The softmax.
+    SoftMax = 1,
+    /// The sigmoid function.
+    Sigmoid = 2,
+    /// The square root of softplus.
+    RootSoftplus = 3,
+}
+
+/// What experts are selected by.
+#[derive(Clone, Copy, Debug)]
+pub enum Select {
+    /// Their values.
+    Values,
+    /// Their values, and a bias for each.
+    Biased(TensorRef),
+    /// Another tensor.
+    Other(TensorRef),
+}
+
+/// Experts and their weights.
+#[derive(Clone, Copy, Debug)]
+pub struct Routing {
+    /// Argument of the gating function, or the values.
+    pub source: TensorRef,
+    /// The gating function.
+    pub gating: Gating,
+    /// What experts are selected by.
+    pub select: Select,
+    /// ARGSORT or TOP_K.
+    pub sort: TensorRef,
+    /// Number of experts of a token.
+    pub k: u32,
+    /// Whether the weights are the softmax of the values.
+    pub late: bool,
+    /// Whether weights are divided by their sum, and its clamp.
+    pub norm: Option<Option<[f32; 2]>>,
+    /// Factor and summand of the weights.
+    pub scale: Option<[f32; 2]>,
+    /// The weights.
+    pub weights: TensorRef,
 }
 
 /// The experts of tokens and their weights (`fusion::routing`).

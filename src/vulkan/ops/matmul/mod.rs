@@ -1,34 +1,41 @@
 //! Matrix products: `dst[m, n] = sum over k of src0[k, m] * src1[k, n]`, and products with an expert for each slot of a
 //! token.
 //!
-//! `ladder.rs` has the methods, and says which device uses which.
+//! `policy::method` has the methods, and says which device uses which. `operands`, `form` (the kernel of a method), `blocks`
+//! (columns as integers), `pairs` (of tokens and experts), `split` (of long k) are shared; `joined` and `experts` compute
+//! several products together.
 
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod columns;
 pub mod experts;
+mod form;
+pub mod joined;
+mod operands;
+mod out_prod;
+mod pairs;
 mod split;
 mod tensors;
 
-use self::split::Split;
-use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
 use crate::abi::ggml::ggml_type::*;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::chains::products::{Joined, Part};
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::checks::{check_tile, ensure, is_float, src};
-use crate::vulkan::ops::copy;
-use crate::vulkan::ops::rope::{self, Turn};
-use crate::vulkan::plan::Target;
-use crate::vulkan::plan::{DispatchList, Grid, View};
-use crate::vulkan::policy::architecture::Tile;
+use crate::vulkan::ops::checks::{ensure, src};
+use crate::vulkan::plan::{DispatchList, Target, View};
 use crate::vulkan::policy::method::{self, Product, Request, TILE, VECTOR_COLUMNS};
 use crate::vulkan::policy::tune;
-use crate::vulkan::shaders::interface::format_name;
-use crate::vulkan::shaders::interface::{constants, formats, listed, push};
-use crate::vulkan::shaders::kernel::KernelFor;
+use crate::vulkan::shaders::interface::{formats, listed};
 use crate::vulkan::submit::Range;
+pub use blocks::block_bytes;
+use blocks::{BLOCKS, block_view, in_blocks, is_too_small_for_ints, to_blocks, without_ints};
+use form::{Columns, form};
+use operands::{Operands, is_exact};
+pub use out_prod::{check_out_prod, out_prod};
+use pairs::{MAX_EXPERTS, list_bytes, most_tiles, sort};
+use split::Split;
+use tensors::loadable;
 
 fn check_operands(node: TensorRef, info: &Info) -> Result<(TensorRef, TensorRef)> {
     let (a, b) = (src(node, 0)?, src(node, 1)?);
@@ -69,217 +76,6 @@ pub fn check_id(node: TensorRef, info: &Info) -> Result<()> {
     ensure!(y[1] > 0 && i[0] % y[1] == 0 && i[1] == y[2], "columns {y:?} for the experts {i:?}");
     ensure!(node.ne() == [x[1], i[0], i[1], 1], "{x:?} times {y:?} for {i:?} into {:?}", node.ne());
     Ok(())
-}
-
-/// Which columns a workgroup computes: `COLUMNS` of `product.glsl`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Columns {
-    All = 0,
-    Pair = 1,
-    List = 2,
-}
-
-/// Type of src1 as blocks of 8-bit integers: `BLOCKS` of `product.glsl`.
-const BLOCKS: u32 = 64;
-/// No gated function: `NO_GATE` of `joined.glsl`.
-const NO_GATE: u32 = 255;
-/// Bytes of such a block of 32 integers.
-const BLOCK_BYTES: u64 = 40;
-/// Maximum number of experts for `product_lists`.
-const MAX_EXPERTS: u32 = 1024;
-
-/// A kernel, and the rows and columns that each of its workgroups computes.
-struct Form {
-    kernel: KernelFor<push::Product>,
-    rows: u32,
-    width: u32,
-}
-
-/// Whether rows of src0 have a multiple of 64 values and are aligned to four bytes, as `dequant64` requires.
-fn words(a: &View) -> bool {
-    let whole = |bytes: u64| bytes.is_multiple_of(4);
-    let block = a.dtype.type_size() as u64;
-    a.ne[0].is_multiple_of(64) && whole(a.at) && a.nb[1..].iter().all(|&n| whole(u64::from(n) * block))
-}
-
-/// The kernel of a method. `b`: src1, with its type. `shape`: rows, columns and matrices of the result. `groups`:
-/// workgroups, if each computes one row; 0 if each has to.
-fn form(
-    method: Product,
-    a: &View,
-    (b_view, b): (&View, u32),
-    columns: Columns,
-    shape: [u32; 3],
-    groups: u64,
-    info: &Info,
-) -> Result<Form> {
-    let (all, n) = (columns == Columns::All, shape[1]);
-    let (format, columns) = (format_name(a.dtype), columns as u32);
-    // Blocks are not read in such pieces.
-    let aligned = (a.dtype.blck_size() > 1 || a.has_aligned_rows()) && b_view.has_aligned_rows();
-    let whole = |kernel| tune::whole_subgroups(kernel, info);
-    // Rows and columns of an invocation, of which a tile has 16 by 16.
-    let of_tile = |t: Tile| (t.rows / 16, t.columns / 16);
-    Ok(match method {
-        Product::Rows => {
-            let width = if all { tune::columns(n) } else { tune::row_columns(n) };
-            let (variant, threads, rows) = tune::row_product(a.dtype, info);
-            let constants = constants::MulMatRows { b, columns, width, words: words(a) };
-            let kernel = KernelFor::new(&format!("{variant}.{format}"), [threads, 1, 1], &constants)?;
-            Form { kernel, rows: threads * rows, width }
-        }
-        Product::Vector | Product::VectorInts => {
-            let (width, threads) = (tune::columns(n), tune::vector_threads(a.ne[0], info));
-            let variant = format!(".{format}");
-            let rows = tune::vector_rows(a.dtype, width, groups, info);
-            let kernel = if method == Product::Vector {
-                let constants = |one_subgroup| constants::MulMatVec { one_subgroup, b, columns, width, rows, aligned };
-                tune::reduction_of(&variant, threads, constants, info)?
-            } else {
-                let constants = |one_subgroup| constants::MulMatVecInts { one_subgroup, b, columns, width, rows };
-                tune::reduction_of(&variant, threads, constants, info)?
-            };
-            Form { kernel, rows, width }
-        }
-        Product::Tile => {
-            let t = tune::tile(false, shape, info);
-            let (rows, width) = of_tile(t);
-            let constants = constants::MulMatTile { b, columns, rows, width, aligned };
-            Form { kernel: KernelFor::new(&format, [256, 1, 1], &constants)?, rows: t.rows, width: t.columns }
-        }
-        Product::TileInts => {
-            let t = tune::tile(true, shape, info);
-            let (rows, width) = of_tile(t);
-            let constants = constants::MulMatTileInts { b, columns, rows, width };
-            Form { kernel: KernelFor::new(&format, [256, 1, 1], &constants)?, rows: t.rows, width: t.columns }
-        }
-        Product::Matrices(size, sums) => {
-            let subgroup = info.limits.subgroup_size;
-            let [cm, cn, ck] = size;
-            let t = tune::matrix_tile(size, shape, info);
-            let (Tile { rows: tm, columns: tn }, [sm, sn]) = (t.tile, t.part);
-            // Whole steps are read in pieces of 16 bytes.
-            let aligned = aligned && a.ne[0].is_multiple_of(32);
-            let constants = constants::MulMatCoop { b, columns, cm, cn, ck, aligned, tm, tn, sm, sn };
-            let set = sums.select("plain", "half");
-            let threads = t.subgroups() * subgroup;
-            let kernel = whole(KernelFor::new(&format!("{set}.{format}"), [threads, 1, 1], &constants)?);
-            Form { kernel, rows: tm, width: tn }
-        }
-        // `plan` has done it, and no other request says that its operands can be loaded.
-        Product::Tensors => return Err(Error::Unsupported("tensors of other products".into())),
-    })
-}
-
-/// The corresponding method without integers.
-fn without_ints(method: Product) -> Product {
-    match method {
-        Product::VectorInts => Product::Vector,
-        Product::TileInts => Product::Tile,
-        other => other,
-    }
-}
-
-/// Bytes of rows as blocks of integers. `None` if there are none, which products of integers would read ahead, or too
-/// many for their indices or for scratch memory.
-pub(in crate::vulkan) fn block_bytes(b: &View) -> Option<u64> {
-    let blocks = u64::from(b.n_rows()) * u64::from(b.ne[0] / 32);
-    (blocks > 0 && blocks < 1 << 31 && blocks * BLOCK_BYTES <= 1 << 30).then_some(blocks * BLOCK_BYTES)
-}
-
-/// Adds a dispatch that converts src1 to blocks of integers at `to`. Returns their view.
-fn to_blocks(b: &View, to: Range, plan: &mut DispatchList<'_>) -> Result<View> {
-    let (threads, per) = tune::elementwise(plan.info);
-    let n = b.ne[0] / 32;
-    let grid = Grid::rows(n, b.n_rows(), threads, per.div_ceil(32), plan.info)?;
-    let kernel = KernelFor::new("", grid.size, &constants::ProductBlocks { a: b.ty() })?;
-    let ne = [n, b.ne[1], b.ne[2]];
-    let push = push::ProductBlocks { a: b.at, d: to.address, ne, n_rows: b.n_rows(), a_nb: b.nb123() };
-    plan.dispatch(kernel, push, grid.groups, &[b.range], &[to]);
-    plan.converts(b, Target::Blocks, to);
-    Ok(block_view(b, to))
-}
-
-/// Rows as the blocks at `at`.
-fn block_view(b: &View, at: Range) -> View {
-    let n = b.ne[0] / 32;
-    View { at: at.address, nb: [1, n, n * b.ne[1], n * b.ne[1] * b.ne[2]], range: at, ..*b }
-}
-
-/// src1 as blocks: those that an earlier step wrote, or new ones. `None` as for [`block_bytes`].
-fn in_blocks(b: &View, plan: &mut DispatchList<'_>) -> Result<Option<View>> {
-    if let Some(at) = plan.converted(b, Target::Blocks) {
-        return Ok(Some(block_view(b, at)));
-    }
-    let Some(bytes) = block_bytes(b) else { return Ok(None) };
-    let room = plan.scratch(bytes)?;
-    to_blocks(b, room, plan).map(Some)
-}
-
-/// Whether a product with few columns should read them without conversion to blocks, because there are no blocks of
-/// them yet and the weights are too small for a conversion to pay for this product alone. The answer is the same for
-/// one column and for several, so that their results are the same, too.
-fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32, plan: &DispatchList<'_>) -> bool {
-    let bytes = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64 * u64::from(o.a.ne[1]) * u64::from(matrices);
-    method == Product::VectorInts
-        && !method::is_forced()
-        && plan.converted(&o.b, Target::Blocks).is_none()
-        && !tune::converts_alone(bytes, plan.info)
-}
-
-/// Operands and result of a product.
-#[derive(Clone, Copy)]
-pub struct Operands {
-    /// src0.
-    pub a: View,
-    /// src1.
-    pub b: View,
-    /// The result.
-    pub d: View,
-}
-
-impl Operands {
-    fn of(node: TensorRef) -> Result<Self> {
-        Ok(Self { a: View::of(src(node, 0)?)?, b: View::of(src(node, 1)?)?, d: View::of(node)? })
-    }
-
-    /// The push block, which all methods share (`product.glsl`).
-    fn push(&self, [ids, tiles]: [u64; 2], n: u32, repeat: [u32; 3], ids_nb: [u32; 2]) -> push::Product {
-        let Self { a, b, d } = self;
-        let [a_ne2, a_ne3, b_ne2] = repeat;
-        push::Product {
-            a: a.at,
-            b: b.at,
-            d: d.at,
-            ids,
-            tiles,
-            k: a.ne[0],
-            m: d.ne[0],
-            n,
-            a_ne2,
-            a_ne3,
-            b_ne2,
-            a_nb: a.nb123(),
-            b_nb: b.nb123(),
-            d_nb: d.nb123(),
-            ids_nb,
-        }
-    }
-
-    /// The request for a product that must be exact, or need not.
-    pub fn request(&self, exact: bool, columns: u32) -> Request {
-        Request { columns, format: self.a.dtype, exact, loadable: false }
-    }
-}
-
-/// Whether the precision of a product is that of F32.
-fn is_exact(node: TensorRef) -> bool {
-    node.op_param_i32(0) == GGML_PREC_F32 as i32
-}
-
-/// Whether `mul_mat_tensor` can load the operands.
-pub fn loadable(o: &Operands, info: &Info) -> bool {
-    info.features.tensors && tensors::fit(o)
 }
 
 /// MUL_MAT.
@@ -346,170 +142,6 @@ pub fn product(mut o: Operands, exact: bool, plan: &mut DispatchList<'_>) -> Res
         plan.dispatch(form.kernel, push, groups, &[o.a.range, o.b.range], &columns::written(&o.d, first, rows));
         first += rows;
     }
-    Ok(())
-}
-
-/// Products of one column with several matrices, and what follows them (`fusion::products`).
-pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
-    let parts: Vec<&Part> = j.parts.iter().flatten().collect();
-    let o = Operands::of(parts[0].product)?;
-    let mut method = method::product(plan.info, &o.request(is_exact(parts[0].product), 1));
-    if parts.len() == 1 && is_too_small_for_ints(method, &o, 1, plan) {
-        method = Product::Vector;
-    }
-    let (mut b, mut b_type) = (o.b, o.b.ty());
-    if method == Product::VectorInts
-        && let Some(blocks) = in_blocks(&o.b, plan)?
-    {
-        (b, b_type) = (blocks, BLOCKS);
-    }
-    let (mut reads, mut writes) = (vec![b.range], Vec::new());
-    let (mut a, mut d, mut s, mut ends) = ([0; 3], [0; 3], [0; 3], [0; 3]);
-    let (mut adds, mut rows, mut rows_type, mut index, mut place) = (0, 0, 0, 0, [0; 2]);
-    let (mut indices, mut position, mut rope, mut rotated) = (Vec::new(), 0, None, 0);
-    for (i, part) in parts.iter().enumerate() {
-        let matrix = View::of(src(part.product, 0)?)?;
-        a[i] = matrix.at;
-        reads.push(matrix.range);
-        ends[i..].iter_mut().for_each(|end| *end += matrix.ne[1]);
-        if j.gate.is_none() {
-            let result = View::of(part.result)?;
-            d[i] = result.at;
-            writes.push(result.range);
-            if part.rows {
-                let ids = View::of(src(part.result, 1)?)?;
-                reads.push(ids.range);
-                indices.push(ids.at);
-                (rows, rows_type, index) = (rows | 1 << i, result.ty(), ids.ty());
-                place = [result.ne[1], result.nb[1]];
-            }
-            if let Some(node) = part.rope {
-                let at = View::of(src(node, 1)?)?;
-                reads.push(at.range);
-                (position, rope, rotated) = (at.at, Some(node), rotated | 1 << i);
-            }
-        }
-        for (k, summand) in part.summands.iter().flatten().enumerate() {
-            let summand = View::of(*summand)?;
-            s[i + k] = summand.at;
-            reads.push(summand.range);
-            adds = k as u32 + 1;
-        }
-    }
-    let factors = rope.and_then(|r| r.src(2)).map(View::of).transpose()?;
-    if let Some(factors) = factors {
-        s[0] = factors.at;
-        reads.push(factors.range);
-    }
-    if let Some(second) = indices.get(1) {
-        s[1] = *second;
-    }
-    let (mut gate, mut n_groups) = (NO_GATE, ends[2].div_ceil(2));
-    if let Some(node) = j.gate {
-        let result = View::of(node)?;
-        d[0] = result.at;
-        writes.push(result.range);
-        (gate, n_groups) = (node.op_param_i32(0) as u32, ends[0]);
-        let bits = |i| u64::from(node.op_param_i32(i) as u32);
-        s[0] = bits(2) | bits(3) << 32;
-    }
-    let turn = rope.map(Turn::of);
-    let bits = |f: fn(&Turn) -> f32| turn.as_ref().map_or(0, |t| f(t).to_bits());
-    // Both sources have the same constants.
-    macro_rules! constants {
-        ($set:ident $(, $more:ident)?) => {
-            |one_subgroup| constants::$set {
-                one_subgroup,
-                b: b_type,
-                adds,
-                gate,
-                rows,
-                rows_type,
-                index,
-                rotated,
-                halves: rope.is_some_and(rope::rotates_halves),
-                factors: factors.is_some(),
-                head: rope.map_or(2, |r| r.ne()[0] as u32),
-                dims: turn.as_ref().map_or(2, |t| t.n_dims),
-                theta_scale: bits(|t| t.theta_scale),
-                freq_scale: bits(|t| t.freq_scale),
-                ext_factor: bits(|t| t.ext_factor),
-                attn_factor: bits(|t| t.attn_factor),
-                corr_low: bits(|t| t.corr[0]),
-                corr_high: bits(|t| t.corr[1]),
-                $($more,)?
-            }
-        };
-    }
-    let variant = format!(".{}", format_name(o.a.dtype));
-    let threads = tune::vector_threads(o.a.ne[0], plan.info);
-    let kernel = if b_type == BLOCKS {
-        tune::reduction_of(&variant, threads, constants!(MulMatJoinedInts), plan.info)?
-    } else {
-        let stride = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64;
-        let plain = o.a.dtype.blck_size() == 1;
-        let rows_aligned = !plain || a.iter().all(|at| at.is_multiple_of(16)) && stride.is_multiple_of(16);
-        let aligned = rows_aligned && b.at.is_multiple_of(16);
-        tune::reduction_of(&variant, threads, constants!(MulMatJoined, aligned), plan.info)?
-    };
-    let ([a0, a1, a2], [d0, d1, d2], [s0, s1, s2], [end0, end1, end2]) = (a, d, s, ends);
-    let push = push::Joined {
-        b: b.at,
-        a0,
-        a1,
-        a2,
-        d0,
-        d1,
-        d2,
-        s0,
-        s1,
-        s2,
-        k: o.a.ne[0],
-        a_nb: o.a.nb[1],
-        end0,
-        end1,
-        end2,
-        rows: place[0],
-        rows_nb: place[1],
-        index: indices.first().copied().unwrap_or(0),
-        position,
-    };
-    let g = Grid::list(n_groups.into(), threads, plan.info)?;
-    plan.dispatch(kernel, push, g.groups, &reads, &writes);
-    Ok(())
-}
-
-/// Most tiles of pairs: full ones, and at most one partial tile for each expert.
-fn most_tiles(pairs: u32, experts: u32, width: u32) -> u32 {
-    pairs.div_ceil(width) + experts.min(pairs)
-}
-
-/// Bytes of the lists of [`sort`].
-fn list_bytes(pairs: u32, n_tiles: u32) -> [u64; 2] {
-    [u64::from(n_tiles) * 12, u64::from(pairs) * 4]
-}
-
-/// Adds a dispatch that sorts the pairs by expert, and makes tiles of at most `width`.
-fn sort(ids: &View, o: &Operands, width: u32, [tiles, pairs]: [Range; 2], plan: &mut DispatchList<'_>) -> Result<()> {
-    let limits = &plan.info.limits;
-    let threads = if plan.info.software { limits.subgroup_size } else { 256.min(limits.group_invocations) };
-    let kernel = KernelFor::new("", [threads, 1, 1], &constants::ProductLists {})?;
-    let (n_pairs, experts) = (ids.ne[0] * ids.ne[1], o.a.ne[2]);
-    let push = push::ProductLists {
-        ids: ids.at,
-        pairs: pairs.address,
-        tiles: tiles.address,
-        d: o.d.at,
-        slots: ids.ne[0],
-        n_pairs,
-        experts,
-        width,
-        n_tiles: most_tiles(n_pairs, experts, width),
-        ids_nb: [ids.nb[0], ids.nb[1]],
-        m: o.d.ne[0],
-        d_nb: [o.d.nb[1], o.d.nb[2]],
-    };
-    plan.dispatch(kernel, push, [1, 1, 1], &[ids.range], &[pairs, tiles, o.d.range]);
     Ok(())
 }
 
@@ -586,52 +218,5 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
         let groups = [o.d.ne[0].div_ceil(form.rows), slots, tokens];
         plan.dispatch(form.kernel, push, groups, &[o.a.range, o.b.range, ids.range], &[o.d.range]);
     }
-    Ok(())
-}
-
-/// Floats or blocks with a shader, times F32. src0 repeats over the matrices of src1.
-pub fn check_out_prod(node: TensorRef, info: &Info) -> Result<()> {
-    let (a, b) = (src(node, 0)?, src(node, 1)?);
-    ensure!(b.dtype() == GGML_TYPE_F32 && node.dtype() == GGML_TYPE_F32, "{:?} into {:?}", b.dtype(), node.dtype());
-    let (x, y, n) = (a.ne(), b.ne(), node.ne());
-    ensure!(n == [x[0], y[0], y[2], y[3]] && x[1] == y[1], "{x:?} by {y:?} into {n:?}");
-    ensure!(x[2] > 0 && x[3] > 0 && y[2] % x[2] == 0 && y[3] % x[3] == 0, "{x:?} does not repeat to {y:?}");
-    [b, node].into_iter().try_for_each(|t| View::shape(t).map(drop))?;
-    let view = View::shape(a)?;
-    if !is_float(a.dtype()) {
-        copy::check_views(view, GGML_TYPE_F32)?;
-        ensure!(a.is_contiguous_rows() && view.n() * 4 <= 1 << 30, "{:?} of {:?}", a.dtype(), a.ne());
-    }
-    check_tile(8 << 10, info)?;
-    let tiles = [n[0], n[1]].map(|n| n as u64).map(|n| n.div_ceil(TILE.into()));
-    ensure!(tiles[0] * tiles[1] <= info.limits.groups[0].into(), "{} tiles", tiles[0] * tiles[1]);
-    Ok(())
-}
-
-/// OUT_PROD. Blocks are first converted to F32.
-pub fn out_prod(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
-    let Operands { mut a, b, d } = Operands::of(node)?;
-    if !is_float(a.dtype) {
-        a = copy::into_scratch(a, GGML_TYPE_F32, plan)?;
-    }
-    let tiles = d.ne[0].div_ceil(TILE);
-    let g = Grid::stack(tiles * d.ne[1].div_ceil(TILE), u64::from(d.ne[2] * d.ne[3]), 256, plan.info)?;
-    let kernel = KernelFor::new("", g.size, &constants::OutProd { a: a.ty() })?;
-    let push = push::OutProd {
-        a: a.at,
-        b: b.at,
-        d: d.at,
-        m: d.ne[0],
-        n: d.ne[1],
-        k: b.ne[1],
-        ne2: d.ne[2],
-        n_matrices: d.ne[2] * d.ne[3],
-        repeat: [d.ne[2] / a.ne[2], d.ne[3] / a.ne[3]],
-        a_nb: a.nb,
-        b_nb: b.nb,
-        d_nb: d.nb,
-        tiles,
-    };
-    plan.dispatch(kernel, push, g.groups, &[a.range, b.range], &[d.range]);
     Ok(())
 }

@@ -6,7 +6,9 @@
 use crate::error::Result;
 use crate::vulkan::device::Info;
 use crate::vulkan::ops::binary;
-use crate::vulkan::ops::matmul::{BLOCK_BYTES, BLOCKS, Columns, Operands, form};
+use crate::vulkan::ops::matmul::blocks::{BLOCK_BYTES, BLOCKS};
+use crate::vulkan::ops::matmul::form::{Columns, form};
+use crate::vulkan::ops::matmul::operands::Operands;
 use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::policy::method::Product;
 use crate::vulkan::policy::tune;

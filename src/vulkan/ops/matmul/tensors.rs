@@ -11,7 +11,9 @@ use crate::error::Result;
 use crate::vulkan::device::Info;
 use crate::vulkan::device::coopmat2::TENSOR_THREADS;
 use crate::vulkan::ops::copy;
-use crate::vulkan::ops::matmul::{MAX_EXPERTS, Operands, columns};
+use crate::vulkan::ops::matmul::columns;
+use crate::vulkan::ops::matmul::operands::Operands;
+use crate::vulkan::ops::matmul::pairs::{MAX_EXPERTS, list_bytes, most_tiles, sort};
 use crate::vulkan::plan::Target;
 use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::policy::tune::{self, TensorTile};
@@ -88,6 +90,11 @@ pub(in crate::vulkan) fn fit(o: &Operands) -> bool {
     d.n() > 0 && a.ne[0] > 0 && matrix_fits(a, b.ne[1]) && columns && matrices_aligned(d)
 }
 
+/// Whether `mul_mat_tensor` can load the operands.
+pub fn loadable(o: &Operands, info: &Info) -> bool {
+    info.features.tensors && fit(o)
+}
+
 /// The same for products with experts. Their columns are always converted, and values of results are stored one by one,
 /// so that neither need be aligned.
 pub(in crate::vulkan) fn fit_experts(o: &Operands, ids: &View, info: &Info) -> bool {
@@ -95,7 +102,7 @@ pub(in crate::vulkan) fn fit_experts(o: &Operands, ids: &View, info: &Info) -> b
     let (pairs, experts, m) = (ids.ne[0] * ids.ne[1], a.ne[2], a.ne[1]);
     let limit = info.limits.groups;
     let lists = (1..=MAX_EXPERTS).contains(&experts)
-        && crate::vulkan::ops::matmul::most_tiles(pairs, experts, LEAST) <= limit[0]
+        && most_tiles(pairs, experts, LEAST) <= limit[0]
         && m.div_ceil(LEAST) <= limit[1];
     let all = || expert_bytes(o, pairs, LEAST).iter().sum();
     d.n() > 0 && a.ne[0] > 0 && lists && matrix_fits(a, pairs / experts) && converts(b, all())
@@ -104,8 +111,7 @@ pub(in crate::vulkan) fn fit_experts(o: &Operands, ids: &View, info: &Info) -> b
 /// Bytes of scratch memory of a product with experts: the matrices and the columns as F16, tiles of a width, and pairs.
 fn expert_bytes(o: &Operands, pairs: u32, width: u32) -> [u64; 4] {
     let a = if reads(&o.a) { 0 } else { copy::packed_bytes(&o.a, GGML_TYPE_F16) };
-    let [tiles, list] =
-        crate::vulkan::ops::matmul::list_bytes(pairs, crate::vulkan::ops::matmul::most_tiles(pairs, o.a.ne[2], width));
+    let [tiles, list] = list_bytes(pairs, most_tiles(pairs, o.a.ne[2], width));
     [a, bytes_of(pairs, o.b.ne[0]), tiles, list]
 }
 
@@ -131,7 +137,7 @@ pub(in crate::vulkan) fn plan_experts(mut o: Operands, ids: &View, plan: &mut Di
     if !reads(&o.a) {
         o.a = copy::packed(o.a, GGML_TYPE_F16, a_room, plan)?;
     }
-    crate::vulkan::ops::matmul::sort(ids, &o, tile.columns, [tile_room, pair_room], plan)?;
+    sort(ids, &o, tile.columns, [tile_room, pair_room], plan)?;
     gather(&o.b, slots, pairs, [b_room, pair_room], plan)?;
     let push = push::Tensors {
         a: o.a.at,
@@ -149,7 +155,7 @@ pub(in crate::vulkan) fn plan_experts(mut o: Operands, ids: &View, plan: &mut Di
         b_nb: [k, 0, 0],
         d_nb: o.d.nb123(),
     };
-    let groups = [crate::vulkan::ops::matmul::most_tiles(pairs, experts, tile.columns), m.div_ceil(tile.rows), 1];
+    let groups = [most_tiles(pairs, experts, tile.columns), m.div_ceil(tile.rows), 1];
     let kernel = kernel("list", &o.a, tile)?;
     plan.dispatch(kernel, push, groups, &[o.a.range, b_room, tile_room, pair_room], &[o.d.range]);
     Ok(())
