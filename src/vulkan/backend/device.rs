@@ -4,31 +4,27 @@ use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
 use crate::backend::author::{Device, HostMemory, Reg, leak_buffer_type, new_buffer, publish};
 use crate::backend::{BufferBox, BufferTypeRef, DeviceRef, RegRef};
 use crate::environment;
-use crate::error::{Result, invalid};
-use crate::sys::fork;
-use crate::sys::sync::lock;
+use crate::error::Result;
+use crate::log;
 use crate::tensor::TensorRef;
+use crate::vulkan::backend::buffer_type::{VkBufferType, VkHostBufferType};
+use crate::vulkan::backend::procs;
 use crate::vulkan::backend::stream::{VkEvent, VkStream};
 use crate::vulkan::device::info::Info;
 use crate::vulkan::device::instance::{Instance, instance};
-use crate::vulkan::gpu::buffer::{VkBuffer, VkBufferType, VkHostBufferType};
+use crate::vulkan::gpu::buffer::VkBuffer;
+use crate::vulkan::gpu::lazy::LazyGpu;
 use crate::vulkan::gpu::open::Gpu;
 use crate::vulkan::ops::Shapes;
-use crate::{log, log_warn};
 use ash::vk;
 use std::ffi::{CStr, CString, c_void};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// A device of the backend.
 pub struct VkDevice {
     name: CString,
-    instance: &'static Instance,
-    info: Arc<Info>,
-    direct: bool,
+    lazy: Arc<LazyGpu>,
     shapes: Shapes,
-    opened: Mutex<Option<Arc<Gpu>>>,
-    /// The process that has started Vulkan. Drivers have threads, which a child of it does not have.
-    process: u32,
     buffer_type: OnceLock<BufferTypeRef>,
     host_buffer_type: OnceLock<BufferTypeRef>,
 }
@@ -37,12 +33,8 @@ impl VkDevice {
     fn new(index: usize, reg: &VkReg, card: &Card) -> Self {
         Self {
             name: CString::new(format!("Vulkan{index}")).unwrap_or_default(),
-            instance: reg.instance,
-            info: card.info.clone(),
-            direct: card.direct,
+            lazy: Arc::new(LazyGpu::new(reg.instance, card.info.clone(), card.direct)),
             shapes: reg.shapes,
-            opened: Mutex::new(None),
-            process: fork::generation(),
             buffer_type: OnceLock::new(),
             host_buffer_type: OnceLock::new(),
         }
@@ -50,33 +42,12 @@ impl VkDevice {
 
     /// The description of the device.
     pub fn info(&self) -> &Arc<Info> {
-        &self.info
+        self.lazy.info()
     }
 
-    /// The open device. Opens it on first use, and again after it was lost.
+    /// The open device.
     pub fn gpu(&self) -> Result<Arc<Gpu>> {
-        if self.process != fork::generation() {
-            return Err(invalid!(
-                "Vulkan was started by the process that this one was forked from, and does not work here"
-            ));
-        }
-        let mut opened = lock(&self.opened);
-        match &*opened {
-            Some(gpu) if !gpu.core.is_lost() => Ok(gpu.clone()),
-            _ => {
-                if opened.take().is_some() {
-                    log_warn!("ggml_vulkan: {} was lost and is opened again", self.info.identity.name);
-                }
-                Ok(opened.insert(Gpu::open(self.instance, &self.info, self.direct)?).clone())
-            }
-        }
-    }
-
-    /// Recommended maximum size of a buffer in bytes.
-    pub(in crate::vulkan) fn max_buffer_size(&self) -> u64 {
-        const DEFAULT: u64 = 1 << 30;
-        let l = &self.info.limits;
-        environment::VK_SUBALLOCATION_BLOCK_SIZE.number().unwrap_or(DEFAULT).min(l.allocation).min(l.buffer)
+        self.lazy.gpu()
     }
 }
 
@@ -93,23 +64,23 @@ impl Device for VkDevice {
     }
 
     fn description(&self) -> &CStr {
-        &self.info.description
+        &self.info().description
     }
 
     fn memory(&self) -> (usize, usize) {
         let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
         let mut p = vk::PhysicalDeviceMemoryProperties2::default();
-        if self.info.features.memory_budget {
+        if self.info().features.memory_budget {
             p = p.push_next(&mut budget);
         }
         // SAFETY: `physical` is a device of this instance (`Info::probe`), and `p` borrows the chained struct.
-        unsafe { self.instance.vk.get_physical_device_memory_properties2(self.info.physical, &mut p) };
+        unsafe { self.lazy.instance.vk.get_physical_device_memory_properties2(self.info().physical, &mut p) };
         let heaps = p.memory_properties;
         let (mut free, mut total) = (0u64, 0u64);
         for (i, heap) in heaps.memory_heaps_as_slice().iter().enumerate() {
-            if heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL) || self.info.shares_memory() {
+            if heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL) || self.info().shares_memory() {
                 total += heap.size;
-                free += if self.info.features.memory_budget {
+                free += if self.info().features.memory_budget {
                     budget.heap_budget[i].saturating_sub(budget.heap_usage[i])
                 } else {
                     heap.size
@@ -120,24 +91,24 @@ impl Device for VkDevice {
     }
 
     fn kind(&self) -> ggml_backend_dev_type {
-        match self.info.identity.kind {
+        match self.info().identity.kind {
             vk::PhysicalDeviceType::INTEGRATED_GPU => ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_IGPU,
             _ => ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_GPU,
         }
     }
 
     fn device_id(&self) -> Option<&CStr> {
-        self.info.pci.as_deref()
+        self.info().pci.as_deref()
     }
 
     fn caps(&self) -> ggml_backend_dev_caps {
         ggml_backend_dev_caps {
-            r#async: self.info.features.queues,
+            r#async: self.info().features.queues,
             host_buffer: true,
             // Supported, but hosts use this for mapped files, which drivers refuse to import, or read slowly.
             buffer_from_host_ptr: false,
             events: true,
-            mmap_support: self.info.identity.kind != vk::PhysicalDeviceType::INTEGRATED_GPU,
+            mmap_support: self.info().identity.kind != vk::PhysicalDeviceType::INTEGRATED_GPU,
         }
     }
 
@@ -147,13 +118,13 @@ impl Device for VkDevice {
 
     fn buffer_type(&self, this: DeviceRef) -> BufferTypeRef {
         *crate::sys::sync::once(&self.buffer_type, || {
-            leak_buffer_type(Some(this), VkBufferType::new(this, self.name.clone()))
+            leak_buffer_type(Some(this), VkBufferType::new(&self.lazy, self.name.clone()))
         })
     }
 
     fn host_buffer_type(&self, this: DeviceRef) -> Option<BufferTypeRef> {
         Some(*crate::sys::sync::once(&self.host_buffer_type, || {
-            leak_buffer_type(Some(this), VkHostBufferType::new(this))
+            leak_buffer_type(Some(this), VkHostBufferType::new(&self.lazy))
         }))
     }
 
@@ -167,7 +138,7 @@ impl Device for VkDevice {
     }
 
     fn supports_op(&self, op: TensorRef) -> bool {
-        crate::vulkan::backend::stream::supports(&self.info, self.shapes, op)
+        crate::vulkan::backend::stream::supports(self.info(), self.shapes, op)
     }
 
     fn supports_buft(&self, this: DeviceRef, buft: BufferTypeRef) -> bool {
@@ -206,7 +177,7 @@ impl Reg for VkReg {
     }
 
     fn proc_address(&self, name: &CStr) -> *const c_void {
-        crate::vulkan::submit::abort::address(name)
+        procs::address(name)
     }
 }
 

@@ -2,8 +2,10 @@
 //! (nodes become dispatches), `kept` (commands of graphs that come again), `order` (the order of nodes), `procs`
 //! (functions that hosts get by name).
 
+mod buffer_type;
 pub mod device;
 mod graph;
 mod kept;
 mod order;
+mod procs;
 pub mod stream;

@@ -1,17 +1,15 @@
-//! Buffer types and buffers: device memory, pinned host memory, and host memory imported by a device.
+//! Buffers: device memory, pinned host memory, and host memory imported by a device.
 
-use crate::backend::author::{Buffer, BufferType, HostMemory, NOT_READ, buffer_author, device_author};
+use crate::backend::author::{Buffer, HostMemory, NOT_READ, buffer_author};
 use crate::backend::tensor_io::Pieces;
-use crate::backend::{BufferRef, DeviceRef, damage};
+use crate::backend::{BufferRef, damage};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
-use crate::vulkan::backend::device::VkDevice;
 use crate::vulkan::device::core::Core;
 use crate::vulkan::device::memory::{Memory, Purpose, Span, Window};
 use crate::vulkan::gpu::open::Gpu;
 use crate::vulkan::submit::hazard::Range;
 use crate::{ggml_abort, log_error};
-use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,9 +38,11 @@ fn next_serial() -> u64 {
 }
 
 impl VkBuffer {
-    fn new(gpu: &Arc<Gpu>, memory: Memory) -> Self {
+    /// Allocates device memory of `size` bytes.
+    pub fn alloc(gpu: &Arc<Gpu>, size: u64) -> Result<Self> {
+        let memory = Memory::new(&gpu.core, size, Purpose::Tensors, "tensors")?;
         let size = memory.size;
-        Self { gpu: gpu.clone(), memory: Arc::new(memory), base: BASE, shift: 0, size, serial: next_serial() }
+        Ok(Self { gpu: gpu.clone(), memory: Arc::new(memory), base: BASE, shift: 0, size, serial: next_serial() })
     }
 
     /// Makes a buffer of host memory. Its tensors have host addresses.
@@ -233,59 +233,24 @@ impl Drop for VkBuffer {
     }
 }
 
-/// The type of a device's own memory.
-pub struct VkBufferType {
-    device: DeviceRef,
-    name: CString,
-}
-
-impl VkBufferType {
-    pub(in crate::vulkan) fn new(device: DeviceRef, name: CString) -> Self {
-        Self { device, name }
-    }
-
-    fn author(&self) -> Result<&'static VkDevice> {
-        device_author::<VkDevice>(self.device).ok_or_else(|| Error::Backend("not a Vulkan device".into()))
-    }
-}
-
-/// Minimum alignment of tensors in bytes. Shaders load vectors.
-const TENSOR_ALIGNMENT: u64 = 64;
-
-impl BufferType for VkBufferType {
-    type Buffer = VkBuffer;
-
-    fn name(&self) -> &CStr {
-        &self.name
-    }
-
-    fn alloc(&self, size: usize) -> Result<VkBuffer> {
-        let gpu = self.author()?.gpu()?;
-        // Vector loads at the end of a tensor may read past its end.
-        let bytes = (size as u64).next_multiple_of(TENSOR_ALIGNMENT);
-        let memory = Memory::new(&gpu.core, bytes, Purpose::Tensors, "tensors")?;
-        Ok(VkBuffer::new(&gpu, memory))
-    }
-
-    fn alignment(&self) -> usize {
-        let align = self.author().map_or(1, |d| d.info().limits.storage_alignment).max(TENSOR_ALIGNMENT);
-        usize::try_from(align).unwrap_or(64)
-    }
-
-    fn max_size(&self) -> usize {
-        let most = self.author().map_or(u64::MAX, |d| d.max_buffer_size());
-        usize::try_from(most).unwrap_or(usize::MAX)
-    }
-}
-
 /// Pinned host memory, which the device copies from and to.
 pub struct VkHostBuffer {
     gpu: Arc<Gpu>,
-    /// Mapped: `alloc` checked it.
+    /// Mapped: `alloc` has checked it.
     memory: Arc<Memory>,
 }
 
 impl VkHostBuffer {
+    /// Allocates host memory of `size` bytes.
+    pub fn alloc(gpu: Arc<Gpu>, size: u64) -> Result<Self> {
+        let memory = Arc::new(Memory::new(&gpu.core, size, Purpose::Host, "host tensors")?);
+        if memory.mapped().is_none() {
+            return Err(Error::Backend("Vulkan: host memory is not mapped".into()));
+        }
+        gpu.pin(&memory);
+        Ok(Self { gpu, memory })
+    }
+
     /// `size` bytes of a tensor from `offset` on. Only for the functions of `Buffer`.
     fn window(&self, tensor: TensorRef, offset: usize, size: usize) -> Window<'_> {
         let start = (tensor.data() as usize).wrapping_sub(self.base() as usize).wrapping_add(offset);
@@ -330,51 +295,5 @@ impl Drop for VkHostBuffer {
     fn drop(&mut self) {
         self.gpu.core.wait_idle();
         self.gpu.unpin(&self.memory);
-    }
-}
-
-/// The type of pinned host memory.
-pub struct VkHostBufferType {
-    device: DeviceRef,
-}
-
-impl VkHostBufferType {
-    pub(in crate::vulkan) fn new(device: DeviceRef) -> Self {
-        Self { device }
-    }
-
-    fn author(&self) -> Result<&'static VkDevice> {
-        device_author::<VkDevice>(self.device).ok_or_else(|| Error::Backend("not a Vulkan device".into()))
-    }
-}
-
-impl BufferType for VkHostBufferType {
-    type Buffer = VkHostBuffer;
-
-    fn name(&self) -> &CStr {
-        c"Vulkan_Host"
-    }
-
-    fn alloc(&self, size: usize) -> Result<VkHostBuffer> {
-        let gpu = self.author()?.gpu()?;
-        let memory = Arc::new(Memory::new(&gpu.core, size as u64, Purpose::Host, "host tensors")?);
-        if memory.mapped().is_none() {
-            return Err(Error::Backend("Vulkan: host memory is not mapped".into()));
-        }
-        gpu.pin(&memory);
-        Ok(VkHostBuffer { gpu, memory })
-    }
-
-    fn alignment(&self) -> usize {
-        64
-    }
-
-    fn max_size(&self) -> usize {
-        let most = self.author().map_or(u64::MAX, |d| d.max_buffer_size());
-        usize::try_from(most).unwrap_or(usize::MAX)
-    }
-
-    fn is_host(&self) -> bool {
-        true
     }
 }

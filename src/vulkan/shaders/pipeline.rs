@@ -13,7 +13,6 @@ use crate::sys::thread::parallel;
 use crate::vulkan::device::core::Core;
 use crate::vulkan::shaders::interface::MAX_PUSH;
 use crate::vulkan::shaders::kernel::Kernel;
-use crate::vulkan::submit::recorder::Program;
 use crate::{log_debug, log_warn};
 use ash::vk;
 use sha2::{Digest, Sha256};
@@ -21,6 +20,15 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+/// What a dispatch runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The pipeline.
+    pub pipeline: vk::Pipeline,
+    /// Its layout. It has only push constants.
+    pub layout: vk::PipelineLayout,
+}
 
 /// The pipelines of a device.
 pub struct Pipelines {

@@ -12,6 +12,7 @@ use crate::vulkan::device::core::{Core, Lane};
 use crate::vulkan::device::memory::{Memory, Purpose};
 use crate::vulkan::device::timeline::{Mark, Reached, Timeline};
 use crate::vulkan::shaders::interface::MAX_PUSH;
+use crate::vulkan::shaders::pipeline::Program;
 use crate::vulkan::submit::abort::Abort;
 use crate::vulkan::submit::hazard::{Hazards, Range};
 use crate::vulkan::submit::open::{Before, Flight, Keep, Open};
@@ -22,15 +23,6 @@ use ash::vk;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
-
-/// What a dispatch runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Program {
-    /// The pipeline.
-    pub pipeline: vk::Pipeline,
-    /// Its layout. It has only push constants.
-    pub layout: vk::PipelineLayout,
-}
 
 /// Records and submits the work of one stream. Only one thread may use it at a time.
 pub struct Recorder {
