@@ -16,7 +16,7 @@ use crate::vulkan::ops;
 use crate::vulkan::ops::Shapes;
 use crate::vulkan::plan::Converted;
 use crate::vulkan::plan::{Dispatch, DispatchList, Scratch};
-use crate::vulkan::policy::tune;
+use crate::vulkan::policy::workgroups;
 use crate::vulkan::shaders::kernel::Kernel;
 use crate::vulkan::shaders::pipeline::Pipelines;
 use crate::vulkan::submit::Range;
@@ -178,7 +178,7 @@ pub fn record(recorder: &mut Recorder, work: Work<'_>) -> Result<Vec<TensorRef>>
         recorder.stamp(|| Label::of(step.nodes.iter().map(|&k| graph.node(k)).filter(|n| asks(*n)), bytes));
         // Pieces are limited by the time that they take: by the memory that they touch, or by their arithmetic.
         let flops: u64 = step.nodes.iter().map(|&k| graph.node(k).flops()).sum();
-        recorder.end_node(bytes.max(flops / tune::flops_per_byte(&info)))?;
+        recorder.end_node(bytes.max(flops / workgroups::flops_per_byte(&info)))?;
         if step.nodes.len() > 1 {
             step.nodes.iter().for_each(|&k| with_names(graph.node(k), &mut fused));
         }

@@ -191,6 +191,11 @@ impl Info {
         matches!(self.identity.kind, vk::PhysicalDeviceType::INTEGRATED_GPU | vk::PhysicalDeviceType::CPU)
     }
 
+    /// Whether shaders may use subgroup arithmetic.
+    pub fn subgroup_arithmetic(&self) -> bool {
+        self.features.subgroup.contains(vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::ARITHMETIC)
+    }
+
     /// A line for the log.
     pub fn summary(&self) -> String {
         let (f, l) = (&self.features, &self.limits);

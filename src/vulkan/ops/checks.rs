@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
 use crate::vulkan::plan::{Grid, View};
-use crate::vulkan::policy::tune;
+use crate::vulkan::policy::workgroups;
 
 /// Fails, with a reason, unless the condition holds.
 macro_rules! ensure {
@@ -36,7 +36,7 @@ pub fn is_any_float(t: ggml_type) -> bool {
 
 /// The grid for element-wise work over rows.
 pub fn grid(columns: u32, n_rows: u32, info: &Info) -> Result<Grid> {
-    let (threads, per) = tune::elementwise(info);
+    let (threads, per) = workgroups::elementwise(info);
     Grid::rows(columns, n_rows, threads, per, info)
 }
 

@@ -12,7 +12,8 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
 use crate::vulkan::ops::checks::{ensure, src};
-use crate::vulkan::policy::tune;
+use crate::vulkan::policy::attention;
+use crate::vulkan::policy::workgroups;
 
 /// Fails if a loop may end early.
 pub fn check(node: TensorRef, info: &Info) -> Result<()> {
@@ -39,14 +40,14 @@ fn window(y: u64, x: u64) -> u64 {
 
 /// Columns of an invocation in element-wise work on rows.
 fn each(columns: u64, info: &Info) -> u64 {
-    let (threads, per) = tune::elementwise(info);
+    let (threads, per) = workgroups::elementwise(info);
     let across = u64::from(info.limits.groups[0].max(1)) * u64::from(threads);
     columns.min(u64::from(per)).max(columns.div_ceil(across)) + 1
 }
 
 /// Columns of an invocation where a workgroup reduces a row, and the loops of a sum over the workgroup.
 fn shares(columns: u64, info: &Info) -> [u64; 2] {
-    let threads = tune::reduction_threads(u32::try_from(columns).unwrap_or(u32::MAX), info);
+    let threads = workgroups::reduction_threads(u32::try_from(columns).unwrap_or(u32::MAX), info);
     // Over its subgroups one by one, or over its invocations in halves.
     let over_group = threads.div_ceil(info.limits.subgroup_size.max(1)).max(threads.ilog2() + 1) + 1;
     [columns.div_ceil(threads.into()) + 1, over_group.into()]
@@ -210,7 +211,7 @@ fn iterations(node: TensorRef, info: &Info) -> Result<u64> {
         }
         GGML_OP_FLASH_ATTN_EXT => {
             let (q, k, v) = (of(0)?, of(1)?, of(2)?);
-            let tile = u64::from(tune::attention_threads(info).max(1)).min(8);
+            let tile = u64::from(attention::threads(info).max(1)).min(8);
             k[1].div_ceil(tile).saturating_mul(q[0] / 8 + v[0] / 64 + tile + 5)
         }
         GGML_OP_FLASH_ATTN_BACK => {

@@ -9,7 +9,7 @@ use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
 use crate::vulkan::ops::checks::{ensure, src};
 use crate::vulkan::plan::{DispatchList, Grid, View};
-use crate::vulkan::policy::tune;
+use crate::vulkan::policy::workgroups;
 use crate::vulkan::shaders::interface::{constants, push};
 use crate::vulkan::shaders::kernel::KernelFor;
 use crate::vulkan::submit::Range;
@@ -150,7 +150,7 @@ pub fn route(route: &Routing, plan: &mut DispatchList<'_>) -> Result<()> {
         norm: route.norm.map_or(0, |clamp| 1 + u32::from(clamp.is_some())),
         scaled: route.scale.is_some(),
     };
-    let (kernel, threads) = tune::reduction(a.ne[0], constants, plan.info)?;
+    let (kernel, threads) = workgroups::reduction(a.ne[0], constants, plan.info)?;
     let g = Grid::list(a.n_rows().into(), threads, plan.info)?;
     let push = push::TopkMoe {
         a: a.at,

@@ -1,4 +1,4 @@
-//! Which architecture a device has, and what `tune` and `ladder` decide by it: a row of a table for each.
+//! Which architecture a device has, and what the other files decide by it: a row of a table for each.
 //!
 //! Vulkan does not name architectures, so they are recognised by their capabilities, and by the product's number only
 //! if no capability identifies them. A device that no row describes is treated as a card of which nothing is known.
@@ -189,7 +189,7 @@ pub struct Amounts {
     pub vector_groups: u64,
     /// Workgroups of a product in tiles that do.
     pub tile_groups: u64,
-    /// The same, with the number of units that the device has: with fewer, k is split (`tune::parts_of_k`).
+    /// The same, with the number of units that the device has: with fewer, k is split (`tiles::parts_of_k`).
     pub split_groups: u64,
     /// Workgroups of attention that do.
     pub attention_groups: u64,

@@ -22,8 +22,9 @@ use crate::abi::ggml::ggml_type;
 use crate::environment;
 use crate::vulkan::device::Info;
 use crate::vulkan::device::coopmat2::TENSOR_THREADS;
-use crate::vulkan::policy::architecture::{Architecture, SMALL, units};
-use crate::vulkan::policy::tune::{MatrixTile, subgroup_arithmetic};
+use crate::vulkan::policy::architecture::{Architecture, SMALL};
+use crate::vulkan::policy::tiles::MatrixTile;
+use crate::vulkan::policy::workgroups::VECTOR_COLUMNS;
 use crate::vulkan::shaders::interface::formats;
 use ash::vk;
 use std::sync::OnceLock;
@@ -51,17 +52,17 @@ pub enum Product {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sums {
     /// F32.
-    Whole,
+    F32,
     /// F16 for some values of k, and F32 for these sums.
-    Half,
+    F16,
 }
 
 impl Sums {
     /// What belongs to this type.
-    pub fn select<T>(self, whole: T, half: T) -> T {
+    pub fn select<T>(self, f32: T, f16: T) -> T {
         match self {
-            Self::Whole => whole,
-            Self::Half => half,
+            Self::F32 => f32,
+            Self::F16 => f16,
         }
     }
 
@@ -84,12 +85,6 @@ pub struct Request {
     pub loadable: bool,
 }
 
-/// Maximum number of columns of a vector product.
-pub const VECTOR_COLUMNS: u32 = 8;
-
-/// Queries of a head from which `flash_attn_tensor` computes them.
-const ATTENTION_TENSORS_FROM: u32 = 32;
-
 /// Rows and columns of a tile.
 pub const TILE: u32 = 64;
 
@@ -103,18 +98,18 @@ struct Method {
 
 const METHODS: &[Method] = &[
     Method { name: "tensors", can: |i, w| tensors(i, w).then_some(Product::Tensors), pays: matrices_pay },
-    Method { name: "half_matrices", can: |i, w| matrices(i, w, Sums::Half), pays: half_sums_pay },
-    Method { name: "matrices", can: |i, w| matrices(i, w, Sums::Whole), pays: matrices_pay },
+    Method { name: "half_matrices", can: |i, w| matrices(i, w, Sums::F16), pays: half_sums_pay },
+    Method { name: "matrices", can: |i, w| matrices(i, w, Sums::F32), pays: matrices_pay },
     Method { name: "ints", can: ints, pays: |i, _| i.features.fast_integer_dot && !i.software },
     Method {
         name: "vector",
-        can: |i, _| subgroup_arithmetic(i).then_some(Product::Vector),
+        can: |i, _| i.subgroup_arithmetic().then_some(Product::Vector),
         pays: |i, w| w.columns <= VECTOR_COLUMNS && !i.software,
     },
     Method {
         name: "tile",
         can: |i, _| tile_fits(i).then_some(Product::Tile),
-        pays: |i, w| (w.columns > VECTOR_COLUMNS || !subgroup_arithmetic(i)) && !i.software,
+        pays: |i, w| (w.columns > VECTOR_COLUMNS || !i.subgroup_arithmetic()) && !i.software,
     },
     Method { name: "rows", can: |_, _| Some(Product::Rows), pays: |_, _| true },
 ];
@@ -151,7 +146,7 @@ fn ints(info: &Info, w: &Request) -> Option<Product> {
     if w.exact || !info.features.integer_dot || !formats::INTS.contains(&w.format) {
         return None;
     }
-    let vector = w.columns <= VECTOR_COLUMNS && subgroup_arithmetic(info);
+    let vector = w.columns <= VECTOR_COLUMNS && info.subgroup_arithmetic();
     if vector { Some(Product::VectorInts) } else { tile_fits(info).then_some(Product::TileInts) }
 }
 
@@ -165,7 +160,7 @@ fn coop_size(info: &Info, sums: Sums) -> Option<[u32; 3]> {
 
 /// Of the sizes of cooperative matrices of F16 that are usable, the one with the most multiplications; of several with
 /// the same number, the first.
-fn largest_matrices(info: &Info, sums: Sums, usable: impl Fn([u32; 3]) -> bool) -> Option<[u32; 3]> {
+pub fn largest_matrices(info: &Info, sums: Sums, usable: impl Fn([u32; 3]) -> bool) -> Option<[u32; 3]> {
     let types = (vk::ComponentTypeKHR::FLOAT16, sums.component());
     let sizes = info.features.coopmat.iter().filter(|c| (c.ab, c.c) == types).map(|c| [c.m, c.n, c.k]);
     sizes.rev().filter(|size| usable(*size)).max_by_key(|size| size.iter().product::<u32>())
@@ -175,64 +170,6 @@ fn largest_matrices(info: &Info, sums: Sums, usable: impl Fn([u32; 3]) -> bool) 
 fn requested() -> Option<&'static str> {
     static REQUESTED: OnceLock<Option<String>> = OnceLock::new();
     crate::sys::sync::once(&REQUESTED, || environment::VK_PRODUCT.text()).as_deref()
-}
-
-/// How attention of many queries is computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attention {
-    /// Without matrices (`flash_attn_parts`).
-    Vector,
-    /// With cooperative matrices of subgroups (`flash_attn_coop`).
-    Matrices,
-    /// With matrices of a workgroup, loaded from tensors (`flash_attn_tensor`).
-    Tensors,
-}
-
-/// The way of attention that GGML_VK_ATTENTION names, read once per process.
-fn requested_attention() -> Option<Attention> {
-    static REQUESTED: OnceLock<Option<Attention>> = OnceLock::new();
-    *crate::sys::sync::once(&REQUESTED, || match environment::VK_ATTENTION.text().as_deref() {
-        Some("vector") => Some(Attention::Vector),
-        Some("matrices") => Some(Attention::Matrices),
-        Some("tensors") => Some(Attention::Tensors),
-        _ => None,
-    })
-}
-
-/// Whether matrices pay for attention of many queries.
-fn attention_pays(info: &Info) -> bool {
-    Architecture::of(info).traits().matrices
-}
-
-/// Whether attention of `queries` of each head is computed by `flash_attn_tensor`, in `groups` workgroups, if it can
-/// load the operands: for prompts, unless the environment names a way.
-pub fn attention_tensors(queries: u32, groups: u64, info: &Info) -> bool {
-    let wanted = match requested_attention() {
-        None => queries >= ATTENTION_TENSORS_FROM && fills_units(groups, info) && attention_pays(info),
-        way => way == Some(Attention::Tensors),
-    };
-    wanted && info.features.tensor_attention
-}
-
-/// Whether a workgroup for every key of a head is fast enough. Other ways divide the keys among workgroups: on an H200
-/// they take 7.3 us for each 64 queries and 16,384 keys, where a workgroup alone takes about 750 us, and as many as
-/// there are units take no longer.
-fn fills_units(groups: u64, info: &Info) -> bool {
-    groups >= units(info) * 3 / 4
-}
-
-/// The size of cooperative matrices for attention, whose subgroups have 16 queries each. `None` if matrices do not pay.
-pub fn attention_matrices(info: &Info) -> Option<[u32; 3]> {
-    let wanted = match requested_attention() {
-        None | Some(Attention::Tensors) => attention_pays(info),
-        way => way == Some(Attention::Matrices),
-    };
-    if !wanted {
-        return None;
-    }
-    // Keys and values are loaded in pieces of eight.
-    let fits = |n: u32, piece: u32| n >= piece && 16 % n == 0;
-    largest_matrices(info, Sums::Whole, |[m, n, k]| fits(m, 1) && fits(n, 8) && fits(k, 8))
 }
 
 /// Whether the environment names a method.
@@ -252,13 +189,14 @@ fn choose(info: &Info, request: &Request, forced: Option<&str>) -> Product {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::abi::ggml::ggml_type::*;
     use crate::vulkan::device::info::{Coopmat, Features, Identity, Limits};
     use crate::vulkan::tests::devices::made_up;
 
-    fn device(kind: vk::PhysicalDeviceType, features: Features) -> Info {
+    /// A device that does not exist.
+    pub fn device(kind: vk::PhysicalDeviceType, features: Features) -> Info {
         let identity = Identity {
             name: String::new(),
             kind,
@@ -272,7 +210,8 @@ mod tests {
         made_up(identity, features, limits)
     }
 
-    fn everything() -> Features {
+    /// All features that decide about methods.
+    pub fn everything() -> Features {
         let (f16, f32) = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
         Features {
             integer_dot: true,
@@ -314,7 +253,7 @@ mod tests {
         tiny.limits = Limits { shared_memory: 8 << 10, group_invocations: 128, ..tiny.limits };
         let software = device(vk::PhysicalDeviceType::CPU, everything());
         use Product::*;
-        let coop = Matrices([16, 16, 16], Sums::Whole);
+        let coop = Matrices([16, 16, 16], Sums::F32);
         // Device, format, columns, result.
         let rows: &[(&Info, ggml_type, u32, Product)] = &[
             (&all, GGML_TYPE_Q4_0, 512, coop),
@@ -349,7 +288,7 @@ mod tests {
         let all = nvidia(everything());
         let without = nvidia(Features { tensors: false, ..everything() });
         let loadable = |columns| Request { loadable: true, ..request(GGML_TYPE_Q4_0, columns) };
-        let coop = Product::Matrices([16, 16, 16], Sums::Whole);
+        let coop = Product::Matrices([16, 16, 16], Sums::F32);
         assert_eq!(choose(&all, &loadable(512), None), Product::Tensors);
         assert_eq!(choose(&all, &loadable(8), None), Product::VectorInts);
         assert_eq!(choose(&all, &request(GGML_TYPE_Q4_0, 512), None), coop);
@@ -377,9 +316,9 @@ mod tests {
         };
         let (rdna2, rdna3) = (amd(false), amd(true));
         let many = request(GGML_TYPE_Q4_0, 512);
-        assert_eq!(choose(&rdna3, &many, None), Product::Matrices([16, 16, 16], Sums::Whole));
+        assert_eq!(choose(&rdna3, &many, None), Product::Matrices([16, 16, 16], Sums::F32));
         assert_eq!(choose(&rdna2, &many, None), Product::TileInts);
-        assert_eq!(choose(&rdna2, &many, Some("matrices")), Product::Matrices([16, 16, 16], Sums::Whole));
+        assert_eq!(choose(&rdna2, &many, Some("matrices")), Product::Matrices([16, 16, 16], Sums::F32));
         assert_eq!(choose(&rdna3, &request(GGML_TYPE_Q4_0, 8), None), Product::VectorInts);
         assert_eq!(choose(&rdna3, &request(GGML_TYPE_F32, 512), None), Product::Tile);
     }
@@ -394,7 +333,7 @@ mod tests {
         let older = Features { tensors: false, ..everything() };
         let of = |info: &Info, format| choose(info, &Request { loadable: true, ..request(format, 512) }, None);
         // An RTX 3090 and an H200. The only matrices from F16 into F16 are 16 x 8 x 16.
-        let (small, large) = (Product::Matrices([16, 8, 16], Sums::Half), Product::Matrices([16, 16, 16], Sums::Whole));
+        let (small, large) = (Product::Matrices([16, 8, 16], Sums::F16), Product::Matrices([16, 16, 16], Sums::F32));
         assert_eq!([0x2204, 0x2335].map(|id| of(&card(id, older.clone()), GGML_TYPE_Q4_K)), [small, large]);
         let none =
             Features { coopmat: older.coopmat.iter().copied().filter(|c| c.ab != c.c).collect(), ..older.clone() };
@@ -406,40 +345,12 @@ mod tests {
     }
 
     #[test]
-    fn attention_loads_its_matrices_in_pieces_of_eight() {
-        let of = |sizes: &[[u32; 3]]| {
-            let (ab, c) = (vk::ComponentTypeKHR::FLOAT16, vk::ComponentTypeKHR::FLOAT32);
-            let coopmat = sizes.iter().map(|&[m, n, k]| Coopmat { m, n, k, ab, c }).collect();
-            let mut info = device(vk::PhysicalDeviceType::DISCRETE_GPU, Features { coopmat, ..everything() });
-            // An RTX 4090.
-            (info.identity.vendor, info.device_id) = (0x10de, 0x2684);
-            attention_matrices(&info)
-        };
-        assert_eq!(of(&[[16, 8, 8], [16, 16, 16], [16, 8, 16]]), Some([16, 16, 16]));
-        assert_eq!(of(&[[16, 16, 4], [16, 4, 16], [32, 8, 8]]), None);
-        assert_eq!(of(&[[16, 16, 4], [8, 8, 8]]), Some([8, 8, 8]));
-    }
-
-    #[test]
-    fn attention_from_tensors_needs_work_for_most_units() {
-        let mut info = device(vk::PhysicalDeviceType::DISCRETE_GPU, everything());
-        (info.identity.vendor, info.device_id, info.limits.units) = (0x10de, 0x2684, 132);
-        // 512 queries of 32 heads, 64 of 32, 32 of 128, and 31 of many.
-        let of =
-            |info: &Info| [(512, 256), (64, 32), (32, 128), (31, 1000)].map(|(n, g)| attention_tensors(n, g, info));
-        assert_eq!(of(&info), [false; 4]);
-        info.features.tensor_attention = true;
-        assert_eq!(of(&info), [true, false, true, false]);
-        assert_eq!([98, 99].map(|groups| attention_tensors(32, groups, &info)), [false, true]);
-    }
-
-    #[test]
     fn matrices_fit_into_shared_memory() {
         let mut info = device(vk::PhysicalDeviceType::DISCRETE_GPU, Features { tensors: false, ..everything() });
         // Two steps of 10,240 bytes, one of which must have room for 4 x 4 bytes for each result of a matrix.
         for (bytes, want) in [(20480, Some([16, 16, 16])), (20479, None)] {
             info.limits.shared_memory = bytes;
-            assert_eq!(coop_size(&info, Sums::Whole), want, "{bytes} bytes");
+            assert_eq!(coop_size(&info, Sums::F32), want, "{bytes} bytes");
         }
         info.limits.shared_memory = 48 << 10;
         for (m, n, k, want) in [
@@ -451,7 +362,7 @@ mod tests {
         ] {
             let last = Coopmat { m, n, k, ..everything().coopmat[3] };
             info.features.coopmat = [everything().coopmat, vec![last]].concat();
-            assert_eq!(coop_size(&info, Sums::Whole), want, "{m} x {n} x {k}");
+            assert_eq!(coop_size(&info, Sums::F32), want, "{m} x {n} x {k}");
         }
     }
 

@@ -3,5 +3,7 @@
 //! workgroups, and variants of shaders).
 
 pub mod architecture;
+pub mod attention;
 pub mod method;
-pub mod tune;
+pub mod tiles;
+pub mod workgroups;

@@ -145,7 +145,7 @@ impl Pipelines {
         let what = kernel.shader.name();
         let info = vk::ShaderModuleCreateInfo::default().code(kernel.shader.words());
         // SAFETY: `Core`: the device is valid. The words are a valid module of a pack (`make shaders`). The checks of
-        // the operations and `ladder` choose only modules whose capabilities the device has.
+        // the operations and `policy::method` choose only modules whose capabilities the device has.
         let module = unsafe { vk.create_shader_module(&info, None) }.map_err(|e| self.core.failed(what, e))?;
         let spec = kernel.spec();
         let entries: Vec<_> = (0..spec.len() as u32)

@@ -8,7 +8,7 @@ use crate::vulkan::backend::device::{Card, author};
 use crate::vulkan::device::info::Info;
 use crate::vulkan::policy::architecture::Tile;
 use crate::vulkan::policy::method::{self, Product, Request, Sums};
-use crate::vulkan::policy::tune::{matrix_tile, parts_of_k, tile};
+use crate::vulkan::policy::tiles::{matrix_tile, parts_of_k, tile};
 use crate::vulkan::tests::devices::{Quiet, devices, publish};
 use crate::vulkan::tests::lab::{Lab, agrees, results};
 use crate::vulkan::tests::products::{cards, weight};
@@ -216,7 +216,7 @@ fn parts_of_k_in_views() {
 #[test]
 fn parts_of_k_with_matrices() {
     let _quiet = Quiet::new();
-    for sums in [Sums::Whole, Sums::Half] {
+    for sums in [Sums::F32, Sums::F16] {
         let Some(&card) = matrix_cards(sums).last() else { continue };
         let card = large(author(card).unwrap().info());
         check_split(card, &format!("matrices, {sums:?}"), 1e-5, GGML_TYPE_F16, 6912);
@@ -229,8 +229,8 @@ fn matrix_cards(sums: Sums) -> &'static [DeviceRef] {
     static CARDS: [OnceLock<Vec<DeviceRef>>; 2] = [const { OnceLock::new() }; 2];
     // An H200, and an RTX 4090.
     let (cards, device_id) = match sums {
-        Sums::Whole => (&CARDS[0], 0x2335),
-        Sums::Half => (&CARDS[1], 0x2684),
+        Sums::F32 => (&CARDS[0], 0x2335),
+        Sums::F16 => (&CARDS[1], 0x2684),
     };
     cards.get_or_init(|| {
         let Some([device, _]) = devices() else { return Vec::new() };
@@ -270,7 +270,7 @@ fn check_matrices(
     most: f64,
     make: &dyn Fn(&mut Lab) -> Vec<TensorRef>,
 ) {
-    for (sums, most) in [(Sums::Whole, most), (Sums::Half, most.max(1e-5))] {
+    for (sums, most) in [(Sums::F32, most), (Sums::F16, most.max(1e-5))] {
         let Some(&small) = matrix_cards(sums).first() else { continue };
         assert!(agrees(small, what, most, make));
         let want = results(small, make);
@@ -339,7 +339,7 @@ fn matrices_of_rows_without_values_give_zero() {
         let [a, b] = [a, b].map(|t| view::view(&mut l.ctx, t, &[0, t.ne()[1]], &[t.nb()[1]], 0).unwrap());
         vec![matmul::mul_mat(&mut l.ctx, a, b).unwrap()]
     };
-    for &card in [Sums::Whole, Sums::Half].iter().filter_map(|s| matrix_cards(*s).first()) {
+    for &card in [Sums::F32, Sums::F16].iter().filter_map(|s| matrix_cards(*s).first()) {
         assert!(results(card, &make).unwrap().iter().all(|r| !r.is_empty() && r.iter().all(|b| *b == 0)));
     }
 }

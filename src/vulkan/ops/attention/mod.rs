@@ -19,7 +19,7 @@ use crate::vulkan::device::Info;
 use crate::vulkan::ops::checks::{ensure, src};
 use crate::vulkan::ops::copy;
 use crate::vulkan::plan::{DispatchList, View};
-use crate::vulkan::policy::tune;
+use crate::vulkan::policy::attention;
 use crate::vulkan::shaders::interface::format_name;
 use crate::vulkan::shaders::interface::{constants, formats, listed};
 use operands::{Operands, keys_and_values, push, read_as, reads_directly};
@@ -40,7 +40,7 @@ pub fn check(node: TensorRef, info: &Info) -> Result<()> {
     ensure!(nq[3] == nk[3] && nq[3] == nv[3], "batches {nq:?}, {nk:?}, {nv:?}");
     ensure!(nk[2] <= 65535 && nq[3] <= 65535 && nq[1] * (nq[2] / nk[2]) <= 65535, "{nq:?} queries");
     if info.software {
-        let threads = i64::from(tune::attention_threads(info));
+        let threads = i64::from(attention::threads(info));
         ensure!((nv[0] / 8 + threads - 1) / threads <= i64::from(MAX_CHUNKS), "values of {} columns", nv[0]);
     } else {
         parts::check([nk[0], nv[0]], info)?;
@@ -83,10 +83,10 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (q, k, v) = (o.q, o.k, o.v);
     let n = o.queries();
     let r = if n >= 4 { 4 } else { 1 };
-    let chunks = (v.ne[0] / 8).div_ceil(tune::attention_threads(plan.info));
+    let chunks = (v.ne[0] / 8).div_ceil(attention::threads(plan.info));
     let (dk, dv, heads, group, flags) = (q.ne[0], v.ne[0], q.ne[2], o.group(), o.flags());
     let constants = |one_subgroup| constants::FlashAttn { one_subgroup, d: dk, dv, group, heads, flags, chunks };
-    let kernel = tune::attention(&format!(".{}.{r}", format_name(k.dtype)), constants, plan.info)?;
+    let kernel = attention::kernel(&format!(".{}.{r}", format_name(k.dtype)), constants, plan.info)?;
     let push = push!(FlashAttn, o, o.d.at, part: k.ne[1]);
     plan.dispatch(kernel, push, [n.div_ceil(r), k.ne[2], q.ne[3]], &o.reads(), &[o.d.range]);
     Ok(())

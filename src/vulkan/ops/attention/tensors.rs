@@ -12,7 +12,7 @@ use crate::vulkan::device::coopmat2::TENSOR_THREADS;
 use crate::vulkan::ops::attention::operands::{Operands, keys_values_and_room, push, read_as, reads_directly};
 use crate::vulkan::ops::checks::src;
 use crate::vulkan::plan::{DispatchList, View};
-use crate::vulkan::policy::method;
+use crate::vulkan::policy::attention;
 use crate::vulkan::shaders::interface::format_name;
 use crate::vulkan::shaders::interface::{constants, formats, push};
 use crate::vulkan::shaders::kernel::KernelFor;
@@ -84,7 +84,7 @@ pub(in crate::vulkan) fn wanted(node: TensorRef, info: &Info) -> Result<bool> {
     let (k, v) = (src(node, 1)?, src(node, 2)?);
     let format = read_as(k, v);
     let groups = u64::from(q.ne[1].div_ceil(ROWS)) * u64::from(q.ne[2]) * u64::from(q.ne[3]);
-    if !method::attention_tensors(q.ne[1], groups, info) {
+    if !attention::by_tensors(q.ne[1], groups, info) {
         return Ok(false);
     }
     let mask = node.src(3).map(View::of).transpose()?;

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::vulkan::ops::matmul::operands::Operands;
 use crate::vulkan::plan::{DispatchList, Grid, Target, View};
 use crate::vulkan::policy::method::{self, Product};
-use crate::vulkan::policy::tune;
+use crate::vulkan::policy::workgroups;
 use crate::vulkan::shaders::interface::{constants, push};
 use crate::vulkan::shaders::kernel::KernelFor;
 use crate::vulkan::submit::Range;
@@ -34,7 +34,7 @@ pub fn block_bytes(b: &View) -> Option<u64> {
 
 /// Adds a dispatch that converts src1 to blocks of integers at `to`. Returns their view.
 pub fn to_blocks(b: &View, to: Range, plan: &mut DispatchList<'_>) -> Result<View> {
-    let (threads, per) = tune::elementwise(plan.info);
+    let (threads, per) = workgroups::elementwise(plan.info);
     let n = b.ne[0] / 32;
     let grid = Grid::rows(n, b.n_rows(), threads, per.div_ceil(32), plan.info)?;
     let kernel = KernelFor::new("", grid.size, &constants::ProductBlocks { a: b.ty() })?;
@@ -69,5 +69,5 @@ pub fn is_too_small_for_ints(method: Product, o: &Operands, matrices: u32, plan:
     method == Product::VectorInts
         && !method::is_forced()
         && plan.converted(&o.b, Target::Blocks).is_none()
-        && !tune::converts_alone(bytes, plan.info)
+        && !workgroups::converts_alone(bytes, plan.info)
 }

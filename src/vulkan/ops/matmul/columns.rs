@@ -4,7 +4,7 @@
 
 use crate::vulkan::device::Info;
 use crate::vulkan::plan::View;
-use crate::vulkan::policy::method::VECTOR_COLUMNS;
+use crate::vulkan::policy::workgroups::VECTOR_COLUMNS;
 use crate::vulkan::submit::Range;
 
 /// The columns of a product: `n` for each of `matrices`.

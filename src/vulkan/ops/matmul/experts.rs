@@ -10,7 +10,7 @@ use crate::vulkan::ops::matmul::joined::NO_GATE;
 use crate::vulkan::ops::matmul::operands::{Operands, is_exact};
 use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::policy::method::{self, Product};
-use crate::vulkan::policy::tune;
+use crate::vulkan::policy::workgroups;
 use crate::vulkan::shaders::interface::format_name;
 use crate::vulkan::shaders::interface::{constants, push};
 
@@ -101,8 +101,8 @@ pub fn plan(j: &ExpertProducts, plan: &mut DispatchList<'_>) -> Result<()> {
         }
     }
     let (at_once, threads) = match second {
-        Some(_) => (1, tune::vector_threads(o.a.ne[0], plan.info)),
-        None => tune::expert_slots(o.a.ne[0], slots, plan.info),
+        Some(_) => (1, workgroups::vector_threads(o.a.ne[0], plan.info)),
+        None => workgroups::expert_slots(o.a.ne[0], slots, plan.info),
     };
     // Both sources have the same constants.
     macro_rules! constants {
@@ -115,9 +115,9 @@ pub fn plan(j: &ExpertProducts, plan: &mut DispatchList<'_>) -> Result<()> {
     }
     let variant = format!(".{}", format_name(o.a.dtype));
     let kernel = if b_type == BLOCKS {
-        tune::reduction_of(&variant, threads, constants!(MulMatExpertsInts), plan.info)?
+        workgroups::reduction_of(&variant, threads, constants!(MulMatExpertsInts), plan.info)?
     } else {
-        tune::reduction_of(&variant, threads, constants!(MulMatExperts), plan.info)?
+        workgroups::reduction_of(&variant, threads, constants!(MulMatExperts), plan.info)?
     };
     let m = o.a.ne[1];
     let push = push::Experts {

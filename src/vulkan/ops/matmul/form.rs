@@ -7,7 +7,8 @@ use crate::vulkan::device::Info;
 use crate::vulkan::plan::View;
 use crate::vulkan::policy::architecture::Tile;
 use crate::vulkan::policy::method::Product;
-use crate::vulkan::policy::tune;
+use crate::vulkan::policy::tiles;
+use crate::vulkan::policy::workgroups;
 use crate::vulkan::shaders::interface::{constants, format_name, push};
 use crate::vulkan::shaders::kernel::KernelFor;
 
@@ -48,38 +49,38 @@ pub fn form(
     let (format, columns) = (format_name(a.dtype), columns as u32);
     // Blocks are not read in such pieces.
     let aligned = (a.dtype.blck_size() > 1 || a.has_aligned_rows()) && b_view.has_aligned_rows();
-    let whole = |kernel| tune::whole_subgroups(kernel, info);
+    let whole = |kernel| workgroups::whole_subgroups(kernel, info);
     // Rows and columns of an invocation, of which a tile has 16 by 16.
     let of_tile = |t: Tile| (t.rows / 16, t.columns / 16);
     Ok(match method {
         Product::Rows => {
-            let width = if all { tune::columns(n) } else { tune::row_columns(n) };
-            let (variant, threads, rows) = tune::row_product(a.dtype, info);
+            let width = if all { workgroups::columns(n) } else { workgroups::row_columns(n) };
+            let (variant, threads, rows) = workgroups::row_product(a.dtype, info);
             let constants = constants::MulMatRows { b, columns, width, words: words(a) };
             let kernel = KernelFor::new(&format!("{variant}.{format}"), [threads, 1, 1], &constants)?;
             Form { kernel, rows: threads * rows, width }
         }
         Product::Vector | Product::VectorInts => {
-            let (width, threads) = (tune::columns(n), tune::vector_threads(a.ne[0], info));
+            let (width, threads) = (workgroups::columns(n), workgroups::vector_threads(a.ne[0], info));
             let variant = format!(".{format}");
-            let rows = tune::vector_rows(a.dtype, width, groups, info);
+            let rows = workgroups::vector_rows(a.dtype, width, groups, info);
             let kernel = if method == Product::Vector {
                 let constants = |one_subgroup| constants::MulMatVec { one_subgroup, b, columns, width, rows, aligned };
-                tune::reduction_of(&variant, threads, constants, info)?
+                workgroups::reduction_of(&variant, threads, constants, info)?
             } else {
                 let constants = |one_subgroup| constants::MulMatVecInts { one_subgroup, b, columns, width, rows };
-                tune::reduction_of(&variant, threads, constants, info)?
+                workgroups::reduction_of(&variant, threads, constants, info)?
             };
             Form { kernel, rows, width }
         }
         Product::Tile => {
-            let t = tune::tile(false, shape, info);
+            let t = tiles::tile(false, shape, info);
             let (rows, width) = of_tile(t);
             let constants = constants::MulMatTile { b, columns, rows, width, aligned };
             Form { kernel: KernelFor::new(&format, [256, 1, 1], &constants)?, rows: t.rows, width: t.columns }
         }
         Product::TileInts => {
-            let t = tune::tile(true, shape, info);
+            let t = tiles::tile(true, shape, info);
             let (rows, width) = of_tile(t);
             let constants = constants::MulMatTileInts { b, columns, rows, width };
             Form { kernel: KernelFor::new(&format, [256, 1, 1], &constants)?, rows: t.rows, width: t.columns }
@@ -87,7 +88,7 @@ pub fn form(
         Product::Matrices(size, sums) => {
             let subgroup = info.limits.subgroup_size;
             let [cm, cn, ck] = size;
-            let t = tune::matrix_tile(size, shape, info);
+            let t = tiles::matrix_tile(size, shape, info);
             let (Tile { rows: tm, columns: tn }, [sm, sn]) = (t.tile, t.part);
             // Whole steps are read in pieces of 16 bytes.
             let aligned = aligned && a.ne[0].is_multiple_of(32);

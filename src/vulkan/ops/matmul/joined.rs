@@ -10,7 +10,7 @@ use crate::vulkan::ops::matmul::operands::{Operands, is_exact};
 use crate::vulkan::ops::rope::{self, Turn};
 use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::policy::method::{self, Product};
-use crate::vulkan::policy::tune;
+use crate::vulkan::policy::workgroups;
 use crate::vulkan::shaders::interface::{constants, format_name, push};
 
 /// No gated function: `NO_GATE` of `joined.glsl`.
@@ -133,15 +133,15 @@ pub fn plan(j: &JoinedProducts, plan: &mut DispatchList<'_>) -> Result<()> {
         };
     }
     let variant = format!(".{}", format_name(o.a.dtype));
-    let threads = tune::vector_threads(o.a.ne[0], plan.info);
+    let threads = workgroups::vector_threads(o.a.ne[0], plan.info);
     let kernel = if b_type == BLOCKS {
-        tune::reduction_of(&variant, threads, constants!(MulMatJoinedInts), plan.info)?
+        workgroups::reduction_of(&variant, threads, constants!(MulMatJoinedInts), plan.info)?
     } else {
         let stride = u64::from(o.a.nb[1]) * o.a.dtype.type_size() as u64;
         let plain = o.a.dtype.blck_size() == 1;
         let rows_aligned = !plain || a.iter().all(|at| at.is_multiple_of(16)) && stride.is_multiple_of(16);
         let aligned = rows_aligned && b.at.is_multiple_of(16);
-        tune::reduction_of(&variant, threads, constants!(MulMatJoined, aligned), plan.info)?
+        workgroups::reduction_of(&variant, threads, constants!(MulMatJoined, aligned), plan.info)?
     };
     let ([a0, a1, a2], [d0, d1, d2], [s0, s1, s2], [end0, end1, end2]) = (a, d, s, ends);
     let push = push::Joined {

@@ -24,8 +24,9 @@ use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
 use crate::vulkan::ops::checks::{ensure, src};
 use crate::vulkan::plan::{DispatchList, Target, View};
-use crate::vulkan::policy::method::{self, Product, Request, TILE, VECTOR_COLUMNS};
-use crate::vulkan::policy::tune;
+use crate::vulkan::policy::method::{self, Product, Request, TILE};
+use crate::vulkan::policy::workgroups;
+use crate::vulkan::policy::workgroups::VECTOR_COLUMNS;
 use crate::vulkan::shaders::interface::{formats, listed};
 use crate::vulkan::submit::Range;
 pub use blocks::block_bytes;
@@ -47,7 +48,7 @@ fn check_operands(node: TensorRef, info: &Info) -> Result<(TensorRef, TensorRef)
         View::shape(t)?;
     }
     let limit = info.limits.groups.map(i64::from);
-    ensure!(a.ne()[1] <= limit[0] * i64::from(tune::row_product(a.dtype(), info).1), "{} rows", a.ne()[1]);
+    ensure!(a.ne()[1] <= limit[0] * i64::from(workgroups::row_product(a.dtype(), info).1), "{} rows", a.ne()[1]);
     ensure!(b.ne()[1] <= limit[1] && b.ne()[2] * b.ne()[3] <= limit[2], "{:?} columns", b.ne());
     ensure!(a.ne()[0] == b.ne()[0], "rows of {} and {}", a.ne()[0], b.ne()[0]);
     Ok((a, b))
@@ -163,7 +164,7 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let share = (pairs / experts.max(1)).max(1); // average number of pairs of an expert
     let tiles_of = |width: u32| most_tiles(pairs, experts, width);
     // The narrowest tiles that the method may have.
-    let most = tiles_of(if method == Product::Rows { tune::row_columns(share) } else { TILE });
+    let most = tiles_of(if method == Product::Rows { workgroups::row_columns(share) } else { TILE });
     let lists = experts <= MAX_EXPERTS
         && most <= info.limits.groups[1]
         && match method {
@@ -174,8 +175,8 @@ pub fn plan_id(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     if !lists {
         method = match method {
             Product::Rows | Product::Vector | Product::VectorInts => method,
-            Product::TileInts if tune::subgroup_arithmetic(info) => Product::VectorInts,
-            _ if tune::subgroup_arithmetic(info) => Product::Vector,
+            Product::TileInts if info.subgroup_arithmetic() => Product::VectorInts,
+            _ if info.subgroup_arithmetic() => Product::Vector,
             _ => Product::Rows,
         };
         if o.d.ne[0] > info.limits.groups[0] {

@@ -11,7 +11,7 @@ use crate::vulkan::ops::matmul::form::{Columns, form};
 use crate::vulkan::ops::matmul::operands::Operands;
 use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::policy::method::Product;
-use crate::vulkan::policy::tune;
+use crate::vulkan::policy::tiles;
 use crate::vulkan::submit::Range;
 
 /// The parts of a product take at most so many bytes, of few matrices in tests; more columns are computed in several
@@ -38,7 +38,7 @@ impl Split {
         }
         // Whole blocks, and pieces of 16 bytes of any format.
         let step = (a.dtype.blck_size() as u32).max(64);
-        let parts = tune::parts_of_k(d.ne[0], a.ne[0], step, info);
+        let parts = tiles::parts_of_k(d.ne[0], a.ne[0], step, info);
         let column = u64::from(d.ne[0]) * 4 * u64::from(parts);
         let columns = (ROOM / column.max(1)) as u32 / WIDEST * WIDEST;
         (parts > 1).then_some(Self { parts, columns: columns.max(WIDEST).min(b.ne[1]) })

@@ -16,7 +16,9 @@ use crate::vulkan::ops::matmul::operands::Operands;
 use crate::vulkan::ops::matmul::pairs::{MAX_EXPERTS, list_bytes, most_tiles, sort};
 use crate::vulkan::plan::Target;
 use crate::vulkan::plan::{DispatchList, Grid, View};
-use crate::vulkan::policy::tune::{self, TensorTile};
+use crate::vulkan::policy::tiles;
+use crate::vulkan::policy::tiles::TensorTile;
+use crate::vulkan::policy::workgroups;
 use crate::vulkan::shaders::interface::{constants, format_name, formats, push};
 use crate::vulkan::shaders::kernel::KernelFor;
 use crate::vulkan::submit::Range;
@@ -132,7 +134,7 @@ fn strides(v: &View) -> [u32; 3] {
 pub(in crate::vulkan) fn plan_experts(mut o: Operands, ids: &View, plan: &mut DispatchList<'_>) -> Result<()> {
     let (k, m, experts) = (o.a.ne[0], o.d.ne[0], o.a.ne[2]);
     let (slots, pairs) = (ids.ne[0], ids.ne[0] * ids.ne[1]);
-    let tile = tune::expert_tile(o.a.dtype, [m, pairs, experts], plan.info);
+    let tile = tiles::expert_tile(o.a.dtype, [m, pairs, experts], plan.info);
     let [a_room, b_room, tile_room, pair_room] = plan.scratch_parts(expert_bytes(&o, pairs, tile.columns))?;
     if !reads(&o.a) {
         o.a = copy::packed(o.a, GGML_TYPE_F16, a_room, plan)?;
@@ -163,7 +165,7 @@ pub(in crate::vulkan) fn plan_experts(mut o: Operands, ids: &View, plan: &mut Di
 
 /// Adds a dispatch that puts the columns of pairs one after another, as F16.
 fn gather(b: &View, slots: u32, n_pairs: u32, [to, pairs]: [Range; 2], plan: &mut DispatchList<'_>) -> Result<()> {
-    let (threads, per) = tune::elementwise(plan.info);
+    let (threads, per) = workgroups::elementwise(plan.info);
     let pieces = b.ne[0] / 8;
     let grid = Grid::rows(pieces, n_pairs, threads, per.div_ceil(8), plan.info)?;
     let constants = constants::ProductGather { b: b.ty(), aligned: b.has_aligned_rows() };
@@ -196,7 +198,7 @@ pub(in crate::vulkan) fn plan(mut o: Operands, plan: &mut DispatchList<'_>) -> R
     if !whole {
         o.a = copy::packed(o.a, GGML_TYPE_F16, a_room, plan)?;
     }
-    let tile = tune::tensor_tile(o.a.dtype, [o.d.ne[0], n, matrices], plan.info);
+    let tile = tiles::tensor_tile(o.a.dtype, [o.d.ne[0], n, matrices], plan.info);
     if !columns {
         o.b = match earlier {
             Some(at) => halves(&o.b, at),
@@ -397,7 +399,7 @@ mod tests {
             let sizes = expert_bytes(
                 &o,
                 ids.n() as u32,
-                tune::expert_tile(GGML_TYPE_F16, [m as u32, pairs as u32, experts as u32], gpu.info()).columns,
+                tiles::expert_tile(GGML_TYPE_F16, [m as u32, pairs as u32, experts as u32], gpu.info()).columns,
             );
             plan_experts(o, &ids, &mut plan).unwrap();
             let steps = plan.finish().dispatches;
