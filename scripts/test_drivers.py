@@ -55,7 +55,7 @@ WORDS = {
     "instructions": ("Instructions", "Instruction count", "Instruction Count"),
 }
 # Modules that the translator to Metal's language refuses: sizes of cooperative matrices are specialization constants.
-NOT_FOR_METAL = ("flash_attn_coop.", "flash_attn_tensor.", "mul_mat_coop.", "mul_mat_coop2.", "mul_mat_tensor.")
+NOT_FOR_METAL = ("flash_attn_coop.", "flash_attn_tensor.", "mul_mat_coop.", "mul_mat_tensor.")
 LAYER = "VK_LAYER_ggml_rs_driver"
 # Seconds for a run. The longest takes a minute on a machine that has other work.
 TIMEOUT = 600
@@ -208,7 +208,7 @@ def compare(c, name, new, old, same_compiler):
 def check_modules(c, found, folder):
     """Every module by the validator, and by the translator to Metal's language. `folder`: SPIR-V's tools."""
     start = [os.path.join(folder, "run"), os.path.join(folder, "root/usr/bin/")]
-    tools = {"spirv-val": lambda name: ["--scalar-block-layout", "--target-env", "vulkan1.3" if name.startswith(("mul_mat_coop2", "mul_mat_tensor", "flash_attn_tensor")) else "vulkan1.2"],
+    tools = {"spirv-val": lambda name: ["--scalar-block-layout", "--target-env", "vulkan1.3" if name.startswith(("mul_mat_tensor", "flash_attn_tensor")) else "vulkan1.2"],
              "spirv-cross": lambda name: ["--msl", "--msl-version", "30100"]}
     with tempfile.TemporaryDirectory() as work:
         for name, words in found.items():

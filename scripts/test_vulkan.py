@@ -37,7 +37,7 @@ QUICK_COST = {"FLASH_ATTN_EXT": 7e7, "MUL_MAT_ID": 4e6, "MUL_MAT": 2e6, "LIGHTNI
 # columns and for many.
 WAYS = {"vector": {"mul_mat_vec"}, "tile": {"mul_mat_tile"}, "ints": {"mul_mat_vec_ints", "mul_mat_tile_ints"}}
 # The same, of drivers with cooperative matrices.
-MATRICES = {"matrices": {"mul_mat_coop.plain"}, "half_matrices": {"mul_mat_coop.half"}, "matrices2": {"mul_mat_coop2"}}
+MATRICES = {"matrices": {"mul_mat_coop.plain"}, "half_matrices": {"mul_mat_coop.half"}}
 PRODUCT = re.compile(r"MUL_MAT(_ID)?\(")
 # A node in a log of GGML_SCHED_DEBUG=2: its operation, where it is, and its first source.
 NODE = re.compile(r"node #\s*\d+ \(\s*(\S+)\):.*?\[\s*(\S+)\s+\S+?\s*\] use=\S+?:\s*(\S*)")

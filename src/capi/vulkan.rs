@@ -6,7 +6,7 @@ use crate::backend::{BackendBox, DeviceRef, RegRef};
 use crate::capi::convert::{optional, outputs};
 use crate::cpu::check;
 use crate::guard::guarded;
-use crate::vulkan::stream::VkStream;
+use crate::vulkan::backend::stream::VkStream;
 use crate::{log_error, vulkan};
 use std::ffi::{c_char, c_int};
 

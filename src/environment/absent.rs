@@ -38,6 +38,7 @@ pub static ABSENT: &[Absent] = &[
     Absent { names: &["GGML_RDMA_DEV", "GGML_RDMA_GID", "GGML_RPC_NO_RDMA"], why: "connections use TCP, not RDMA" },
     Absent {
         names: &[
+            "GGML_VK_DISABLE_BFLOAT16",
             "GGML_VK_DISABLE_COOPMAT2_DECODE_VECTOR",
             "GGML_VK_DISABLE_DOT2",
             "GGML_VK_DISABLE_MULTI_ADD",

@@ -100,8 +100,6 @@ variables! {
         "No matrix units.";
     VK_DISABLE_COOPMAT2 = "GGML_VK_DISABLE_COOPMAT2", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "No matrix units of a whole workgroup (VK_NV_cooperative_matrix2).";
-    VK_DISABLE_BFLOAT16 = "GGML_VK_DISABLE_BFLOAT16", Vulkan, since "0.28.0", original Same, Anyone, values "set or not", default "not set",
-        "No matrix units for BF16 (VK_KHR_shader_bfloat16).";
     VK_DISABLE_INTEGER_DOT_PRODUCT = "GGML_VK_DISABLE_INTEGER_DOT_PRODUCT", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "No products of integers.";
     VK_ALLOW_GRAPHICS_QUEUE = "GGML_VK_ALLOW_GRAPHICS_QUEUE", Vulkan, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
@@ -112,16 +110,12 @@ variables! {
         "After how many graphs that table is logged.";
     VK_DISABLE_KEPT_GRAPHS = "GGML_VK_DISABLE_KEPT_GRAPHS", Vulkan, since "0.28.0", original NO, Anyone, values "set or not", default "not set",
         "Records every graph anew instead of submitting a repeated one again.";
-    VK_PRODUCT = "GGML_VK_PRODUCT", Vulkan, since "0.26.0", original NO, Anyone, values "`half_tensors`, `tensors`, `matrices2`, `half_matrices`, `matrices`, `ints`, `vector`, `tile`, `rows`", default "by device and shape",
+    VK_PRODUCT = "GGML_VK_PRODUCT", Vulkan, since "0.26.0", original NO, Anyone, values "`tensors`, `half_matrices`, `matrices`, `ints`, `vector`, `tile`, `rows`", default "by device and shape",
         "Selects how matrix products are computed, where the device can do it.";
     VK_ATTENTION = "GGML_VK_ATTENTION", Vulkan, since "0.28.0", original NO, Anyone, values "`tensors`, `matrices`, `vector`", default "by device and shape",
         "Selects how attention is computed, where the device can do it.";
-    VK_TRY_COOPMAT = "GGML_VK_TRY_COOPMAT", Vulkan, since "0.26.0", original NO, Anyone, values "set or not", default "not set",
-        "Uses matrix units also where no card has been seen to compute right: on architectures whose row in the table (RDNA 3 and 4, NVIDIA from Turing on) does not say so, with BF16, in workgroups of 128 invocations, and with sums in F16 (`half_tensors`).";
     VK_TUNE = "GGML_VK_TUNE", Vulkan, since "0.26.0", original NO, Anyone, values "`card`, `plain`", default "by device",
         "Divides work as for a card (`plain`: one without subgroup arithmetic) on a software driver, for tests.";
-    VK_MEASURE = "GGML_RS_VK_TUNE", Vulkan, since "0.28.0", original NO, Anyone, values "1, `read`", default "not set",
-        "Measures on the device how products of each format and about each size are computed fastest, when the first one comes, and keeps the results beside the pipeline cache. `read`: uses what was measured, and measures nothing.";
     VK_VALIDATE = "GGML_VK_VALIDATE", Vulkan, since "0.26.0", original NO, Anyone, values "0, 1, `abort`", default "0",
         "Uses the validation layers, and ends the process at their first message (`abort`).";
 

@@ -2,8 +2,6 @@
 //! it, or fails. Their memory is that of the host, imported, and ends at guard pages, so that an access of a shader
 //! beyond the padding of a buffer faults.
 
-use super::device::VkDevice;
-use super::info::Info;
 use crate::abi::ggml::ggml_op::GGML_OP_NONE;
 use crate::backend::author::device_author;
 use crate::backend::{BackendBox, BackendRef, DeviceRef};
@@ -11,6 +9,8 @@ use crate::cpu::hostile::{Choices, Outcome, Trial, work};
 use crate::error::{Error, Result};
 use crate::graph::build;
 use crate::tensor::{Context, TensorRef};
+use crate::vulkan::backend::device::VkDevice;
+use crate::vulkan::device::info::Info;
 use ash::vk;
 
 /// The most work of a node that is computed: [`work`].
@@ -30,7 +30,7 @@ impl Damaged {
     ///
     /// # Errors
     /// No memory, or the device cannot be opened.
-    pub(super) fn on(device: DeviceRef) -> Result<Option<Self>> {
+    pub(in crate::vulkan) fn on(device: DeviceRef) -> Result<Option<Self>> {
         let info = device_author::<VkDevice>(device).expect("a device of this backend").info().clone();
         if !info.features.external_host || !is_software(&info) {
             return Ok(None);
@@ -53,9 +53,9 @@ impl Damaged {
     /// As [`Self::on`].
     #[cfg(fuzzing)]
     pub fn ways() -> Result<Vec<Self>> {
-        let Some(instance) = super::instance::instance() else { return Ok(Vec::new()) };
+        let Some(instance) = crate::vulkan::device::instance::instance() else { return Ok(Vec::new()) };
         let Some(software) = instance.cards.iter().find(|i| is_software(i)) else { return Ok(Vec::new()) };
-        let all = super::device::publish_divisions(instance, software).into_iter();
+        let all = crate::vulkan::backend::device::publish_divisions(instance, software).into_iter();
         all.filter_map(|(_, device)| Self::on(device).transpose()).collect()
     }
 

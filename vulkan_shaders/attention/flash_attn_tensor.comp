@@ -20,7 +20,6 @@
 
 layout(constant_id = 3) const uint ROWS = 64;
 layout(constant_id = 9) const uint KEYS = 64;
-layout(constant_id = 10) const bool EARLY = true; // values are loaded before the scores are computed
 
 // The exponent of two that a score may exceed its row's older maximum by.
 const float SLACK = 11.0;
@@ -93,7 +92,7 @@ float plus(const in float a, const in float b) { return a + b; }
         MATRIX_K mk; \
         MATRIX_V mv; \
         coopMatLoadTensorNV(mk, k.v, 0, sliceTensorLayoutNV(of_k, first, KEYS, 0, D), turned DECODED); \
-        if (EARLY) { coopMatLoadTensorNV(mv, v.v, 0, sliceTensorLayoutNV(of_v, first, KEYS, 0, DV) DECODED); } \
+        coopMatLoadTensorNV(mv, v.v, 0, sliceTensorLayoutNV(of_v, first, KEYS, 0, DV) DECODED); \
         SCORES s = SCORES(0.0); \
         s = coopMatMulAdd(mq, mk, s); \
         if (CAP) { coopMatPerElementNV(s, s, limited); } \
@@ -126,7 +125,6 @@ float plus(const in float a, const in float b) { return a + b; }
         } \
         sums = sums + w; \
         WEIGHTS mw = WEIGHTS(w); \
-        if (!EARLY) { coopMatLoadTensorNV(mv, v.v, 0, sliceTensorLayoutNV(of_v, first, KEYS, 0, DV) DECODED); } \
         o = coopMatMulAdd(mw, mv, o); \
     } \
     first += KEYS; \

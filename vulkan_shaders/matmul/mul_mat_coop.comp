@@ -1,7 +1,7 @@
 #version 460
 // A matrix product with cooperative matrices (KHR), in tiles of TM rows by TN columns. Each subgroup computes SM by SN
-// results, in matrices of a size that the device supports. Operands are F16, or BF16 if those of a are, and sums F32,
-// or F16 of some values each (HALF_SUMS).
+// results, in matrices of a size that the device supports. Operands are F16, and sums F32, or F16 of some values each
+// (HALF_SUMS).
 //
 // Each result is the sum of its products in the order of k, CK at a time, whatever the tile is: it has the same bits in
 // every tile.
@@ -9,10 +9,18 @@
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
-#include "matmul/half.glsl"
 #include "common.glsl"
 #include "quant.glsl"
 #include "matmul/product.glsl"
+
+// HALF_SUMS: CHUNK products in the order of k are added in F16, which takes half the time on some cards, and their sums
+// in F32. So rows may be long, and large values overflow no sooner than in CHUNK products.
+#ifdef HALF_SUMS
+#define ADDED part // where products are added
+#else
+#define ADDED sum
+#endif
+const uint CHUNK = 128;
 
 // Size of the device's matrices. 32 is a multiple of each, and CK one of 8.
 layout(constant_id = 5) const uint CM = 16;
@@ -28,7 +36,7 @@ layout(constant_id = 12) const uint SN = 32;
 
 // Values of a row, and of a column, in a step.
 const uint BK = 32;
-// A step in shared memory, as HALF: rows of a, then columns of b, in pieces of eight values. A row has one piece more
+// A step in shared memory, as F16: rows of a, then columns of b, in pieces of eight values. A row has one piece more
 // than values, so that eight rows begin in different banks. There is room for two steps: one is written while the other
 // is read, so that a step needs one barrier.
 const uint PITCH = BK / 8 + 1;
@@ -54,11 +62,11 @@ void piece(uint type, uint64_t base, uint first, out uint w[8]) {
     }
 }
 
-// The same values as HALF.
+// The same values as F16.
 uvec4 halves(uint type, uint w[8]) {
-    if (type == HALF_TYPE && ALIGNED) { return uvec4(w[0], w[1], w[2], w[3]); }
+    if (type == F16 && ALIGNED) { return uvec4(w[0], w[1], w[2], w[3]); }
     uvec4 h;
-    [[unroll]] for (uint l = 0; l < 4; ++l) { h[l] = two_halves(of_words(type, w, 2 * l), of_words(type, w, 2 * l + 1)); }
+    [[unroll]] for (uint l = 0; l < 4; ++l) { h[l] = packFloat2x16(f16vec2(of_words(type, w, 2 * l), of_words(type, w, 2 * l + 1))); }
     return h;
 }
 
@@ -72,7 +80,7 @@ uvec4 piece_of_a(uint64_t a, uint first) {
     float y[8];
     dequant8(a, first / 8, y);
     uvec4 h;
-    [[unroll]] for (uint l = 0; l < 4; ++l) { h[l] = two_halves(y[2 * l], y[2 * l + 1]); }
+    [[unroll]] for (uint l = 0; l < 4; ++l) { h[l] = packFloat2x16(f16vec2(y[2 * l], y[2 * l + 1])); }
     return h;
 #endif
 }
@@ -82,7 +90,7 @@ uvec4 piece_of_a(uint64_t a, uint first) {
     [[unroll]] for (uint e = 0; e < PIECES_B; ++e) { piece(B, b[e], (k) + eighth * 8, x[e]); }
 
 #define SUM coopmat<float, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>
-#ifdef CHUNKS
+#ifdef HALF_SUMS
 #define PART coopmat<float16_t, gl_ScopeSubgroup, CM, CN, gl_MatrixUseAccumulator>
 #endif
 
@@ -97,7 +105,7 @@ void main() {
     const uint sub_column = gl_SubgroupID / SUBGROUPS_DOWN * SN;
     SUM sum[MS * NS];
     [[unroll]] for (uint i = 0; i < MS * NS; ++i) { sum[i] = SUM(0.0); }
-#ifdef CHUNKS
+#ifdef HALF_SUMS
     PART part[MS * NS];
     [[unroll]] for (uint i = 0; i < MS * NS; ++i) { part[i] = PART(0.0); }
 #endif
@@ -126,17 +134,17 @@ void main() {
         const uint from_a = to + sub_row * PITCH;
         const uint from_b = to + (TM + sub_column) * PITCH;
         [[unroll]] for (uint l = 0; l < BK; l += CK) {
-            coopmat<HALF, gl_ScopeSubgroup, CK, CN, gl_MatrixUseB> mb[NS];
+            coopmat<float16_t, gl_ScopeSubgroup, CK, CN, gl_MatrixUseB> mb[NS];
             [[unroll]] for (uint j = 0; j < NS; ++j) {
                 coopMatLoad(mb[j], steps, from_b + j * CN * PITCH + l / 8, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
             }
             [[unroll]] for (uint i = 0; i < MS; ++i) {
-                coopmat<HALF, gl_ScopeSubgroup, CM, CK, gl_MatrixUseA> ma;
+                coopmat<float16_t, gl_ScopeSubgroup, CM, CK, gl_MatrixUseA> ma;
                 coopMatLoad(ma, steps, from_a + i * CM * PITCH + l / 8, PITCH, gl_CooperativeMatrixLayoutRowMajor);
                 [[unroll]] for (uint j = 0; j < NS; ++j) { ADDED[i * NS + j] = coopMatMulAdd(ma, mb[j], ADDED[i * NS + j]); }
             }
         }
-#ifdef CHUNKS
+#ifdef HALF_SUMS
         if ((k0 + BK) % CHUNK == 0 || k0 == last) { // uniform
             [[unroll]] for (uint i = 0; i < MS * NS; ++i) {
                 sum[i] += SUM(part[i]);

@@ -1,16 +1,15 @@
 #version 460
-// As mul_mat_coop2, on devices that load matrices of a workgroup straight from tensors in memory
+// A matrix product on devices that load matrices of a workgroup straight from tensors in memory
 // (VK_NV_cooperative_matrix2 with tensor addressing and block loads). The driver stages them, so the tile can be large.
-// Both operands are F16, or both BF16, but a may have blocks, which a function decodes value by value. The tensors
-// start at the corner of the tile, so that offsets fit into 32 bits. Their first bytes, and those of all matrices, must
-// be aligned to 16; rows of HALF too.
+// Operands are F16, but a may have blocks, which a function decodes value by value. The tensors start at the corner of
+// the tile, so that offsets fit into 32 bits. Their first bytes, and those of all matrices, must be aligned to 16; rows
+// of F16 too.
 // LIST: for MUL_MAT_ID, a workgroup has a tile of `product_lists`: columns of b with the same expert, a matrix of a.
 // `product_gather` has put the columns in this order. Those of d are anywhere, so that each value is stored on its own.
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_NV_cooperative_matrix2 : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
-#include "matmul/half.glsl"
 #include "common.glsl"
 #define VALUES
 #include "quant.glsl"
@@ -34,7 +33,7 @@ layout(push_constant, scalar) uniform Tensors {
 } p;
 
 // What loads and stores start from. The elements of Halves may be parts of blocks.
-layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Halves { HALF v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Halves { float16_t v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer Results { float v[]; };
 
 #if BLOCK == 1
@@ -97,20 +96,9 @@ float put(const in uint i, const in uint j, const in float x, const in uint row)
 
 #define LAYOUT tensorLayoutNV<2>
 #define EDGE tensorLayoutNV<2, gl_CooperativeMatrixClampModeConstantNV>
-#define MATRIX_A coopmat<HALF, gl_ScopeWorkgroup, ROWS, DEPTH, gl_MatrixUseA>
-#define MATRIX_B coopmat<HALF, gl_ScopeWorkgroup, DEPTH, WIDTH, gl_MatrixUseB>
+#define MATRIX_A coopmat<float16_t, gl_ScopeWorkgroup, ROWS, DEPTH, gl_MatrixUseA>
+#define MATRIX_B coopmat<float16_t, gl_ScopeWorkgroup, DEPTH, WIDTH, gl_MatrixUseB>
 #define SUM coopmat<float, gl_ScopeWorkgroup, ROWS, WIDTH, gl_MatrixUseAccumulator>
-#ifdef CHUNKS
-#define PART coopmat<float16_t, gl_ScopeWorkgroup, ROWS, WIDTH, gl_MatrixUseAccumulator>
-// Ends a chunk if `condition` holds, which is uniform.
-#define END_CHUNK(condition) if (condition) { \
-    sum += SUM(part); \
-    part = PART(0.0); \
-}
-#else
-#define END_CHUNK(condition)
-#endif
-
 #ifdef GROUP_SCALES
 // Scales of the next values, and the head of those after them, which arrives meanwhile.
 #define SCALES if (SHARED) { \
@@ -127,7 +115,7 @@ float put(const in uint i, const in uint j, const in float x, const in uint row)
     MATRIX_B mb; \
     coopMatLoadTensorNV(ma, a.v, 0, sliceTensorLayoutNV(of_a, 0, ROWS, k0, DEPTH) DECODED); \
     coopMatLoadTensorNV(mb, b.v, 0, sliceTensorLayoutNV(of_b, 0, WIDTH, k0, DEPTH), turned); \
-    ADDED = coopMatMulAdd(ma, mb, ADDED); \
+    sum = coopMatMulAdd(ma, mb, sum); \
     k0 += DEPTH; \
 }
 
@@ -135,15 +123,9 @@ float put(const in uint i, const in uint j, const in float x, const in uint row)
 #define WALK(of_a, of_b) \
     while (k0 < whole) { \
         SCALES \
-        [[unroll]] for (uint j = 1; j <= UNROLLED; ++j) { \
-            STEP(of_a, of_b) \
-            END_CHUNK(j * DEPTH % CHUNK == 0) \
-        } \
+        [[unroll]] for (uint j = 0; j < UNROLLED; ++j) STEP(of_a, of_b) \
     } \
-    [[dont_unroll]] while (k0 < p.k) { \
-        STEP(of_a, of_b) \
-        END_CHUNK(k0 % CHUNK == 0 || k0 >= p.k) \
-    }
+    [[dont_unroll]] while (k0 < p.k) STEP(of_a, of_b)
 
 const uint UNROLLED = 256 / DEPTH; // steps
 
@@ -189,9 +171,6 @@ void main() {
     // In memory, values of k are contiguous in both operands, and rows in columns of the result.
     tensorViewNV<2, false, 1, 0> turned = createTensorViewNV(2, false, 1, 0);
     SUM sum = SUM(0.0);
-#ifdef CHUNKS
-    PART part = PART(0.0);
-#endif
     uint k0 = 0;
     const uint whole = p.k - p.k % (UNROLLED * DEPTH);
 #ifdef GROUP_SCALES

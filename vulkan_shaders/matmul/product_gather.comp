@@ -1,12 +1,11 @@
 #version 460
 // For MUL_MAT_ID with mul_mat_tensor, which reads contiguous columns only: the columns of b in the order of the pairs
-// of `product_lists`, as F16 or BF16.
+// of `product_lists`, as F16.
 #include "common.glsl"
 #include "rows.glsl"
 
 layout(constant_id = 3) const uint B = 0;              // type of b
 layout(constant_id = 4) const bool ALIGNED = false;    // columns of b begin at multiples of 16 bytes
-layout(constant_id = 5) const uint D = 1;              // type of the result
 
 layout(push_constant, scalar) uniform Push {
     uint64_t b, d, pairs;
@@ -19,7 +18,6 @@ layout(push_constant, scalar) uniform Push {
 
 // Eight values, which are stored at once.
 layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer Piece { f16vec4 v[2]; };
-layout(buffer_reference, scalar, buffer_reference_align = 16) writeonly buffer Words { uvec4 v; };
 
 void main() {
     const uint r = my_row();
@@ -37,18 +35,8 @@ void main() {
         } else {
             [[unroll]] for (uint j = 0; j < 8; ++j) { x[j / 4][j % 4] = load(B, from, j); }
         }
-        const uint64_t place = at(p.d, uint64_t(r) * p.pieces + c, 16);
-        if (D == BF16) {
-            uvec4 words;
-            [[unroll]] for (uint j = 0; j < 4; ++j) {
-                const uint k = j % 2 * 2;
-                words[j] = f32_to_bf16(x[j / 2][k]) | f32_to_bf16(x[j / 2][k + 1]) << 16;
-            }
-            Words(place).v = words;
-        } else {
-            Piece to = Piece(place);
-            to.v[0] = f16vec4(x[0]);
-            to.v[1] = f16vec4(x[1]);
-        }
+        Piece to = Piece(at(p.d, uint64_t(r) * p.pieces + c, 16));
+        to.v[0] = f16vec4(x[0]);
+        to.v[1] = f16vec4(x[1]);
     }
 }

@@ -2,14 +2,16 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, grid, is_float, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::{GGML_TYPE_F32, GGML_TYPE_I32};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
-use crate::vulkan::{Info, Range};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{ensure, grid, is_float, src};
+use crate::vulkan::plan::{DispatchList, View};
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
+use crate::vulkan::submit::Range;
 
 /// Floats. The first source has the shape of the node, and the second one repeats to it.
 pub fn check_binary(node: TensorRef, _: &Info) -> Result<()> {

@@ -2,16 +2,19 @@
 
 #![forbid(unsafe_code)]
 
-use super::binary::{self, Binary};
-use super::{check_f32, ensure, format_name, grid, is_any_float, is_float, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::tensor::ops::copy::Region;
-use crate::vulkan::interface::{constants, formats, listed, push};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
-use crate::vulkan::{Info, Range};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::binary::{self, Binary};
+use crate::vulkan::ops::checks::{check_f32, ensure, grid, is_any_float, is_float, src};
+use crate::vulkan::plan::{DispatchList, View};
+use crate::vulkan::shaders::interface::format_name;
+use crate::vulkan::shaders::interface::{constants, formats, listed, push};
+use crate::vulkan::shaders::kernel::KernelFor;
+use crate::vulkan::submit::Range;
 
 /// Source and target. The target of CPY is the node, a view of source 1.
 fn ends(node: TensorRef) -> Result<(TensorRef, TensorRef)> {

@@ -2,14 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_f32, ensure, grid, src};
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
-use crate::vulkan::tune;
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_f32, ensure, grid, src};
+use crate::vulkan::plan::{DispatchList, Grid, View};
+use crate::vulkan::policy::workgroups;
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// A row of F32, whose numbers of elements F32 represents exactly.
 pub fn check_arange(node: TensorRef, _: &Info) -> Result<()> {
@@ -23,7 +24,7 @@ pub fn arange(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let d = View::of(node)?;
     // All invocations of a group are for columns: there is no other row. If a group had one column, they would have one
     // address, with which instrumented shaders end in Mesa's software driver (docs/SHADERS.md).
-    let (threads, per) = tune::elementwise(plan.info);
+    let (threads, per) = workgroups::elementwise(plan.info);
     let g = Grid::lines(d.ne[0].div_ceil(per), 1, threads, plan.info)?;
     let kernel = KernelFor::new("", g.size, &constants::Arange {})?;
     let (start, step) = (node.op_param_f32(0), node.op_param_f32(2));

@@ -2,12 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, grid, is_float, src};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{ensure, grid, is_float, src};
+use crate::vulkan::plan::{DispatchList, View};
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Floats of one format. Two sources with the shape of the node, or one with twice the columns.
 pub fn check_gated(node: TensorRef, _: &Info) -> Result<()> {

@@ -2,13 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_all_f32, ensure, grid, src};
 use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_all_f32, ensure, grid, src};
+use crate::vulkan::plan::{DispatchList, Grid, View};
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// F32: mixes `[24, tokens]`, three scales, 24 bases, and a node `[4, 4, tokens]`. Parameters: epsilon, iterations.
 pub fn check_comb(node: TensorRef, _: &Info) -> Result<()> {

@@ -2,15 +2,16 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_f32, ensure, grid, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_scale_flag::*;
 use crate::abi::ggml::ggml_scale_mode::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_f32, ensure, grid, src};
+use crate::vulkan::plan::{DispatchList, View};
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// F32, and not empty.
 pub fn check_pad(node: TensorRef, _: &Info) -> Result<()> {

@@ -2,13 +2,16 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_all_f32, ensure, reduce, src};
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::interface::{constants, push};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_all_f32, ensure, src};
+use crate::vulkan::ops::reduce;
 use crate::vulkan::plan::{DispatchList, Grid, View};
-use crate::vulkan::{Info, Range, tune};
+use crate::vulkan::policy::workgroups;
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::submit::Range;
 
 /// F32: logits and targets of one shape, and a node with one element.
 pub fn check_cross_entropy(node: TensorRef, _: &Info) -> Result<()> {
@@ -52,7 +55,7 @@ fn rows(
     plan: &mut DispatchList<'_>,
 ) -> Result<()> {
     let constants = |one_subgroup| constants::CrossEntropy { one_subgroup, back: grad.is_some() };
-    let (kernel, threads) = tune::reduction(a.ne[0], constants, plan.info)?;
+    let (kernel, threads) = workgroups::reduction(a.ne[0], constants, plan.info)?;
     let g = Grid::list(a.n_rows().into(), threads, plan.info)?;
     let push = push::CrossEntropy {
         a: a.at,

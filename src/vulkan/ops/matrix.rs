@@ -2,14 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_all_f32, check_f32, ensure, grid, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_tri_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_all_f32, check_f32, ensure, grid, src};
+use crate::vulkan::plan::{DispatchList, Grid, View};
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Where elements of a matrix are kept: the least and the greatest column minus row. Others become `value`.
 struct Band {

@@ -2,17 +2,18 @@
 
 #![forbid(unsafe_code)]
 
-use super::rope::{Turn, rotates_halves};
-use super::{check_all_f32, check_f32, ensure, matmul, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::converted::Target;
-use crate::vulkan::fusion::heads::{Heads, Part};
-use crate::vulkan::interface::{constants, push};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_all_f32, check_f32, ensure, src};
+use crate::vulkan::ops::matmul;
+use crate::vulkan::ops::rope::{Turn, rotates_halves};
+use crate::vulkan::plan::Target;
 use crate::vulkan::plan::{DispatchList, Grid, View};
-use crate::vulkan::{Info, tune};
+use crate::vulkan::policy::workgroups;
+use crate::vulkan::shaders::interface::{constants, push};
 
 /// F32, the same shape, and contiguous rows of the result.
 pub fn check(node: TensorRef, _: &Info) -> Result<()> {
@@ -64,7 +65,7 @@ pub fn fused(
         [w_ne1, w_nb1] = [w.ne[1], w.nb[1]];
         reads.push(w.range);
     }
-    let threads = tune::reduction_threads(d.ne[0], plan.info);
+    let threads = workgroups::reduction_threads(d.ne[0], plan.info);
     let mut blocks_at = 0;
     let fits = blocks && d.is_dense() && d.ne[0].is_multiple_of(32) && threads.is_multiple_of(8);
     if let Some(bytes) = matmul::block_bytes(&d).filter(|_| fits) {
@@ -80,7 +81,7 @@ pub fn fused(
     };
     let (add, blocks) = (add.is_some(), blocks_at != 0);
     let constants = |one_subgroup| constants::Norm { one_subgroup, op, mul, add, blocks };
-    let kernel = tune::reduction_of("", threads, constants, plan.info)?;
+    let kernel = workgroups::reduction_of("", threads, constants, plan.info)?;
     let g = Grid::list(d.n_rows().into(), threads, plan.info)?;
     let push = push::Norm {
         a: a.at,
@@ -123,7 +124,7 @@ pub fn group_norm(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let plane = d.ne[0] * d.ne[1];
     let size = plane * d.ne[2].div_ceil(groups);
     let constants = |one_subgroup| constants::GroupNorm { one_subgroup };
-    let (kernel, threads) = tune::reduction(size, constants, plan.info)?;
+    let (kernel, threads) = workgroups::reduction(size, constants, plan.info)?;
     let n_work = groups * d.ne[3];
     let g = Grid::list(n_work.into(), threads, plan.info)?;
     let (image, eps) = (plane * d.ne[2], node.op_param_f32(1));
@@ -157,7 +158,7 @@ pub fn rms_norm_back(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()>
 pub fn back(node: TensorRef, of: Back, plan: &mut DispatchList<'_>) -> Result<()> {
     let (dy, x, d) = (View::of(src(node, 0)?)?, View::of(src(node, 1)?)?, View::of(node)?);
     let constants = |one_subgroup| constants::NormBack { one_subgroup, op: of as u32 };
-    let (kernel, threads) = tune::reduction(d.ne[0], constants, plan.info)?;
+    let (kernel, threads) = workgroups::reduction(d.ne[0], constants, plan.info)?;
     let g = Grid::list(d.n_rows().into(), threads, plan.info)?;
     let push = push::NormBack {
         dy: dy.at,
@@ -176,9 +177,33 @@ pub fn back(node: TensorRef, of: Back, plan: &mut DispatchList<'_>) -> Result<()
     Ok(())
 }
 
+/// Heads that are normalised and rotated.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadPart {
+    /// RMS_NORM.
+    pub norm: TensorRef,
+    /// A weight for each value of a head.
+    pub weight: TensorRef,
+    /// The rotation.
+    pub rope: TensorRef,
+    /// The rotation, or SET_ROWS with `rows`.
+    pub result: TensorRef,
+    /// Whether the heads of a token go to a row by index.
+    pub rows: bool,
+}
+
+/// One or two of them, queries and keys, in the order of the graph.
+#[derive(Clone, Copy, Debug)]
+pub struct Heads {
+    /// The first.
+    pub first: HeadPart,
+    /// The other one.
+    pub second: Option<HeadPart>,
+}
+
 /// Heads of queries and keys that are normalised and rotated (`fusion::heads`).
 pub fn heads(heads: &Heads, plan: &mut DispatchList<'_>) -> Result<()> {
-    let Part { rope, norm, .. } = heads.first;
+    let HeadPart { rope, norm, .. } = heads.first;
     let (position, factors) = (View::of(src(rope, 1)?)?, rope.src(2).map(View::of).transpose()?);
     let (mut reads, mut writes) = (vec![position.range], Vec::new());
     reads.extend(factors.map(|f| f.range));
@@ -217,7 +242,7 @@ pub fn heads(heads: &Heads, plan: &mut DispatchList<'_>) -> Result<()> {
         corr_high: turn.corr[1].to_bits(),
     };
     let [columns, _, tokens, _] = View::of(rope)?.ne;
-    let (kernel, threads) = tune::reduction(columns, constants, plan.info)?;
+    let (kernel, threads) = workgroups::reduction(columns, constants, plan.info)?;
     let n_rows = u64::from(tokens) * (u64::from(n[0]) + u64::from(n[1]));
     let g = Grid::list(n_rows, threads, plan.info)?;
     let ([a0, a1], [w0, w1], [d0, d1]) = (a, w, d);

@@ -2,14 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_f32, ensure, grid, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_f32, ensure, grid, src};
+use crate::vulkan::plan::{DispatchList, View};
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Number of tensors with the shape of the node, and of parameters, which are the source after them.
 fn sizes(node: TensorRef) -> (usize, i64) {

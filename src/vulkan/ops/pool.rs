@@ -2,16 +2,17 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, grid, src};
 use crate::abi::ggml::ggml_op::GGML_OP_POOL_2D;
 use crate::abi::ggml::ggml_op_pool;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::pool::Planes;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{ensure, grid, src};
+use crate::vulkan::plan::{DispatchList, View};
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// F32 or F16 into F32, with a known kind of pooling, and valid sizes and strides.
 pub fn check_pool(node: TensorRef, _: &Info) -> Result<()> {

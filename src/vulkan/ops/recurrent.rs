@@ -3,14 +3,15 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_all_f32, ensure, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_all_f32, ensure, src};
+use crate::vulkan::plan::{DispatchList, Grid, View};
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Columns of a state that an invocation may hold in registers, and lanes of a row.
 const MOST_PER_LANE: u32 = 128;

@@ -2,14 +2,16 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_f32, copy, ensure, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::interface::{constants, push};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_f32, ensure, src};
+use crate::vulkan::ops::copy;
 use crate::vulkan::plan::{DispatchList, Grid, View};
-use crate::vulkan::{Info, tune};
+use crate::vulkan::policy::workgroups;
+use crate::vulkan::shaders::interface::{constants, push};
 
 /// F32.
 pub fn check_sum(node: TensorRef, _: &Info) -> Result<()> {
@@ -37,7 +39,7 @@ pub fn sum(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
 /// The sum or the mean of each row of F32.
 pub fn sums(a: View, d: View, mean: bool, plan: &mut DispatchList<'_>) -> Result<()> {
     let constants = |one_subgroup| constants::SumRows { one_subgroup, mean };
-    let (kernel, threads) = tune::reduction(a.ne[0], constants, plan.info)?;
+    let (kernel, threads) = workgroups::reduction(a.ne[0], constants, plan.info)?;
     let g = Grid::list(a.n_rows().into(), threads, plan.info)?;
     let push = push::SumRows {
         a: a.at,
@@ -66,7 +68,8 @@ pub fn check_argmax(node: TensorRef, _: &Info) -> Result<()> {
 /// ARGMAX.
 pub fn argmax(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
-    let (kernel, threads) = tune::reduction(a.ne[0], |one_subgroup| constants::Argmax { one_subgroup }, plan.info)?;
+    let (kernel, threads) =
+        workgroups::reduction(a.ne[0], |one_subgroup| constants::Argmax { one_subgroup }, plan.info)?;
     let g = Grid::list(a.n_rows().into(), threads, plan.info)?;
     let push = push::Argmax {
         a: a.at,
@@ -91,7 +94,8 @@ pub fn check_cumsum(node: TensorRef, _: &Info) -> Result<()> {
 /// CUMSUM.
 pub fn cumsum(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, d) = (View::of(src(node, 0)?)?, View::of(node)?);
-    let (kernel, threads) = tune::reduction(a.ne[0], |one_subgroup| constants::Cumsum { one_subgroup }, plan.info)?;
+    let (kernel, threads) =
+        workgroups::reduction(a.ne[0], |one_subgroup| constants::Cumsum { one_subgroup }, plan.info)?;
     let g = Grid::list(a.n_rows().into(), threads, plan.info)?;
     let push = push::Cumsum {
         a: a.at,
@@ -125,7 +129,7 @@ pub fn count_equal(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let n_rows = a.n_rows();
     let counts = plan.scratch(u64::from(n_rows) * 4)?;
     let kernel = |columns, last, info| {
-        tune::reduction(columns, |one_subgroup| constants::CountEqual { one_subgroup, total: last }, info)
+        workgroups::reduction(columns, |one_subgroup| constants::CountEqual { one_subgroup, total: last }, info)
     };
     let (first, threads) = kernel(a.ne[0], false, plan.info)?;
     let g = Grid::list(n_rows.into(), threads, plan.info)?;

@@ -2,15 +2,16 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, grid, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{ensure, grid, src};
+use crate::vulkan::plan::{DispatchList, View};
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Number of the mode in the shader.
 fn mode(node: TensorRef) -> Option<u32> {
@@ -78,7 +79,7 @@ pub fn into_rows(node: TensorRef, set: TensorRef, plan: &mut DispatchList<'_>) -
 }
 
 /// The parameters of a rotation.
-pub(super) struct Turn {
+pub(in crate::vulkan) struct Turn {
     /// Rotated elements of a row.
     pub n_dims: u32,
     /// Factor from the angle of a pair to that of the next one.
@@ -126,7 +127,7 @@ pub(in crate::vulkan) fn joins_norm(node: TensorRef, info: &Info) -> bool {
 }
 
 /// Whether the pairs of a node are halves of its rows, and not neighbours.
-pub(super) fn rotates_halves(node: TensorRef) -> bool {
+pub(in crate::vulkan) fn rotates_halves(node: TensorRef) -> bool {
     mode(node) == Some(1)
 }
 

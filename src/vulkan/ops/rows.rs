@@ -2,13 +2,16 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, format_name, grid, is_any_float, is_float, src, unary};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, formats, listed, push};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{ensure, grid, is_any_float, is_float, src};
+use crate::vulkan::ops::unary;
+use crate::vulkan::plan::{DispatchList, View};
+use crate::vulkan::shaders::interface::format_name;
+use crate::vulkan::shaders::interface::{constants, formats, listed, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Contiguous rows of a format with a shader into floats, or of integers into integers. Indices of 32 bits.
 pub fn check_get(node: TensorRef, _: &Info) -> Result<()> {

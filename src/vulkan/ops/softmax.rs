@@ -2,13 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, norm, src};
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::interface::{constants, push};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{ensure, src};
+use crate::vulkan::ops::norm;
 use crate::vulkan::plan::{DispatchList, Grid, View};
-use crate::vulkan::{Info, tune};
+use crate::vulkan::policy::workgroups;
+use crate::vulkan::shaders::interface::{constants, push};
 
 /// Parameters of the slopes of ALiBi (arXiv:2108.12409) for shaders: both bases, and the largest power of two that is
 /// at most `heads`.
@@ -47,7 +49,7 @@ pub fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let ([m0, m1], n_head_log2) = slopes(max_bias, a.ne[2]);
     let mask_type = mask.map_or(u32::MAX, |m| m.ty());
     let constants = |one_subgroup| constants::SoftMax { one_subgroup, mask: mask_type, sinks: sinks.is_some() };
-    let (kernel, threads) = tune::reduction(d.ne[0], constants, plan.info)?;
+    let (kernel, threads) = workgroups::reduction(d.ne[0], constants, plan.info)?;
     let g = Grid::list(d.n_rows().into(), threads, plan.info)?;
     let at = |v: Option<View>| v.map_or(0, |v| v.at);
     let push = push::SoftMax {

@@ -2,15 +2,17 @@
 
 #![forbid(unsafe_code)]
 
-use super::{ensure, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::fusion::routing::{Routing, Select};
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
-use crate::vulkan::{Info, Range, tune};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{ensure, src};
+use crate::vulkan::plan::{DispatchList, Grid, View};
+use crate::vulkan::policy::workgroups;
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
+use crate::vulkan::submit::Range;
 
 /// Elements of a run that is sorted first. Each merge doubles the runs.
 const RUN: u32 = 512;
@@ -81,6 +83,53 @@ pub fn sort(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     }
 }
 
+/// What makes values of the router's results: `GATING` of `topk_moe.comp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gating {
+    /// Nothing.
+    None = 0,
+    /// The softmax.
+    SoftMax = 1,
+    /// The sigmoid function.
+    Sigmoid = 2,
+    /// The square root of softplus.
+    RootSoftplus = 3,
+}
+
+/// What experts are selected by.
+#[derive(Clone, Copy, Debug)]
+pub enum Select {
+    /// Their values.
+    Values,
+    /// Their values, and a bias for each.
+    Biased(TensorRef),
+    /// Another tensor.
+    Other(TensorRef),
+}
+
+/// Experts and their weights.
+#[derive(Clone, Copy, Debug)]
+pub struct Routing {
+    /// Argument of the gating function, or the values.
+    pub source: TensorRef,
+    /// The gating function.
+    pub gating: Gating,
+    /// What experts are selected by.
+    pub select: Select,
+    /// ARGSORT or TOP_K.
+    pub sort: TensorRef,
+    /// Number of experts of a token.
+    pub k: u32,
+    /// Whether the weights are the softmax of the values.
+    pub late: bool,
+    /// Whether weights are divided by their sum, and its clamp.
+    pub norm: Option<Option<[f32; 2]>>,
+    /// Factor and summand of the weights.
+    pub scale: Option<[f32; 2]>,
+    /// The weights.
+    pub weights: TensorRef,
+}
+
 /// The experts of tokens and their weights (`fusion::routing`).
 pub fn route(route: &Routing, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, ids, d) = (View::of(route.source)?, View::of(route.sort)?, View::of(route.weights)?);
@@ -101,7 +150,7 @@ pub fn route(route: &Routing, plan: &mut DispatchList<'_>) -> Result<()> {
         norm: route.norm.map_or(0, |clamp| 1 + u32::from(clamp.is_some())),
         scaled: route.scale.is_some(),
     };
-    let (kernel, threads) = tune::reduction(a.ne[0], constants, plan.info)?;
+    let (kernel, threads) = workgroups::reduction(a.ne[0], constants, plan.info)?;
     let g = Grid::list(a.n_rows().into(), threads, plan.info)?;
     let push = push::TopkMoe {
         a: a.at,

@@ -2,14 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use super::binary::{self, Binary};
-use super::{ensure, grid, is_float, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::binary::{self, Binary};
+use crate::vulkan::ops::checks::{ensure, grid, is_float, src};
+use crate::vulkan::plan::{DispatchList, View};
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Floats of one shape.
 pub fn check_unary(node: TensorRef, _: &Info) -> Result<()> {

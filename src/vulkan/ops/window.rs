@@ -2,13 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::{check_all_f32, check_f32, ensure, grid, src};
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_all_f32, check_f32, ensure, grid, src};
+use crate::vulkan::plan::{DispatchList, View};
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Which rows are copied: `OP` of `window.comp`.
 #[derive(Clone, Copy)]

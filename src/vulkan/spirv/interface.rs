@@ -1055,7 +1055,6 @@ interface! {
             7 heads: u32,
             8 flags: u32,
             9 keys: u32,
-            10 early: bool,
         }
         Gated of "gated" pushed Gated {
             3 op: u32,
@@ -1106,12 +1105,6 @@ interface! {
             10 tn: u32,
             11 sm: u32,
             12 sn: u32,
-        }
-        MulMatCoop2 of "mul_mat_coop2" pushed Product {
-            3 b: u32,
-            4 columns: u32,
-            5 scope: u32,
-            6 side: u32,
         }
         MulMatExperts of "mul_mat_experts" pushed Experts {
             3 one_subgroup: bool,
@@ -1257,7 +1250,6 @@ interface! {
         ProductGather of "product_gather" pushed ProductGather {
             3 b: u32,
             4 aligned: bool,
-            5 d: u32,
         }
         ProductLists of "product_lists" pushed ProductLists {}
         Quantize of "quantize" pushed SetRows {
@@ -1436,6 +1428,34 @@ interface! {
             GGML_TYPE_IQ1_M,
             GGML_TYPE_TQ1_0,
         }
+        MATRICES {
+            GGML_TYPE_F16,
+            GGML_TYPE_Q4_0,
+            GGML_TYPE_Q8_0,
+            GGML_TYPE_Q4_1,
+            GGML_TYPE_Q5_0,
+            GGML_TYPE_Q5_1,
+            GGML_TYPE_Q2_K,
+            GGML_TYPE_Q3_K,
+            GGML_TYPE_Q4_K,
+            GGML_TYPE_Q5_K,
+            GGML_TYPE_Q6_K,
+            GGML_TYPE_IQ2_XXS,
+            GGML_TYPE_IQ2_XS,
+            GGML_TYPE_IQ3_XXS,
+            GGML_TYPE_IQ1_S,
+            GGML_TYPE_IQ4_NL,
+            GGML_TYPE_IQ3_S,
+            GGML_TYPE_IQ2_S,
+            GGML_TYPE_IQ4_XS,
+            GGML_TYPE_IQ1_M,
+            GGML_TYPE_TQ1_0,
+            GGML_TYPE_TQ2_0,
+            GGML_TYPE_MXFP4,
+            GGML_TYPE_NVFP4,
+            GGML_TYPE_Q1_0,
+            GGML_TYPE_Q2_0,
+        }
         QUANTIZE {
             GGML_TYPE_Q4_0,
             GGML_TYPE_Q8_0,
@@ -1446,7 +1466,6 @@ interface! {
         }
         TENSORS {
             GGML_TYPE_F16,
-            GGML_TYPE_BF16,
             GGML_TYPE_Q4_0,
             GGML_TYPE_Q8_0,
             GGML_TYPE_Q4_K,

@@ -2,12 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::{check_all_f32, ensure, grid, src, unary};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
-use crate::vulkan::{Info, tune};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_all_f32, ensure, grid, src};
+use crate::vulkan::ops::unary;
+use crate::vulkan::plan::{DispatchList, Grid, View};
+use crate::vulkan::policy::workgroups;
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Alignment of the three gradients in the result, in numbers.
 const ALIGN: u64 = 4;
@@ -60,7 +63,7 @@ pub fn back(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     }
     let [p, s] = plan.scratch_parts([room(&q, &k); 2])?;
     let constants = |one_subgroup| constants::FlashAttnBack { one_subgroup };
-    let (kernel, threads) = tune::reduction(m, constants, plan.info)?;
+    let (kernel, threads) = workgroups::reduction(m, constants, plan.info)?;
     let g = Grid::list(q.n_rows().into(), threads, plan.info)?;
     let rows = push::FlashAttnBack {
         q: q.at,

@@ -3,14 +3,20 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Operands, ensure, format_name, keys_values_and_room, push, read_as, src};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::ladder::{self, SUBGROUPS, VECTOR_COLUMNS};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
-use crate::vulkan::{Info, Range, tune};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::attention::operands::{Operands, keys_values_and_room, push, read_as};
+use crate::vulkan::ops::checks::{ensure, src};
+use crate::vulkan::plan::{DispatchList, Grid, View};
+use crate::vulkan::policy::attention;
+use crate::vulkan::policy::workgroups;
+use crate::vulkan::policy::workgroups::VECTOR_COLUMNS;
+use crate::vulkan::shaders::interface::format_name;
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
+use crate::vulkan::submit::Range;
 use ash::vk;
 
 /// Invocations of a workgroup: two for each key of a tile of `flash_attn_parts`.
@@ -19,7 +25,9 @@ const THREADS: u32 = 128;
 const TILE: u32 = 64;
 /// Maximum number of parts, which `flash_attn_join` has an invocation for each of.
 const MOST: u32 = 128;
-/// Queries of a workgroup of `flash_attn_coop`: 16 for each of four subgroups.
+/// Subgroups of a workgroup of `flash_attn_coop`.
+const SUBGROUPS: u32 = 4;
+/// Its queries: 16 for each subgroup.
 const COOP_ROWS: u32 = 16 * SUBGROUPS;
 /// With matrices, more parts do not pay if they have fewer keys.
 const COOP_PART: u32 = 1024;
@@ -33,7 +41,7 @@ const ALIGNED: u32 = 32;
 /// Bytes of shared memory of `flash_attn_parts` for `rows` queries.
 fn shared_bytes(rows: u32, d: u32, info: &Info) -> u64 {
     let (rows, d) = (u64::from(rows), u64::from(d));
-    let reduce = if tune::subgroup_arithmetic(info) { 256.max(16 * rows) } else { 1024 };
+    let reduce = if info.subgroup_arithmetic() { 256.max(16 * rows) } else { 1024 };
     4 * (rows * d + rows * u64::from(TILE) + rows.max(8) * u64::from(THREADS) + reduce)
 }
 
@@ -43,13 +51,13 @@ fn rows(n: u32, d: u32, info: &Info) -> u32 {
     let wanted = match n {
         0 | 1 => 1,
         2..=4 => 4,
-        _ => tune::attention_queries(info),
+        _ => attention::queries(info),
     };
     [8, 4, 1].into_iter().find(|&rows| rows <= wanted && fits(rows)).unwrap_or(1)
 }
 
 /// An invocation for each eight columns of a value, and room for a query.
-pub(super) fn check([dk, dv]: [i64; 2], info: &Info) -> Result<()> {
+pub(in crate::vulkan) fn check([dk, dv]: [i64; 2], info: &Info) -> Result<()> {
     ensure!(dv / 8 <= i64::from(THREADS), "values of {dv} columns");
     let room =
         u32::try_from(dk).is_ok_and(|d| d < 1 << 16 && shared_bytes(1, d, info) <= info.limits.shared_memory.into());
@@ -60,7 +68,7 @@ pub(super) fn check([dk, dv]: [i64; 2], info: &Info) -> Result<()> {
 /// Keys of a part. The number of parts depends on the number of queries only beyond those of a product of few columns:
 /// a token gets the same result alone and beside others.
 fn part(keys: u32, heads: u32, groups: u64, bytes_of_one: u64, few: bool, info: &Info) -> u32 {
-    let busy = tune::attention_groups(info);
+    let busy = attention::groups(info);
     let wanted = if few { busy / u64::from(heads) } else { busy / groups };
     let most = u64::from(MOST).min(ROOM / bytes_of_one.max(1)).max(1);
     let parts = wanted.clamp(1, most) as u32;
@@ -89,11 +97,11 @@ fn matrices(queries: u32, [dk, dv]: [u32; 2], format: ggml_type, info: &Info) ->
         && subgroup * SUBGROUPS <= info.limits.group_invocations
         && coop_shared_bytes(dk, dv, subgroup) <= u64::from(info.limits.shared_memory)
         && info.features.subgroup.contains(vk::SubgroupFeatureFlags::BASIC | vk::SubgroupFeatureFlags::VOTE);
-    (narrow && fits && queries > VECTOR_COLUMNS).then(|| ladder::attention_matrices(info)).flatten()
+    (narrow && fits && queries > VECTOR_COLUMNS).then(|| attention::matrices(info)).flatten()
 }
 
 /// Whether a software driver computes the node with matrices, on request.
-pub(super) fn requested(node: TensorRef, info: &Info) -> Result<bool> {
+pub(in crate::vulkan) fn requested(node: TensorRef, info: &Info) -> Result<bool> {
     let (k, v) = (src(node, 1)?, src(node, 2)?);
     let [q, keys] = [View::shape(src(node, 0)?)?, View::shape(k)?];
     Ok(matrices(q.ne[1], [keys.ne[0], View::shape(v)?.ne[0]], read_as(k, v), info).is_some())
@@ -126,7 +134,7 @@ fn part_bytes(dv: u32) -> u64 {
 }
 
 /// FLASH_ATTN_EXT.
-pub(super) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
+pub(in crate::vulkan) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
     let (k, v) = (src(node, 1)?, src(node, 2)?);
     let [q, keys] = [View::of(src(node, 0)?)?, View::shape(k)?];
     let (dk, dv, heads) = (q.ne[0], View::shape(v)?.ne[0], keys.ne[2]);
@@ -156,14 +164,14 @@ pub(super) fn plan(node: TensorRef, plan: &mut DispatchList<'_>) -> Result<()> {
             together: plan.info.software,
         };
         let kernel = KernelFor::new(&format, [SUBGROUPS * subgroup_size, 1, 1], &constants)?;
-        let kernel = tune::whole_subgroups(kernel, plan.info);
+        let kernel = workgroups::whole_subgroups(kernel, plan.info);
         plan.dispatch(kernel, push!(FlashAttnCoop, o, to, part: part), groups, &o.reads(), &[writes]);
     } else {
-        let ahead = tune::attention_ahead(rows, plan.info);
+        let ahead = attention::ahead(rows, plan.info);
         let constants =
             |one_subgroup| constants::FlashAttnParts { one_subgroup, d: dk, dv, group, heads, flags, ahead };
-        let mut kernel = tune::reduction_of(&format!(".{format}.{rows}"), THREADS, constants, plan.info)?;
-        if let Some(width) = tune::attention_width(plan.info) {
+        let mut kernel = workgroups::reduction_of(&format!(".{format}.{rows}"), THREADS, constants, plan.info)?;
+        if let Some(width) = attention::subgroup_width(plan.info) {
             kernel = kernel.with_subgroup(width);
         }
         plan.dispatch(kernel, push!(FlashAttnParts, o, to, part: part), groups, &o.reads(), &[writes]);

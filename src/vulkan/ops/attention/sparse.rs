@@ -2,13 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::{copy, ensure, grid, is_float, src, unary};
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{ensure, grid, is_float, src};
+use crate::vulkan::ops::{copy, unary};
+use crate::vulkan::plan::{DispatchList, Grid, View};
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Keys that a workgroup computes: `KEYS` of `lightning_indexer.comp`.
 const KEYS: u32 = 64;

@@ -2,15 +2,16 @@
 
 #![forbid(unsafe_code)]
 
-use super::super::{check_f32, ensure, grid, is_float, src};
-use super::check_window;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::conv::Window;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, KernelFor, View};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_f32, ensure, grid, is_float, src};
+use crate::vulkan::ops::conv::check_window;
+use crate::vulkan::plan::{DispatchList, View};
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 fn is_2d(node: TensorRef) -> bool {
     node.op_param_i32(6) == 1

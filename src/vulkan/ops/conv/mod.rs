@@ -9,15 +9,16 @@ pub use columns::{
     check_col2im, check_im2col, check_im2col_3d, check_im2col_back, col2im, im2col, im2col_3d, im2col_back,
 };
 
-use super::{check_tile, ensure, grid, src};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::tensor::ops::conv::Window;
-use crate::vulkan::Info;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::plan::{DispatchList, Grid, KernelFor, View};
+use crate::vulkan::device::Info;
+use crate::vulkan::ops::checks::{check_tile, ensure, grid, src};
+use crate::vulkan::plan::{DispatchList, Grid, View};
+use crate::vulkan::shaders::interface::{constants, push};
+use crate::vulkan::shaders::kernel::KernelFor;
 
 /// Results of a convolution that a workgroup computes, and places of each.
 const TILE: u32 = 64;

@@ -2,13 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use crate::vulkan::ladder::VECTOR_COLUMNS;
+use crate::vulkan::device::Info;
 use crate::vulkan::plan::View;
-use crate::vulkan::{Info, Range};
+use crate::vulkan::policy::workgroups::VECTOR_COLUMNS;
+use crate::vulkan::submit::Range;
 
 /// The columns of a product: `n` for each of `matrices`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(in crate::vulkan) struct Layout {
     pub n: u32,
     pub matrices: u32,
     /// `a_ne2`, `a_ne3` and `b_ne2` of the push block.
@@ -79,7 +80,7 @@ fn swapped(a: &View, b: &View, d: &View, info: &Info) -> Option<(View, View)> {
 
 /// What a dispatch for `rows` rows from `first` on writes: a range for each column, or all of the result if there are
 /// too many.
-pub(super) fn written(d: &View, first: u32, rows: u32) -> Vec<Range> {
+pub(in crate::vulkan) fn written(d: &View, first: u32, rows: u32) -> Vec<Range> {
     const MOST: u32 = 32;
     if rows == d.ne[0] || d.n_rows() > MOST {
         return vec![d.range];
@@ -96,8 +97,8 @@ pub(super) fn written(d: &View, first: u32, rows: u32) -> Vec<Range> {
 mod tests {
     use super::*;
     use crate::abi::ggml::ggml_type::*;
-    use crate::vulkan::info::{Features, Identity, Limits};
-    use crate::vulkan::testing::made_up;
+    use crate::vulkan::device::info::{Features, Identity, Limits};
+    use crate::vulkan::tests::devices::made_up;
     use ash::vk;
 
     fn info() -> Info {

@@ -1,27 +1,64 @@
-//! Products of few tokens with the matrices of their experts, and what follows them (`fusion::experts`).
+//! Products of few tokens with the matrices of their experts, and what follows them.
 
 #![forbid(unsafe_code)]
 
-use super::{BLOCKS, NO_GATE, Operands, in_blocks, is_exact, is_too_small_for_ints};
 use crate::error::Result;
-use crate::vulkan::fusion::experts::Joined;
-use crate::vulkan::interface::{constants, push};
-use crate::vulkan::ladder::{self, Product};
-use crate::vulkan::ops::{format_name, src};
+use crate::tensor::TensorRef;
+use crate::vulkan::ops::checks::src;
+use crate::vulkan::ops::matmul::blocks::{BLOCKS, in_blocks, is_too_small_for_ints};
+use crate::vulkan::ops::matmul::joined::NO_GATE;
+use crate::vulkan::ops::matmul::operands::{Operands, is_exact};
 use crate::vulkan::plan::{DispatchList, View};
-use crate::vulkan::tune;
+use crate::vulkan::policy::method::{self, Product};
+use crate::vulkan::policy::workgroups;
+use crate::vulkan::shaders::interface::format_name;
+use crate::vulkan::shaders::interface::{constants, push};
+
+/// A product with experts, and ADD_ID after it.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpertPart {
+    /// The product.
+    pub product: TensorRef,
+    /// A row for each expert that is added to its products.
+    pub bias: Option<TensorRef>,
+}
+
+/// Products with experts, and what follows them.
+#[derive(Clone, Copy, Debug)]
+pub enum ExpertProducts {
+    /// The gated function of two products.
+    Gated {
+        /// Its argument.
+        gate: ExpertPart,
+        /// Its factor.
+        up: ExpertPart,
+        /// The function.
+        result: TensorRef,
+    },
+    /// The weighted sum of a product over the experts of each token.
+    Sum {
+        /// The product.
+        down: ExpertPart,
+        /// A weight for each expert of each token.
+        weights: TensorRef,
+        /// What is added to the sum.
+        summand: Option<TensorRef>,
+        /// The sum.
+        result: TensorRef,
+    },
+}
 
 /// Products with experts, which are gated, or weighted and summed.
-pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
+pub fn plan(j: &ExpertProducts, plan: &mut DispatchList<'_>) -> Result<()> {
     let (part, second, result) = match *j {
-        Joined::Gated { gate, up, result } => (gate, Some(up), result),
-        Joined::Sum { down, result, .. } => (down, None, result),
+        ExpertProducts::Gated { gate, up, result } => (gate, Some(up), result),
+        ExpertProducts::Sum { down, result, .. } => (down, None, result),
     };
     let o = Operands::of(part.product)?;
     let ids = View::of(src(part.product, 2)?)?;
     let d = View::of(result)?;
     let (slots, tokens, experts) = (ids.ne[0], ids.ne[1], o.a.ne[2]);
-    let mut method = ladder::product(plan.info, &o.request(is_exact(part.product), tokens));
+    let mut method = method::product(plan.info, &o.request(is_exact(part.product), tokens));
     if tokens == 1 && is_too_small_for_ints(method, &o, slots.min(experts), plan) {
         method = Product::Vector;
     }
@@ -44,14 +81,14 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
     }
     let (a1, w, w_nb, gate, d_nb, adds);
     match *j {
-        Joined::Gated { up, result, .. } => {
+        ExpertProducts::Gated { up, result, .. } => {
             let a = View::of(src(up.product, 0)?)?;
             reads.push(a.range);
             let bits = |i| u64::from(result.op_param_i32(i) as u32);
             (a1, w, w_nb, gate) = (a.at, bits(2) | bits(3) << 32, [0; 2], result.op_param_i32(0) as u32);
             (d_nb, adds) = ([d.nb[1], d.nb[2]], false);
         }
-        Joined::Sum { weights, summand, .. } => {
+        ExpertProducts::Sum { weights, summand, .. } => {
             let weights = View::of(weights)?;
             reads.push(weights.range);
             (a1, w, w_nb, gate) = (0, weights.at, [weights.nb[1], weights.nb[2]], NO_GATE);
@@ -64,8 +101,8 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
         }
     }
     let (at_once, threads) = match second {
-        Some(_) => (1, tune::vector_threads(o.a.ne[0], plan.info)),
-        None => tune::expert_slots(o.a.ne[0], slots, plan.info),
+        Some(_) => (1, workgroups::vector_threads(o.a.ne[0], plan.info)),
+        None => workgroups::expert_slots(o.a.ne[0], slots, plan.info),
     };
     // Both sources have the same constants.
     macro_rules! constants {
@@ -78,9 +115,9 @@ pub fn joined(j: &Joined, plan: &mut DispatchList<'_>) -> Result<()> {
     }
     let variant = format!(".{}", format_name(o.a.dtype));
     let kernel = if b_type == BLOCKS {
-        tune::reduction_of(&variant, threads, constants!(MulMatExpertsInts), plan.info)?
+        workgroups::reduction_of(&variant, threads, constants!(MulMatExpertsInts), plan.info)?
     } else {
-        tune::reduction_of(&variant, threads, constants!(MulMatExperts), plan.info)?
+        workgroups::reduction_of(&variant, threads, constants!(MulMatExperts), plan.info)?
     };
     let m = o.a.ne[1];
     let push = push::Experts {

@@ -3,13 +3,16 @@
 
 #![forbid(unsafe_code)]
 
-use super::{BLOCK_BYTES, BLOCKS, Columns, Operands, form};
 use crate::error::Result;
-use crate::vulkan::ladder::Product;
+use crate::vulkan::device::Info;
 use crate::vulkan::ops::binary;
+use crate::vulkan::ops::matmul::blocks::{BLOCK_BYTES, BLOCKS};
+use crate::vulkan::ops::matmul::form::{Columns, form};
+use crate::vulkan::ops::matmul::operands::Operands;
 use crate::vulkan::plan::{DispatchList, View};
-use crate::vulkan::tuner::Choice;
-use crate::vulkan::{Info, Range, tune};
+use crate::vulkan::policy::method::Product;
+use crate::vulkan::policy::tiles;
+use crate::vulkan::submit::Range;
 
 /// The parts of a product take at most so many bytes, of few matrices in tests; more columns are computed in several
 /// pieces.
@@ -19,7 +22,7 @@ const WIDEST: u32 = 128;
 
 /// How a product is split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Split {
+pub(in crate::vulkan) struct Split {
     parts: u32,
     /// Columns of a piece.
     columns: u32,
@@ -35,7 +38,7 @@ impl Split {
         }
         // Whole blocks, and pieces of 16 bytes of any format.
         let step = (a.dtype.blck_size() as u32).max(64);
-        let parts = tune::parts_of_k(d.ne[0], a.ne[0], step, info);
+        let parts = tiles::parts_of_k(d.ne[0], a.ne[0], step, info);
         let column = u64::from(d.ne[0]) * 4 * u64::from(parts);
         let columns = (ROOM / column.max(1)) as u32 / WIDEST * WIDEST;
         (parts > 1).then_some(Self { parts, columns: columns.max(WIDEST).min(b.ne[1]) })
@@ -46,10 +49,10 @@ impl Split {
         (u64::from(o.d.ne[0]) * 4 * u64::from(self.parts) * u64::from(self.columns)).next_multiple_of(256)
     }
 
-    /// The product in `room`, and the sums of its parts. `b_type`: the type of src1. `choice`: the measured one.
+    /// The product in `room`, and the sums of its parts. `b_type`: the type of src1.
     pub fn plan(
         self,
-        (method, choice): (Product, Option<Choice>),
+        method: Product,
         o: &Operands,
         b_type: u32,
         room: Range,
@@ -75,7 +78,7 @@ impl Split {
             };
             let o = Operands { a: self.parts_of(&o.a, m, o.a.dtype.blck_size() as u32), b, d };
             let shape = [m, columns, self.parts];
-            let form = form((method, choice), &o.a, (&o.b, b_type), Columns::All, shape, 0, plan.info)?;
+            let form = form(method, &o.a, (&o.b, b_type), Columns::All, shape, 0, plan.info)?;
             let push = o.push([0; 2], columns, [1, 1, self.parts], [0; 2]);
             let groups = [m.div_ceil(form.rows), columns.div_ceil(form.width), self.parts];
             plan.dispatch(form.kernel, push, groups, &[o.a.range, o.b.range], &[room]);
