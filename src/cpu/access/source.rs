@@ -5,6 +5,7 @@ use super::dest::Dest;
 use super::layout::{Layout, RowIndex};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::convert;
+use crate::quant::convert::{bf16_to_f32, f16_to_f32};
 use crate::sys::memory::prefetch;
 use crate::tensor::TensorRef;
 use std::marker::PhantomData;
@@ -147,10 +148,10 @@ impl<'g> Source<'g> {
         match self.dtype {
             GGML_TYPE_F32 => out.iter_mut().enumerate().for_each(|(i, y)| *y = self.get(start + i, row)),
             GGML_TYPE_F16 => {
-                out.iter_mut().enumerate().for_each(|(i, y)| *y = convert::f16(self.get::<u16>(start + i, row)))
+                out.iter_mut().enumerate().for_each(|(i, y)| *y = f16_to_f32(self.get::<u16>(start + i, row)))
             }
             GGML_TYPE_BF16 => {
-                out.iter_mut().enumerate().for_each(|(i, y)| *y = convert::bf16(self.get::<u16>(start + i, row)))
+                out.iter_mut().enumerate().for_each(|(i, y)| *y = bf16_to_f32(self.get::<u16>(start + i, row)))
             }
             GGML_TYPE_I32 => out.iter_mut().enumerate().for_each(|(i, y)| *y = self.get::<i32>(start + i, row) as f32),
             _ => {

@@ -167,7 +167,7 @@ fn gelu_takes_what_was_found_between_its_ends() {
         for n in [1, 7, 8, 9, 15, 16, 17, 33, 100] {
             let mut y: Vec<f32> = (0..n).map(|i| cases[i % 8].0).collect();
             let found: Vec<f32> = (0..n).map(|i| i as f32 / 4.0 - 1.0).collect();
-            let halves: Vec<u16> = found.iter().map(|&x| crate::cpu::convert::to_f16(x)).collect();
+            let halves: Vec<u16> = found.iter().map(|&x| crate::quant::convert::f32_to_f16(x)).collect();
             // SAFETY: the contract of `gelu_found`: both have `n` numbers. `levels` has only levels that this machine
             // supports.
             unsafe { (k.gelu_found)(n, y.as_mut_ptr(), halves.as_ptr()) }
