@@ -9,7 +9,7 @@ use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::access::Layout;
 use crate::cpu::repack;
 use crate::cpu::simd::interleave::Interleaved;
-use crate::cpu::simd::{Kernels, dot_type, gemv, gemv::Gemv, kernels, tile::Form};
+use crate::cpu::simd::{Kernels, dot_type, form::Form, gemv, gemv::Gemv, kernels};
 use crate::cpu::worker::Scratch;
 use crate::tensor::TensorRef;
 use std::ops::Range;

@@ -177,7 +177,7 @@ fn weights_that_are_used_where_they_are_mapped_give_the_same_bits() {
     }
     let limit = Limit::of(0);
     limit.fit(Fit::Copies);
-    let types = (0..crate::cpu::simd::TYPES as i32).filter_map(|i| ggml_type::from_raw(i as _));
+    let types = (0..crate::quant::types::COUNT as i32).filter_map(|i| ggml_type::from_raw(i as _));
     for dtype in types.filter(|dtype| kernels().interleaved[*dtype as usize].is_some()) {
         let mut model = Model::new(dtype);
         for (threads, columns) in [(1, 1), (2, 1), (2, 2), (3, 7), (2, 40)] {

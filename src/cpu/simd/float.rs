@@ -398,7 +398,7 @@ unsafe fn gelu_quick_lanes<V: Lanes>(x: V) -> V {
 
 macro_rules! kernels {
     ($(fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {$(
-        /// See the field of this name in [`Kernels`](super::Kernels).
+        /// See the field of this name in [`Kernels`](super::table::Kernels).
         ///
         /// # Safety
         /// As for that field, and the processor has the instruction set of `V`.
@@ -792,7 +792,7 @@ macro_rules! instantiate {
                 center, max, mask_scores, f16_to_f32, bf16_to_f32, f8_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, dot_f8);
             k.vec_dot[GGML_TYPE_F8_E4M3 as usize] = Some(float_kernels::vec_dot_f8);
             for (t, dot, from) in [
-                (GGML_TYPE_F32, float_kernels::vec_dot_f32 as $crate::cpu::simd::VecDot, float_kernels::from_float_f32 as $crate::cpu::simd::FromFloat),
+                (GGML_TYPE_F32, float_kernels::vec_dot_f32 as $crate::cpu::simd::table::VecDot, float_kernels::from_float_f32 as $crate::cpu::simd::table::FromFloat),
                 (GGML_TYPE_F16, float_kernels::vec_dot_f16, float_kernels::from_float_f16),
                 (GGML_TYPE_BF16, float_kernels::vec_dot_bf16, float_kernels::from_float_bf16),
             ] {

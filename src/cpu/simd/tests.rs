@@ -128,7 +128,7 @@ fn activations_have_the_same_bytes_at_all_levels() {
     let mut compared = 0;
     for k in &levels {
         for (i, (group, offsets)) in [(32, false), (32, true), (16, false), (16, true)].into_iter().enumerate() {
-            let form = tile::Form { group, offsets, bits: 8 };
+            let form = form::Form { group, offsets, bits: 8 };
             assert_eq!(form.act_index(), i);
             let row = |k: &Kernels| written(k.byte_tiles.act[i], n / 32 * form.act_bytes());
             assert!(row(k) == row(&levels[0]), "{:?}, {i}", k.level);
@@ -570,7 +570,7 @@ fn activation_formats_are_the_same_at_every_level() {
 /// The result for a row and a column of `n` values, in the order of a tile: the exact sum of each group, times its
 /// scale, is added in the order of `k`. `act` has blocks of the form of the unpacked weights.
 fn in_order(level: Level, unpacker: tile::Unpacker, row: &[u8], act: &[u8], n: usize) -> f32 {
-    let tile::Form { group, offsets, bits } = unpacker.form;
+    let form::Form { group, offsets, bits } = unpacker.form;
     let (mut q, mut scales, mut more) = (vec![0i8; n], vec![0.0f32; n / group], vec![0.0f32; n / group]);
     // SAFETY: the contract of `UnpackRow`: the row has `n` values, and there is room for them, their scales and
     // offsets.
@@ -596,7 +596,7 @@ fn in_order(level: Level, unpacker: tile::Unpacker, row: &[u8], act: &[u8], n: u
 }
 
 /// What is added to values of a few bits.
-fn bias(form: tile::Form) -> i32 {
+fn bias(form: form::Form) -> i32 {
     if form.bits >= 8 || form.offsets { 0 } else { 1 << (form.bits - 1) }
 }
 

@@ -3,8 +3,9 @@
 
 use super::lanes::{Avx2, Avx2Dots, methods};
 use crate::cpu::simd::lanes::Dots;
+use crate::cpu::simd::table::Kernels;
 use crate::cpu::simd::words::Words;
-use crate::cpu::simd::{Kernels, interleave, tile};
+use crate::cpu::simd::{interleave, tile};
 use std::arch::x86_64::*;
 
 tile::instantiate_bytes!(Avx2VnniDots, [4 3 2 1], signed_only, "avxvnni,avx2,fma,f16c");

@@ -7,7 +7,9 @@ pub mod gemv;
 mod gemv_codes;
 pub mod lanes;
 
-use super::{Kernels, convert, float, interleave, order, products, recurrent, tile};
+use super::gemv::{Gemv, Layout};
+use super::table::Kernels;
+use super::{convert, float, interleave, order, products, recurrent, tile};
 use crate::abi::ggml::ggml_type::{GGML_TYPE_BF16, GGML_TYPE_Q4_0};
 
 float::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
@@ -45,8 +47,12 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
 pub(super) unsafe fn fill_vnni(k: &mut Kernels) {
     k.byte_tiles = byte_tiles::table();
     k.interleaved = interleaved::table();
-    // SAFETY: the caller promises AVX-512 F, BW, DQ, VL and VNNI.
-    unsafe { gemv::fill(k) };
+    // Those of AVX2 remain for formats with a scale before every 32 values, because collecting the scales of sixteen
+    // rows took longer, and for rows in a file.
+    for (t, rows) in gemv::KERNELS.into_iter().chain(gemv_codes::KERNELS) {
+        k.gemv_in_file[t as usize] = k.gemv[t as usize];
+        k.gemv[t as usize] = Some(Gemv { layout: Layout::Wide, act: gemv::act, rows, few_rows: false });
+    }
 }
 
 /// Sets the kernels that require BF16 in the table.
