@@ -205,7 +205,6 @@ macro_rules! instantiate {
     ($dots:ty $(, $features:literal)?) => {
         /// The block kernels of this instruction set.
         mod block_kernels {
-            use super::*;
             use $crate::cpu::simd::{blocks, gemv, unpack::Unpack};
 
             $(#[target_feature(enable = $features)])?

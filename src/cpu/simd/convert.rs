@@ -190,7 +190,6 @@ macro_rules! instantiate {
     ($lanes:ty, $features:literal) => {
         /// Conversions between floats and blocks with this instruction set.
         mod conversions {
-            use super::*;
             use $crate::cpu::simd::convert;
             use $crate::quant::{Decode, block};
 

@@ -117,7 +117,6 @@ macro_rules! instantiate {
     ($ranks:ty, $features:literal) => {
         /// Sorting with this instruction set.
         mod sorting {
-            use super::*;
             use $crate::cpu::simd::order;
 
             #[target_feature(enable = $features)]

@@ -302,7 +302,6 @@ pub struct Unpacker {
 macro_rules! instantiate_bytes {
     ($dots:ty, [$($cols:literal)*], $more:ident $(, $features:literal)?) => {
         mod byte_tiles {
-            use super::*;
             use $crate::cpu::simd::{batch, form::Form, lanes::{Dots, Lanes}, tile, unpack::Unpack};
             $(#[target_feature(enable = $features)])?
             unsafe fn byte_tile<const C: usize, const GROUP: usize, const OFFSETS: bool, const BITS: u32>(

@@ -19,14 +19,14 @@ use super::{blocks, convert, float, interleave, order, products, recurrent, tile
 use crate::abi::ggml::ggml_type::*;
 use crate::quant::{self, types};
 
-float::instantiate!(lanes::Avx2, "avx2,fma,f16c");
-blocks::instantiate!(lanes::Avx2Dots, "avx2,fma,f16c");
-order::instantiate!(lanes::Avx2Ranks, "avx2,fma,f16c");
-convert::instantiate!(lanes::Avx2, "avx2,fma,f16c");
-tile::instantiate_bytes!(lanes::Avx2Dots, [4 3 2 1], narrow, "avx2,fma,f16c");
-products::instantiate!(lanes::Avx2, [3 2 1], "avx2,fma,f16c");
-recurrent::instantiate!(lanes::Avx2, "avx2,fma,f16c");
-interleave::instantiate!(lanes::Avx2Dots, few 8, [4 3 2 1], "avx2,fma,f16c");
+float::instantiate!(crate::cpu::simd::avx2::lanes::Avx2, "avx2,fma,f16c");
+blocks::instantiate!(crate::cpu::simd::avx2::lanes::Avx2Dots, "avx2,fma,f16c");
+order::instantiate!(crate::cpu::simd::avx2::lanes::Avx2Ranks, "avx2,fma,f16c");
+convert::instantiate!(crate::cpu::simd::avx2::lanes::Avx2, "avx2,fma,f16c");
+tile::instantiate_bytes!(crate::cpu::simd::avx2::lanes::Avx2Dots, [4 3 2 1], narrow, "avx2,fma,f16c");
+products::instantiate!(crate::cpu::simd::avx2::lanes::Avx2, [3 2 1], "avx2,fma,f16c");
+recurrent::instantiate!(crate::cpu::simd::avx2::lanes::Avx2, "avx2,fma,f16c");
+interleave::instantiate!(crate::cpu::simd::avx2::lanes::Avx2Dots, few 8, [4 3 2 1], "avx2,fma,f16c");
 
 /// Sets the kernels of this level in the table.
 ///

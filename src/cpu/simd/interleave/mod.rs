@@ -335,7 +335,6 @@ pub const MAX_FEW: usize = 16;
 macro_rules! instantiate {
     ($words:ty, few $few:literal, [$($cols:literal)*] $(, $features:literal)?) => {
         mod interleaved {
-            use super::*;
             use $crate::cpu::simd::interleave::{self, Interleaved, Table, block::Format, formats};
             use $crate::cpu::simd::lanes::{Dots, Lanes};
             use $crate::quant::types;

@@ -1,14 +1,14 @@
 //! Kernels for every processor: the generic code over plain arrays.
 
 use super::table::{Kernels, Level};
-use super::{blocks, float, lanes, products, recurrent, tile};
+use super::{blocks, float, products, recurrent, tile};
 use crate::quant::types;
 
-float::instantiate!(lanes::Plain);
-blocks::instantiate!(lanes::PlainDots);
-products::instantiate!(lanes::Plain, [2 1]);
-recurrent::instantiate!(lanes::Plain);
-tile::instantiate_bytes!(lanes::PlainDots, [2 1], signed_only);
+float::instantiate!(crate::cpu::simd::lanes::Plain);
+blocks::instantiate!(crate::cpu::simd::lanes::PlainDots);
+products::instantiate!(crate::cpu::simd::lanes::Plain, [2 1]);
+recurrent::instantiate!(crate::cpu::simd::lanes::Plain);
+tile::instantiate_bytes!(crate::cpu::simd::lanes::PlainDots, [2 1], signed_only);
 
 /// The table of this level.
 pub(super) fn table() -> Kernels {
