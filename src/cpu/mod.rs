@@ -1,4 +1,4 @@
-//! The CPU backend. `device` has the backend objects, `exec` computes graphs, and `table` has a row for each operation.
+//! The CPU backend. `device` and `stream` have the backend objects, `exec` computes graphs, and `table` has a row for each operation.
 //! `check` proves that nodes may run, `access` gives typed access to their memory, and `ops`, `matmul` and `simd` have
 //! the kernels (`simd` those for instruction sets). `plan` has the needs of a graph, `barrier` and `threadpool` the
 //! threads, `crowd` whether several are worth it, `recent` what was used lately, `stack` where frames of kernels are,
@@ -25,6 +25,7 @@ mod recent;
 pub mod repack;
 pub mod simd;
 mod stack;
+pub mod stream;
 #[cfg(any(test, fuzzing))]
 pub mod specimens;
 pub mod table;

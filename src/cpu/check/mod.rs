@@ -109,7 +109,7 @@ fn takes_empty(op: ggml_op, i: usize) -> bool {
 pub fn reachable(node: TensorRef) -> Result<()> {
     let in_host_memory = |t: TensorRef| {
         let buffer = t.buffer().or(t.data_buffer());
-        buffer.filter(|b| !b.is_host() && b.buft() != repack::buffer_type() && !t.is_empty())
+        buffer.filter(|b| !b.is_host() && !repack::is_type(b.buft()) && !t.is_empty())
     };
     let Some(op) = ggml_op::from_raw(node.op_raw()).filter(|op| !op_is_empty(*op)) else {
         return Ok(());

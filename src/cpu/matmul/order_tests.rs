@@ -165,7 +165,7 @@ fn many_columns_of_floats_have_the_bits_of_one() {
 fn repacked(from: &mut Owned) -> (Owned, BufferBox) {
     let (t, ne) = (from.get().dtype(), from.get().ne().map(|n| n as usize));
     let mut copy = Owned::new(t, ne, Vec::new());
-    let buffer = repack::buffer_type().alloc_buffer(from.data.len()).unwrap();
+    let buffer = repack::buffer_type(crate::cpu::device::device()).alloc_buffer(from.data.len()).unwrap();
     copy.get().set_buffer_raw(buffer.as_ptr());
     copy.get().set_data(buffer.base());
     (copy, buffer)

@@ -39,7 +39,9 @@ impl Model {
         let mut file = tempfile::NamedTempFile::new_in(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).unwrap();
         file.write_all(&[7; BEFORE]).unwrap();
         usual.iter().for_each(|t| file.write_all(&bytes(*t)).unwrap());
-        let buffer = buffer_type().alloc_buffer(usual.iter().map(|t| t.nbytes() + ALIGNMENT).sum()).unwrap();
+        let buffer = buffer_type(crate::cpu::device::device())
+            .alloc_buffer(usual.iter().map(|t| t.nbytes() + ALIGNMENT).sum())
+            .unwrap();
         let mut at = buffer.base();
         let mut place = |t: TensorRef| {
             let weight = c.new_tensor(dtype, &t.ne()).unwrap();
