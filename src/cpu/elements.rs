@@ -1,8 +1,7 @@
 //! Reads and writes single elements of tensors in host memory, and fills tensors, for functions of the C interface.
 
-use super::access::claims::Claims;
-use super::access::{Dest, RowIndex, Source};
-use super::check::Overlap;
+use super::access::{Dest, Overlap, RowIndex, Source};
+use super::worker::claims::Claims;
 use crate::abi::ggml::ggml_type::*;
 use crate::ggml_abort;
 use crate::quant::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16_with_payload};

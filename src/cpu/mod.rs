@@ -8,10 +8,12 @@ pub mod access;
 pub mod barrier;
 pub mod batch;
 pub mod check;
+pub mod checked;
 pub mod convert;
 mod crowd;
 pub mod device;
 pub mod elements;
+pub mod ensure;
 pub mod exec;
 pub mod features;
 #[cfg(any(test, fuzzing))]
@@ -32,9 +34,10 @@ pub mod table;
 pub mod threadpool;
 pub mod traits;
 pub mod vec;
+pub mod worker;
 
 pub use device::reg;
-pub use exec::worker::{self, Worker};
+pub use worker::Worker;
 
 #[cfg(test)]
 mod regressions;

@@ -4,9 +4,9 @@
 use super::access::whole;
 use super::check::{self, CheckedGraph};
 use super::convert;
-use super::exec::worker::Scratch;
 use super::exec::{self, Abort, Settings};
 use super::plan::Plan;
+use super::worker::Scratch;
 use crate::abi::ggml::ggml_glu_op::*;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::*;

@@ -1,11 +1,10 @@
 //! The tensor that a kernel writes: [`Dest`] for elements and rows, [`Writer`] for rows in single precision.
 
-use super::claims::Claims;
-use super::layout::{Layout, RowIndex};
+use super::layout::{Layout, Overlap, RowIndex};
 use super::source::{Apart, Plain, Source};
 use crate::abi::ggml::ggml_type::*;
-use crate::cpu::check::Overlap;
 use crate::cpu::convert;
+use crate::cpu::worker::claims::Claims;
 use crate::quant::convert::{f32_to_bf16, f32_to_f16_with_payload};
 use crate::tensor::TensorRef;
 use std::marker::PhantomData;

@@ -32,10 +32,10 @@ mod order_tests;
 mod tests;
 
 use super::access::{Dest, Layout, RowIndex, Source, Workspace, publish, rows};
-use super::check::CheckedNode;
+use super::checked::CheckedNode;
+use super::checked::Shared;
 use super::repack::FileRows;
 use super::simd::{Kernels, kernels, reference};
-use super::table::Shared;
 use super::worker::Worker;
 use crate::abi::ggml::ggml_op_hint;
 use crate::ggml_assert;

@@ -4,8 +4,8 @@
 use super::*;
 use crate::abi::ggml::{ggml_op, ggml_tensor, ggml_type, ggml_type::*};
 use crate::cpu::check;
-use crate::cpu::exec::worker::tests::run_workers;
 use crate::cpu::simd::tests::{Noise, decode_row, levels, random_row};
+use crate::cpu::worker::tests::run_workers;
 use crate::error::Error;
 
 /// Computes a product on `threads` threads.

@@ -24,8 +24,9 @@ pub use spans::scratch_flash_attn_ext;
 pub use sparse::{check_lightning_indexer, check_top_k_mask, lightning_indexer, top_k_mask};
 
 use super::super::access::{Apart, Dest, Layout, Rows, Source, Writer, publish};
-use super::super::check::{CheckedNode, ensure, src};
+use super::super::checked::CheckedNode;
 use super::super::convert;
+use super::super::ensure::{ensure, src};
 use super::check_type;
 use super::softmax::Slopes;
 use crate::abi::ggml::ggml_type::*;

@@ -3,8 +3,9 @@
 
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, Layout, Plain, Reader, RowIndex, Source, rows};
-use crate::cpu::check::{CheckedNode, ensure, src};
+use crate::cpu::checked::CheckedNode;
 use crate::cpu::convert;
+use crate::cpu::ensure::{ensure, src};
 use crate::cpu::ops::check_type;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;

@@ -15,7 +15,8 @@ pub use direct::{check_conv_2d, check_conv_3d, conv_2d, conv_3d};
 pub use transposed::{check_conv_transpose_1d, check_conv_transpose_2d, conv_transpose_1d, conv_transpose_2d};
 
 use super::super::access::{Dest, Reader, RowIndex, Source, Writer, rows};
-use super::super::check::{CheckedNode, ensure, src};
+use super::super::checked::CheckedNode;
+use super::super::ensure::{ensure, src};
 use super::check_type;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::{Worker, vec};
