@@ -3,9 +3,10 @@
 #![forbid(unsafe_code)]
 
 use super::activations::{Activations, convert};
-use super::plan::{ActForm, Method, ProductPlan, Shapes, line_up};
+use super::memory::line_up;
+use super::mul_mat::{FEW_VALUES, kernels_for, same_source, source_of, workspace};
+use super::plan::{ActForm, Method, ProductPlan, Shapes};
 use super::product::{Columns, Job, Matrix};
-use super::{FEW_VALUES, kernels_for, same_source, source_of, workspace};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, Layout, RowIndex, Source, Workspace, publish, rows};
 use crate::cpu::checked::CheckedNode;

@@ -1,6 +1,6 @@
 //! Panels of weights: their layout in the memory of a thread, and packing of rows.
 
-use super::plan::spaced;
+use super::memory::spaced;
 use crate::abi::ggml::ggml_type;
 use crate::cpu::simd::form::Form;
 use crate::cpu::simd::interleave::{Interleaved, MAX_LANES, Unpacked};
