@@ -1,8 +1,9 @@
-//! The CPU backend. `device` and `stream` have the backend objects, `exec` computes graphs, and `table` has a row for each operation.
-//! `check` proves that nodes may run, `access` gives typed access to their memory, and `ops`, `matmul` and `simd` have
-//! the kernels (`simd` those for instruction sets). `plan` has the needs of a graph, `barrier` and `threadpool` the
-//! threads, `crowd` whether several are worth it, `recent` what was used lately, `stack` where frames of kernels are,
-//! `traits` the number formats for ggml-cpu.h.
+//! The CPU backend. `device` and `stream` have the backend objects, `exec` computes graphs, and `table` has a row for
+//! each operation. `check` checks nodes, with a proof (`checked`) as the result, `access` gives typed access to their
+//! memory, `worker` is the thread that computes, and `ops`, `matmul` and `simd` have the kernels (`simd` those for
+//! instruction sets). `plan` has the needs of a graph, `barrier` and `threadpool` the threads, `crowd` whether several
+//! are worth it, `recent` what was used lately, `stack` where frames of kernels are, `traits` the number formats for
+//! ggml-cpu.h.
 
 pub mod access;
 pub mod barrier;

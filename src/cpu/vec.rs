@@ -382,7 +382,7 @@ mod tests {
     /// GELU of a float is that of the nearest half, rounded to a half, as in the original.
     #[test]
     fn gelu_of_all_halves() {
-        let x: Vec<f32> = (0..=u16::MAX).map(f16).filter(|x| x.abs() < 10.0).collect();
+        let x: Vec<f32> = (0..=u16::MAX).map(f16_to_f32).filter(|x| x.abs() < 10.0).collect();
         let mut y = x.clone();
         gelu(&mut y);
         for (&x, &y) in x.iter().zip(&y) {

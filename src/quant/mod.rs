@@ -1,10 +1,10 @@
 //! Number formats of tensors: their layout in memory, and scalar reference functions that decode and encode rows.
 //!
 //! Files: one for each block format (`q4_0` ... `nvfp4`) with its struct, decoder and encoders; `block` (traits of
-//! blocks, rows of blocks); `formats` (the list of the block formats); `types` (the table of all types: name, sizes, row
-//! functions); `convert` (halves, bfloat16 and the small scale formats); `search` (scale searches that encoders share);
-//! `lattice` and `tables` (the grids of the IQ formats); `chunk` (quantizing many rows, with or without importance);
-//! `validate` (checks of data from files), with `finite` (numbers that are not).
+//! blocks, rows of blocks); `formats` (the list of the block formats); `types` (the table of all types: name, sizes,
+//! row functions); `convert` (halves, bfloat16 and the small scale formats); `search` (scale searches that encoders
+//! share); `lattice` and `tables` (the grids of the IQ formats); `chunk` (quantizing many rows, with or without
+//! importance); `validate` (checks of data from files), with `finite` (numbers that are not).
 //!
 //! The encoders produce the same bytes as ggml 0.28, so that quantized files are reproducible across programs. That
 //! fixes the order of floating-point operations; see `search`.

@@ -1,11 +1,13 @@
 //! A result has the same bits for any number of columns and threads, with interleaved weights and without, in `MUL_MAT`
 //! and `MUL_MAT_ID`.
 
+use super::mul_mat::{compute, scratch};
 use super::tests::{Owned, ids, run};
 use super::*;
 use crate::abi::ggml::{ggml_op, ggml_type, ggml_type::*};
 use crate::backend::{BufferBox, tensor_io};
 use crate::cpu::repack;
+use crate::cpu::simd::Kernels;
 use crate::cpu::simd::tests::{Noise, levels};
 
 /// The product of `a` and `b`, with indices `ids` of matrices if there are some.

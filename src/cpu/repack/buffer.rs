@@ -106,7 +106,7 @@ impl BufferType for Repack {
 }
 
 /// Memory with interleaved tensors.
-struct RepackBuffer {
+pub(super) struct RepackBuffer {
     memory: Arc<AlignedBlock>,
     /// Tensors that need not be in the memory, by their offset.
     weights: RwLock<BTreeMap<usize, Arc<Weight>>>,
@@ -130,12 +130,12 @@ impl RepackBuffer {
     }
 
     /// Where a tensor is, in bytes from the start of the buffer.
-    fn offset(&self, t: TensorRef) -> usize {
+    pub(super) fn offset(&self, t: TensorRef) -> usize {
         t.data().addr().wrapping_sub(self.memory.as_ptr().addr())
     }
 
     /// The weight that has the byte at an offset, and where it has it.
-    fn weight(&self, offset: usize) -> Option<(Arc<Weight>, usize)> {
+    pub(super) fn weight(&self, offset: usize) -> Option<(Arc<Weight>, usize)> {
         let weights = brief_read(&self.weights);
         let (start, weight) = weights.range(..=offset).next_back()?;
         let at = offset - start;

@@ -1,16 +1,18 @@
 //! Weights that are read again from their file, in graphs: results, memory, and what happens when the file changes.
 
 use super::budget::tests::Limit;
+use super::buffer::{ALIGNMENT, RepackBuffer};
 use super::*;
 use crate::abi::ggml::ggml_type::{self, *};
-
+use crate::backend::author::{NOT_READ, buffer_author};
 use crate::backend::{BufferBox, keeper::Fit, tensor_io};
 use crate::cpu::exec::Abort;
+use crate::cpu::simd::kernels;
 use crate::cpu::tests::{compute_with, ctx, floats, integers, read, tensor};
 use crate::error::Error;
 use crate::sys::file_part::with_mapping;
-use crate::tensor::Context;
 use crate::tensor::ops::matmul;
+use crate::tensor::{Context, TensorRef};
 use std::io::Write;
 
 /// Values of a row.

@@ -1,6 +1,7 @@
 //! The kernels of every level that this machine supports, compared with double precision.
 
 use super::*;
+use crate::abi::ggml::ggml_type;
 
 /// The tables of all levels that this machine supports.
 pub fn levels() -> Vec<Kernels> {
@@ -636,7 +637,7 @@ fn same(a: f32, b: f32) -> bool {
 fn matrix_times_column_adds_in_the_order_of_a_tile() {
     for k in levels() {
         let mut n_formats = 0;
-        for t in 0..TYPES {
+        for t in 0..crate::quant::types::COUNT {
             let (Some(gemv), Some(unpacker)) = (k.gemv[t], k.byte_tiles.unpack[t]) else { continue };
             n_formats += 1;
             let in_file = k.gemv_in_file[t].unwrap_or(gemv);
@@ -678,7 +679,7 @@ fn matrix_times_column_adds_in_the_order_of_a_tile() {
 fn interleaved_rows_compute_in_the_order_of_a_tile() {
     for k in levels() {
         let mut n_formats = 0;
-        for t in 0..TYPES {
+        for t in 0..crate::quant::types::COUNT {
             let (Some(f), Some(unpacker)) = (k.interleaved[t], k.byte_tiles.unpack[t]) else { continue };
             n_formats += 1;
             let lanes = f.lanes;

@@ -35,16 +35,12 @@ use crate::cpu::simd::kernels;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use spans::{Part, SPAN, Softmax, Work};
+use spans::{CONVERT_FROM, Part, SPAN, Softmax, Work};
 use std::ops::Range;
 
 /// Keys that a tile processes at a time; a multiple of four.
 const KEYS: usize = batch::MAX_ROWS;
 const _: () = assert!(SPAN.is_multiple_of(KEYS));
-/// Minimum number of queries for converting keys and values to floats once for all of them, and for turning their
-/// weights.
-const CONVERT_FROM: usize = 20;
-
 /// One query of a tile.
 struct Query {
     head: usize,

@@ -5,8 +5,8 @@
 //! order, each as a vector with a word of each row. If the format has a separate scale of one or two bytes, before or
 //! after its words ([`Shape`]), an array of these scales follows, with an element for each row.
 //!
-//! Files: this one has the kernels, generic over the instruction set ([`Words`]) and the format ([`Format`]); `block` has
-//! the blocks and the trait of formats, `formats` the formats.
+//! Files: this one has the kernels, generic over the instruction set ([`Words`]) and the format ([`Format`]); `block`
+//! has the blocks and the trait of formats, `formats` the formats.
 //!
 //! Every result is one chain of additions in the order of `k`, as in a tile: the exact sum of a group, times its scale,
 //! times the scale of the activations, is added to the result; then the offset times the sum of the activations.
