@@ -56,8 +56,8 @@ impl<'a> Workspace<'a> {
     /// thread has written since. Panics unless the executor has found that this is so.
     pub fn kept_rows(self, w: &Worker<'_>, dtype: ggml_type, n: usize, rows: usize) -> Apart<'a> {
         assert!(w.finds_scratch(), "the rows are not there");
-        // SAFETY: the executor says so only if no other node has used the scratch memory since (`checked::Shared::same`),
-        // except for parts that belong to one thread and come after the rows. This consumes the only `Workspace` of
+        // SAFETY: the executor says so only if no other node has used the scratch memory since (`Shared::same`), except
+        // for parts that belong to one thread and come after the rows. This consumes the only `Workspace` of
         // this thread for this memory, and the other threads of the node do the same.
         unsafe { self.rows(dtype, n, rows).written() }
     }

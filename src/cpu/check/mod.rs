@@ -1,5 +1,5 @@
-//! Checks of nodes before their kernels run, once for each computation of a graph, in release builds too. `graph` has the
-//! checks of whole graphs. The checks of the operations are in `ops`, and use `ensure!`.
+//! Checks of nodes before their kernels run, once for each computation of a graph, in release builds too. `graph` has
+//! the checks of whole graphs. The checks of the operations are in `ops`, and use `ensure!`.
 
 mod graph;
 

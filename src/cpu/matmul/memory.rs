@@ -1,5 +1,5 @@
-//! The memory of a thread for weights of plain numbers: converted rows or, for matrix registers, packed rows and columns
-//! with their results.
+//! The memory of a thread for weights of plain numbers: converted rows or, for matrix registers, packed rows and
+//! columns with their results.
 #![forbid(unsafe_code)]
 
 use crate::abi::ggml::ggml_type;
