@@ -186,7 +186,7 @@ if i + 1 < self.steps.steps.len() {'''),
          r'''id if crate::mutant::on("G30 experts") => id as usize,
 id => usize::try_from(id).ok().filter(|i| *i < matrices).ok_or(id)?,'''),
     ],
-    "src/cpu/matmul/plan.rs": [
+    "src/cpu/matmul/cut.rs": [
         ('self.rows.div_ceil(self.row_step) * self.columns.div_ceil(self.col_step.max(1))',
          r'''let whole = (self.rows / self.row_step).max(1);
 let pieces = if crate::mutant::on("C4") { whole } else { self.rows.div_ceil(self.row_step) };

@@ -182,7 +182,7 @@ fn section_text(
 /// The functions of formats of weights, from the table that a macro makes them of: the names in brackets at the end of
 /// a line.
 fn weight_functions(root: &Path, found: &mut BTreeMap<String, Function>) {
-    let table = fs::read_to_string(root.join("src/quant/mod.rs")).expect("the source can be read");
+    let table = fs::read_to_string(root.join("src/quant/formats.rs")).expect("the source can be read");
     let lines = table.lines().filter_map(|l| l.trim().strip_suffix("];")?.split_once(", dot ")?.1.split_once('['));
     for name in lines.flat_map(|(_, names)| names.split_whitespace()) {
         found.insert(name.to_owned(), Function { missing: false });

@@ -166,8 +166,8 @@ pub fn add_product(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::convert::{f16, to_f16};
     use crate::cpu::simd::tests::Noise;
+    use crate::quant::convert::{f16_to_f32, f32_to_f16};
 
     /// Results for all rows at once and for one after the other, with halves and with floats of the same values.
     fn everything(
@@ -201,8 +201,8 @@ mod tests {
     fn rows_give_the_same_bits_alone_and_together() {
         let mut noise = Noise::new(21);
         for (k, keys, rows) in [(1, 1, 1), (7, 3, 2), (16, 4, 5), (33, 9, 7), (100, 64, 13), (1030, 5, 8)] {
-            let halves: Vec<u16> = noise.floats(keys * k).into_iter().map(to_f16).collect();
-            let floats: Vec<f32> = halves.iter().map(|x| f16(*x)).collect();
+            let halves: Vec<u16> = noise.floats(keys * k).into_iter().map(f32_to_f16).collect();
+            let floats: Vec<f32> = halves.iter().map(|x| f16_to_f32(*x)).collect();
             let (some_halves, some): (Vec<_>, Vec<_>) = (halves.chunks(k).collect(), floats.chunks(k).collect());
             let of = |x: f32| f64::from(x);
 

@@ -4,34 +4,6 @@ use super::simd::kernels;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::quant;
 
-/// Converts half precision to single.
-#[inline]
-pub fn f16(bits: u16) -> f32 {
-    half::f16::from_bits(bits).to_f32()
-}
-
-/// Converts single precision to half, rounded to nearest even.
-#[inline]
-pub fn to_f16(x: f32) -> u16 {
-    half::f16::from_f32(x).to_bits()
-}
-
-/// Converts bfloat16 to single precision.
-#[inline]
-pub fn bf16(bits: u16) -> f32 {
-    f32::from_bits(u32::from(bits) << 16)
-}
-
-/// Converts single precision to bfloat16, rounded to nearest even. A NaN becomes quiet.
-#[inline]
-pub fn to_bf16(x: f32) -> u16 {
-    let bits = x.to_bits();
-    if x.is_nan() {
-        return (bits >> 16) as u16 | 64;
-    }
-    ((bits.wrapping_add(0x7fff + (bits >> 16 & 1))) >> 16) as u16
-}
-
 /// Whether rows of the format can be converted to single precision.
 pub fn readable(dtype: ggml_type) -> bool {
     matches!(dtype, GGML_TYPE_F32 | GGML_TYPE_F16 | GGML_TYPE_BF16 | GGML_TYPE_I32)

@@ -1,11 +1,10 @@
 //! Reads and writes single elements of tensors in host memory, and fills tensors, for functions of the C interface.
 
-use super::access::claims::Claims;
-use super::access::{Dest, RowIndex, Source};
-use super::check::Overlap;
-use super::convert;
+use super::access::{Dest, Overlap, RowIndex, Source};
+use super::worker::claims::Claims;
 use crate::abi::ggml::ggml_type::*;
 use crate::ggml_abort;
+use crate::quant::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16_with_payload};
 use crate::tensor::TensorRef;
 
 /// Returns the index of an element in its row, and the row. An index out of range or a tensor without data breaks the
@@ -52,8 +51,8 @@ pub unsafe fn get(t: TensorRef, at: [i64; 4]) -> f64 {
         GGML_TYPE_I8 => p.get::<i8>(i, row).into(),
         GGML_TYPE_I16 => p.get::<i16>(i, row).into(),
         GGML_TYPE_I32 => p.get::<i32>(i, row).into(),
-        GGML_TYPE_F16 => convert::f16(p.get(i, row)).into(),
-        GGML_TYPE_BF16 => convert::bf16(p.get(i, row)).into(),
+        GGML_TYPE_F16 => f16_to_f32(p.get(i, row)).into(),
+        GGML_TYPE_BF16 => bf16_to_f32(p.get(i, row)).into(),
         GGML_TYPE_F32 => p.get::<f32>(i, row).into(),
         other => ggml_abort!("single elements of type {other:?} are not accessible"),
     }
@@ -64,8 +63,8 @@ fn put(p: &mut Dest<'_>, i: usize, row: RowIndex, value: f64) {
         GGML_TYPE_I8 => p.set(i, row, value as i32 as i8),
         GGML_TYPE_I16 => p.set(i, row, value as i32 as i16),
         GGML_TYPE_I32 => p.set(i, row, value as i32),
-        GGML_TYPE_F16 => p.set(i, row, convert::to_f16(value as f32)),
-        GGML_TYPE_BF16 => p.set(i, row, convert::to_bf16(value as f32)),
+        GGML_TYPE_F16 => p.set(i, row, f32_to_f16_with_payload(value as f32)),
+        GGML_TYPE_BF16 => p.set(i, row, f32_to_bf16(value as f32)),
         GGML_TYPE_F32 => p.set(i, row, value as f32),
         other => ggml_abort!("single elements of type {other:?} are not accessible"),
     }

@@ -6,10 +6,10 @@
 //! without a sanitizer.
 
 use super::check::{self, CheckedGraph};
-use super::exec::worker::Scratch;
 use super::exec::{self, Abort, Settings};
 use super::plan::Plan;
 use super::specimens::{self, Maker};
+use super::worker::Scratch;
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::*;
 use crate::backend::BufferBox;

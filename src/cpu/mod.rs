@@ -1,17 +1,20 @@
-//! The CPU backend. `device` has the backend objects, `exec` computes graphs, and `table` has a row for each operation.
-//! `check` proves that nodes may run, `access` gives typed access to their memory, and `ops`, `matmul` and `simd` have
-//! the kernels (`simd` those for instruction sets). `plan` has the needs of a graph, `barrier` and `threadpool` the
-//! threads, `crowd` whether several are worth it, `recent` what was used lately, `stack` where frames of kernels are,
-//! `traits` the number formats for ggml-cpu.h.
+//! The CPU backend. `device` and `stream` have the backend objects, `exec` computes graphs, and `table` has a row for
+//! each operation. `check` checks nodes, with a proof (`checked`) as the result, `access` gives typed access to their
+//! memory, `worker` is the thread that computes, and `ops`, `matmul` and `simd` have the kernels (`simd` those for
+//! instruction sets). `plan` has the needs of a graph, `barrier` and `threadpool` the threads, `crowd` whether several
+//! are worth it, `recent` what was used lately, `stack` where frames of kernels are, `traits` the number formats for
+//! ggml-cpu.h.
 
 pub mod access;
 pub mod barrier;
 pub mod batch;
 pub mod check;
+pub mod checked;
 pub mod convert;
 mod crowd;
 pub mod device;
 pub mod elements;
+pub mod ensure;
 pub mod exec;
 pub mod features;
 #[cfg(any(test, fuzzing))]
@@ -25,15 +28,17 @@ mod recent;
 pub mod repack;
 pub mod simd;
 mod stack;
+pub mod stream;
 #[cfg(any(test, fuzzing))]
 pub mod specimens;
 pub mod table;
 pub mod threadpool;
 pub mod traits;
 pub mod vec;
+pub mod worker;
 
 pub use device::reg;
-pub use exec::worker::{self, Worker};
+pub use worker::Worker;
 
 #[cfg(test)]
 mod regressions;

@@ -1,8 +1,8 @@
 //! Threads and scratch memory that computing a graph needs.
 #![forbid(unsafe_code)]
 
-use super::exec::is_live;
-use super::exec::worker::Scratch;
+use super::check::is_live;
+use super::worker::Scratch;
 use super::{check, table};
 use crate::abi::ggml::GGML_MAX_N_THREADS;
 use crate::tensor::TensorRef;

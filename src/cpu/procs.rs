@@ -3,9 +3,9 @@
 
 use super::exec::Abort;
 use super::threadpool::Pool;
-use super::{device, numa, repack};
-use crate::abi::alloc::{ggml_backend_buffer_type_t, ggml_backend_t};
-use crate::abi::backend::{ggml_backend_dev_t, ggml_backend_feature, ggml_backend_reg_t};
+use super::{features, numa, repack, simd, stream};
+use crate::abi::alloc::ggml_backend_t;
+use crate::abi::backend::{ggml_backend_feature, ggml_backend_reg_t};
 use crate::abi::ggml::{ggml_abort_callback, ggml_threadpool, ggml_threadpool_params, ggml_threadpool_t};
 use crate::abi::raw;
 use crate::backend::BackendRef;
@@ -19,8 +19,7 @@ use std::sync::OnceLock;
 pub fn address(name: &CStr) -> *const c_void {
     match name.to_bytes() {
         b"ggml_backend_set_n_threads" => set_n_threads as *const c_void,
-        b"ggml_backend_dev_get_extra_bufts" => extra_bufts as *const c_void,
-        b"ggml_backend_get_features" => features as *const c_void,
+        b"ggml_backend_get_features" => get_features as *const c_void,
         b"ggml_backend_set_abort_callback" => set_abort_callback as *const c_void,
         b"ggml_backend_cpu_numa_init" => numa_init as *const c_void,
         b"ggml_backend_cpu_is_numa" => is_numa as *const c_void,
@@ -38,17 +37,17 @@ pub fn address(name: &CStr) -> *const c_void {
 /// `backend` is NULL or a valid backend.
 pub unsafe fn is_cpu(backend: ggml_backend_t) -> bool {
     // SAFETY: the caller promises NULL or a **valid backend**, as `from_ptr` requires.
-    unsafe { BackendRef::from_ptr(backend) }.is_some_and(|b| device::stream(&b).is_some())
+    unsafe { BackendRef::from_ptr(backend) }.is_some_and(|b| stream::stream(&b).is_some())
 }
 
 /// Calls `f` with the stream of a CPU backend. Another backend breaks the contract and ends the process.
 ///
 /// # Safety
 /// `backend` is NULL or a valid backend.
-unsafe fn with_stream<R>(backend: ggml_backend_t, f: impl FnOnce(&device::CpuStream) -> R) -> R {
+unsafe fn with_stream<R>(backend: ggml_backend_t, f: impl FnOnce(&stream::CpuStream) -> R) -> R {
     // SAFETY: the caller promises NULL or a **valid backend**, as `from_ptr` requires.
     let backend = unsafe { BackendRef::from_ptr(backend) };
-    match backend.as_ref().and_then(device::stream) {
+    match backend.as_ref().and_then(stream::stream) {
         Some(stream) => f(stream),
         None => crate::ggml_abort!("this is not a CPU backend"),
     }
@@ -95,26 +94,33 @@ pub unsafe extern "C" fn set_use_ref(backend: ggml_backend_t, use_ref: bool) {
     unsafe { with_stream(backend, |s| s.set_use_ref(use_ref)) }
 }
 
-struct Bufts([ggml_backend_buffer_type_t; 2]);
-// SAFETY: no code writes the list, and any thread may use a buffer type.
-unsafe impl Sync for Bufts {}
-// SAFETY: as above.
-unsafe impl Send for Bufts {}
+struct Features(Vec<ggml_backend_feature>);
+// SAFETY: the pointers are to static strings, which any thread may read.
+unsafe impl Send for Features {}
+// SAFETY: the list does not change, and its pointers are to static strings, which any thread may read.
+unsafe impl Sync for Features {}
 
-/// Additional buffer types of the device, terminated by NULL.
-#[guarded]
-unsafe extern "C" fn extra_bufts(_device: ggml_backend_dev_t) -> *mut ggml_backend_buffer_type_t {
-    static LIST: OnceLock<Bufts> = OnceLock::new();
+/// The features of this processor and the level of the kernels in use, terminated by an entry of NULLs. It omits parts
+/// of the original that this library does not have (`LLAMAFILE`, `OPENMP`, `KLEIDIAI`).
+fn feature_list() -> &'static [ggml_backend_feature] {
+    static LIST: OnceLock<Features> = OnceLock::new();
     let list = crate::sys::sync::once(&LIST, || {
-        let first = if repack::is_offered() { repack::buffer_type().as_ptr() } else { std::ptr::null_mut() };
-        Bufts([first, std::ptr::null_mut()])
+        let present = features::ALL.iter().filter(|f| (f.present)());
+        let entry = |name: *const _, value: *const _| ggml_backend_feature { name, value };
+        let mut list: Vec<_> = present.map(|f| entry(f.name.as_ptr(), c"1".as_ptr())).collect();
+        if repack::is_offered() {
+            list.push(entry(c"REPACK".as_ptr(), c"1".as_ptr()));
+        }
+        list.push(entry(c"KERNELS".as_ptr(), simd::kernels().level.name().as_ptr()));
+        list.push(entry(std::ptr::null(), std::ptr::null()));
+        Features(list)
     });
-    list.0.as_ptr().cast_mut()
+    &list.0
 }
 
 #[guarded]
-unsafe extern "C" fn features(_reg: ggml_backend_reg_t) -> *mut ggml_backend_feature {
-    device::feature_list().as_ptr().cast_mut()
+unsafe extern "C" fn get_features(_reg: ggml_backend_reg_t) -> *mut ggml_backend_feature {
+    feature_list().as_ptr().cast_mut()
 }
 
 #[guarded]

@@ -2,13 +2,13 @@
 //! share memory with a source, the end of the scratch memory, unaligned data.
 
 use super::check::CheckedGraph;
-use super::exec::worker::Scratch;
 use super::exec::{self, Abort, Settings};
 use super::hostile::Zone;
 use super::plan::Plan;
 use super::specimens::{self, Maker};
 use super::tests::*;
 use super::threadpool::{Pool, default_params};
+use super::worker::Scratch;
 use crate::abi::ggml::ggml_op::{
     GGML_OP_CUSTOM, GGML_OP_FLASH_ATTN_EXT, GGML_OP_NONE, GGML_OP_ROPE, GGML_OP_ROPE_BACK,
 };
@@ -71,7 +71,7 @@ fn there_is_a_specimen_of_every_operation() {
     for s in specimens::all() {
         seen[specimen(&s).1.op_raw() as usize] = true;
     }
-    let none = |op: &super::table::Row| !seen[op.op as usize];
+    let none = |op: &super::checked::Row| !seen[op.op as usize];
     let missing: Vec<_> = super::table::TABLE.iter().filter(|r| none(r)).map(|r| r.op).collect();
     use ggml_op::*;
     assert_eq!(missing, [GGML_OP_NONE, GGML_OP_RESHAPE, GGML_OP_VIEW, GGML_OP_PERMUTE, GGML_OP_TRANSPOSE]);

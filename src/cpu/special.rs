@@ -9,7 +9,7 @@ use super::specimens::{self, Maker, Specimen};
 use super::tests::{compute_with, nodes_of};
 use crate::abi::ggml::ggml_op::*;
 use crate::abi::ggml::ggml_type::*;
-use crate::quant::convert::{f16_to_f32, f32_to_f16};
+use crate::quant::convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::quant::traits;
 use crate::tensor::TensorRef;
 use crate::tensor::special::rule;
@@ -110,7 +110,7 @@ impl Subject {
         match t.dtype() {
             GGML_TYPE_F32 => put(t, from, &x.to_le_bytes()),
             GGML_TYPE_F16 => put(t, from, &f32_to_f16(x).to_le_bytes()),
-            _ => put(t, from, &super::convert::to_bf16(x).to_le_bytes()),
+            _ => put(t, from, &f32_to_bf16(x).to_le_bytes()),
         }
     }
 
@@ -140,7 +140,7 @@ impl Subject {
             GGML_TYPE_F32 => words.map(|b| Kind::Float(f32::from_le_bytes(b))).collect(),
             GGML_TYPE_I32 => words.map(|b| Kind::Int(i32::from_le_bytes(b).into())).collect(),
             GGML_TYPE_F16 => halves.map(|h| Kind::Float(f16_to_f32(h))).collect(),
-            GGML_TYPE_BF16 => halves.map(|h| Kind::Float(super::convert::bf16(h))).collect(),
+            GGML_TYPE_BF16 => halves.map(|h| Kind::Float(bf16_to_f32(h))).collect(),
             dtype => match traits(dtype).to_float {
                 Some(to_float) => {
                     let mut x = vec![0f32; t.nelements() as usize];

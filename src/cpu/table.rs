@@ -3,72 +3,12 @@
 #![forbid(unsafe_code)]
 
 use super::access::Dest;
-use super::check::CheckedNode;
-use super::exec::worker::Worker;
+use super::checked::{CheckedNode, Kernel, Row, Shared, Tasks};
 use super::ops::*;
+use super::worker::Worker;
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-
-/// Computes a node. All threads of the node call it at the same time, each with its own `Dest`.
-pub type Kernel = fn(&Worker<'_>, CheckedNode<'_>, Dest<'_>);
-
-/// Tests and fuzzing use many threads for small tensors, too.
-const SMALL_TOO: bool = cfg!(any(test, fuzzing));
-
-/// The threads that compute a node.
-#[derive(Clone, Copy)]
-pub enum Tasks {
-    /// All threads.
-    All,
-    /// All threads if there are at least so many elements, else one.
-    From(i64),
-    /// Like `From`, for a kernel that does not divide rows between threads.
-    Rows(i64),
-    /// All threads if at least so many elements, in more than one row, are read from a table or written to one.
-    Moved(i64),
-    /// One thread.
-    One,
-    /// All threads if the function returns true, else one.
-    If(fn(TensorRef) -> bool),
-}
-
-/// What the kernel of an operation first computes in scratch memory, from sources 1 and up, for all threads:
-/// activations in another form.
-#[derive(Clone, Copy)]
-pub struct Shared {
-    /// Whether the second of two nodes finds it as the first has left it, and both divide scratch memory in the same
-    /// way.
-    pub same: fn(TensorRef, TensorRef) -> bool,
-    /// Whether there is nothing to compute: the kernel does not wait for other threads, and needs only memory of each
-    /// thread.
-    pub nothing: fn(TensorRef) -> bool,
-    /// Whether it is so little that one thread should compute it.
-    pub small: fn(TensorRef) -> bool,
-    /// Computes it on one thread.
-    pub prepare: Kernel,
-}
-
-/// An operation in the op table.
-pub struct Row {
-    /// The operation.
-    pub op: ggml_op,
-    /// The kernel; `None` if the operation is not supported.
-    pub kernel: Option<Kernel>,
-    /// Checks that the kernel supports the types and shapes of a node.
-    pub check: fn(TensorRef) -> Result<()>,
-    /// The threads that compute a node.
-    pub tasks: Tasks,
-    /// Bytes of scratch memory for a node and a number of threads; `None` for none.
-    pub scratch: Option<fn(TensorRef, usize) -> usize>,
-    /// What nodes of the operation can have in common in scratch memory.
-    pub shared: Option<Shared>,
-    /// Bit `i` is set if source `i` may have the memory of the result: the kernel does not read the source, or reads
-    /// each element only before it writes that element.
-    pub in_place: u16,
-    /// Bit `i` is set if the kernel writes source `i`.
-    pub writes: u16,
-}
 
 impl Row {
     const fn tasks(mut self, tasks: Tasks) -> Self {
@@ -95,32 +35,6 @@ impl Row {
         self.shared = Some(shared);
         self
     }
-
-    /// Whether the host computes the operation.
-    pub fn is_custom(&self) -> bool {
-        matches!(self.op, GGML_OP_MAP_CUSTOM1 | GGML_OP_MAP_CUSTOM2 | GGML_OP_MAP_CUSTOM3 | GGML_OP_CUSTOM)
-    }
-
-    /// Whether all threads compute the node together, not one thread alone.
-    pub fn is_wide(&self, node: TensorRef) -> bool {
-        match self.tasks {
-            Tasks::All => true,
-            Tasks::From(n) => SMALL_TOO || work(node) >= n,
-            Tasks::Rows(n) => (SMALL_TOO || work(node) >= n) && node.src(0).unwrap_or(node).nrows() > 1,
-            // The table may be much larger: a vocabulary, or a cache.
-            Tasks::Moved(n) => {
-                let source = node.src(0).unwrap_or(node);
-                (SMALL_TOO || node.nelements().min(source.nelements()) >= n) && node.nrows().min(source.nrows()) > 1
-            }
-            Tasks::If(f) => f(node),
-            Tasks::One => false,
-        }
-    }
-}
-
-/// Estimate of the work of a node: the elements of the result or, for operations such as sums, of the first source.
-fn work(node: TensorRef) -> i64 {
-    node.nelements().max(node.src(0).map_or(0, TensorRef::nelements))
 }
 
 fn anything(_: TensorRef) -> Result<()> {
@@ -288,14 +202,6 @@ pub static TABLE: [Row; GGML_OP_COUNT as usize] = [
 /// The row of a node's operation, or `None` if the operation does not exist.
 pub fn row(node: TensorRef) -> Option<&'static Row> {
     usize::try_from(node.op_raw()).ok().and_then(|i| TABLE.get(i))
-}
-
-/// Whether the operation of a node needs no computation, as that of a view.
-pub fn is_empty_op(node: TensorRef) -> bool {
-    matches!(
-        ggml_op::from_raw(node.op_raw()),
-        Some(GGML_OP_NONE | GGML_OP_RESHAPE | GGML_OP_VIEW | GGML_OP_PERMUTE | GGML_OP_TRANSPOSE)
-    )
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 use super::access::whole;
 use super::check::{self, CheckedGraph};
 use super::convert;
-use super::exec::worker::Scratch;
 use super::exec::{self, Abort, Settings};
 use super::plan::Plan;
+use super::worker::Scratch;
 use crate::abi::ggml::ggml_glu_op::*;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::*;
@@ -472,7 +472,7 @@ fn stopping_at_any_node_leaves_everything_usable() {
         }
     }
     let nodes = nodes_of(t);
-    let live = nodes.iter().filter(|&&n| exec::is_live(n)).count();
+    let live = nodes.iter().filter(|&&n| check::is_live(n)).count();
     for at in 1..=live + 1 {
         for n_threads in [1, 4] {
             let left = AtomicUsize::new(at);

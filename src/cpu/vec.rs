@@ -1,9 +1,9 @@
 //! Safe functions on rows in single precision, over the kernels of `simd`.
 #![allow(clippy::excessive_precision)]
 
-use super::convert::{f16, to_f16};
 use super::simd::order::{FEW, MOST};
 use super::simd::{Level, Map, Map2, float::MAX_ANGLE, kernels};
+use crate::quant::convert::{f16_to_f32, f32_to_f16_with_payload};
 use crate::sys::math;
 use std::sync::OnceLock;
 
@@ -341,7 +341,7 @@ fn gelu_table() -> &'static HalfTable {
     static T: OnceLock<Box<HalfTable>> = OnceLock::new();
     crate::sys::sync::once::<Box<HalfTable>>(&T, || {
         let mut table = vec![0; 1 << 16];
-        (0..=u16::MAX).zip(&mut table).for_each(|(bits, y)| *y = to_f16(gelu_exact(f16(bits))));
+        (0..=u16::MAX).zip(&mut table).for_each(|(bits, y)| *y = f32_to_f16_with_payload(gelu_exact(f16_to_f32(bits))));
         table.try_into().unwrap_or_else(|_| unreachable!("the table has a number for each half"))
     })
 }
@@ -382,15 +382,15 @@ mod tests {
     /// GELU of a float is that of the nearest half, rounded to a half, as in the original.
     #[test]
     fn gelu_of_all_halves() {
-        let x: Vec<f32> = (0..=u16::MAX).map(f16).filter(|x| x.abs() < 10.0).collect();
+        let x: Vec<f32> = (0..=u16::MAX).map(f16_to_f32).filter(|x| x.abs() < 10.0).collect();
         let mut y = x.clone();
         gelu(&mut y);
         for (&x, &y) in x.iter().zip(&y) {
-            assert_eq!(y.to_bits(), f16(to_f16(gelu_exact(x))).to_bits(), "{x}");
+            assert_eq!(y.to_bits(), f16_to_f32(f32_to_f16_with_payload(gelu_exact(x))).to_bits(), "{x}");
         }
         let mut nearest = [1.000_1, -1.000_1, 3.000_5];
         gelu(&mut nearest);
-        assert_eq!(nearest, [1.0, -1.0, 3.0].map(|x| f16(to_f16(gelu_exact(x)))));
+        assert_eq!(nearest, [1.0, -1.0, 3.0].map(|x| f16_to_f32(f32_to_f16_with_payload(gelu_exact(x)))));
     }
 
     #[test]

@@ -10,8 +10,9 @@ use crate::abi::opt::{
 };
 use crate::backend::testing::{Fake, Spec};
 use crate::backend::{BackendBox, BufferBox, tensor_io};
-use crate::cpu::device::{device, stream};
+use crate::cpu::device::device;
 use crate::cpu::exec::Abort;
+use crate::cpu::stream::stream;
 use crate::graph::build;
 use crate::sched::Scheduler;
 use crate::tensor::ops::binary;

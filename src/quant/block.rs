@@ -1,7 +1,6 @@
 //! The traits of block formats: a block is a plain struct that represents a fixed number of values. Rows are read and
-//! written as bytes, so that they need no alignment. This file has the only unsafe code of `quant`.
+//! written as bytes, so that they need no alignment. Only this file and `formats` have unsafe code.
 
-use super::*;
 use crate::abi::ggml::ggml_type;
 
 /// A struct that can be converted to bytes and back.
@@ -107,39 +106,18 @@ pub fn encode_row_weighted<B: EncodeWeighted>(x: &[f32], importance: &[f32], y: 
     }
 }
 
-macro_rules! plain {
-    ($($module:ident::$block:ident: $type:ident, align $align:literal $(, $kind:ident, dot $act:path, [$($name:ident)*])?;)*) => {$(
-        // SAFETY: `repr(C)` with integers, floats and arrays of them, so every bit pattern is a value. There is no
-        // padding, because the assertion below compares the size with that of the format, the sum of the fields.
-        unsafe impl Plain for $module::$block {}
-        impl Block for $module::$block {
-            const TYPE: ggml_type = ggml_type::$type;
-            const VALUES: usize = Self::TYPE.blck_size() as usize;
-        }
-        const _: () = assert!(
-            size_of::<$module::$block>() == ggml_type::$type.type_size() && align_of::<$module::$block>() == $align
-        );
-    )*};
-}
-
-each_weight!(plain);
-// Formats of intermediate results.
-plain! {
-    q8_1::BlockQ8_1: GGML_TYPE_Q8_1, align 2;
-    q8_k::BlockQ8K: GGML_TYPE_Q8_K, align 4;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quant::q8_0::BlockQ8_0;
 
     #[test]
     fn rows_need_no_alignment_and_stop_at_whole_blocks() {
         let x: Vec<f32> = (0..64).map(|i| i as f32 - 20.0).collect();
         let mut bytes = [0; 2 * 34 + 1];
-        encode_row::<q8_0::BlockQ8_0>(&x, &mut bytes[1..]);
+        encode_row::<BlockQ8_0>(&x, &mut bytes[1..]);
         let mut y = vec![7.0; 63];
-        decode_row::<q8_0::BlockQ8_0>(&bytes[1..], &mut y);
+        decode_row::<BlockQ8_0>(&bytes[1..], &mut y);
         assert!(x[..32].iter().zip(&y).all(|(x, y)| (x - y).abs() < 0.1));
         assert!(y[32..].iter().all(|y| *y == 7.0));
     }

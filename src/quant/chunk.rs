@@ -2,32 +2,12 @@
 #![forbid(unsafe_code)]
 
 use super::block::{Encode, EncodeWeighted, bytes_of, encode_row, encode_row_weighted};
-use super::lattice::{self, EncodeSearch, Lattice};
+use super::lattice::{self, EncodeSearch, encode_row_searched};
 use super::*;
 use crate::abi::ggml::ggml_type;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::{Error, Result};
 use crate::invalid;
-
-/// Encodes one row with a lattice search. Returns false if a value or importance is not finite or too large.
-fn search_row<B: EncodeSearch>(lattice: &Lattice, x: &[f32], importance: Option<&[f32]>, y: &mut [u8]) -> bool {
-    if !x.iter().chain(importance.unwrap_or_default()).all(|v| v.is_finite()) {
-        return false;
-    }
-    for (i, (x, y)) in x.chunks_exact(B::VALUES).zip(y.chunks_exact_mut(size_of::<B>())).enumerate() {
-        let importance = importance.map(|w| &w[i * B::VALUES..(i + 1) * B::VALUES]);
-        let Some(block) = B::encode_search(lattice, x, importance) else { return false };
-        y.copy_from_slice(bytes_of(&block));
-    }
-    true
-}
-
-/// Encodes a row with a lattice search without importance. Values that are not finite, or too large, end the process.
-pub(super) fn search_row_or_abort<B: EncodeSearch>(x: &[f32], y: &mut [u8]) {
-    if !search_row::<B>(&lattice::get(B::GRID), x, None, y) {
-        crate::ggml_abort!("cannot quantize to {}: values must be finite and not too large", traits(B::TYPE).name());
-    }
-}
 
 /// Whether quantizing to this type needs importance weights.
 pub fn requires_imatrix(ty: ggml_type) -> bool {
@@ -75,7 +55,7 @@ impl Rows<'_> {
         let row_bytes = self.per_row / B::VALUES * size_of::<B>();
         let rows = self.x.chunks_exact(self.per_row).zip(self.y.chunks_exact_mut(row_bytes));
         for (row, (x, y)) in rows.enumerate() {
-            if !search_row::<B>(&lattice, x, self.importance, y) {
+            if !encode_row_searched::<B>(&lattice, x, self.importance, y) {
                 return Err(invalid!(
                     "cannot quantize row {row} of the chunk to {}: values and importance must be finite and not too large",
                     traits(self.ty).name()

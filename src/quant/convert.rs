@@ -1,7 +1,8 @@
 //! Small floating-point formats: IEEE half, bfloat16, E4M3, E8M0 and UE4M3, one value or one row at a time.
 //!
 //! A half is stored as its 16 bits (`u16`), as in the C interface. Conversions round to nearest, ties to even. A NaN
-//! loses its payload in a half (`0x7e00` with the sign), and keeps its upper bits in a bfloat16, made quiet.
+//! loses its payload in a half (`0x7e00` with the sign) unless a function says otherwise, and keeps its upper bits in a
+//! bfloat16, made quiet.
 #![forbid(unsafe_code)]
 
 use half::f16;
@@ -24,25 +25,30 @@ pub fn f32_to_f16(x: f32) -> u16 {
     if x.is_nan() { nan_to_f16(x) } else { f16::from_f32(x).to_bits() }
 }
 
+/// Bits of the half nearest to `x`, as processors convert: a NaN becomes quiet and keeps the upper bits of its payload.
+/// The CPU backend's kernels, like those of the original, give these bits; formats in files those of [`f32_to_f16`].
+#[inline]
+pub fn f32_to_f16_with_payload(x: f32) -> u16 {
+    f16::from_f32(x).to_bits()
+}
+
 fn nan_to_f16(x: f32) -> u16 {
     (x.to_bits() >> 16) as u16 & 0x8000 | 0x7e00
 }
 
 /// Value of the bfloat16 with these bits.
-#[inline]
+#[inline(always)]
 pub fn bf16_to_f32(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// Bits of the bfloat16 nearest to `x`.
-#[inline]
+/// Bits of the bfloat16 nearest to `x`, without branches, so that loops over it vectorise.
+#[inline(always)]
 pub fn f32_to_bf16(x: f32) -> u16 {
     let bits = x.to_bits();
-    if x.is_nan() {
-        return (bits >> 16) as u16 | 0x40;
-    }
     // Half a unit of the kept part, less one bit if that part is even, so that a tie rounds to even.
-    ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    (if bits & 0x7fff_ffff > 0x7f80_0000 { bits >> 16 | 0x40 } else { rounded }) as u16
 }
 
 /// Halves to floats; as many as the shorter slice holds.
@@ -188,11 +194,11 @@ mod tests {
         for bits in 0..=u16::MAX {
             let x = f16_to_f32(bits);
             assert_eq!(x.to_bits(), f16::from_bits(bits).to_f32().to_bits());
-            let back = f32_to_f16(x);
+            let (back, with_payload) = (f32_to_f16(x), f32_to_f16_with_payload(x));
             if x.is_nan() {
-                assert_eq!(back, bits & 0x8000 | 0x7e00);
+                assert_eq!((back, with_payload), (bits & 0x8000 | 0x7e00, bits | 0x200));
             } else {
-                assert_eq!(back, bits);
+                assert_eq!((back, with_payload), (bits, bits));
             }
         }
     }

@@ -4,10 +4,10 @@
 
 use super::block::{Check, Decode};
 use super::convert::{f16_to_f32, f32_to_f16};
+use super::finite::half;
 use super::lattice::{EncodeSearch, Grid, Lattice};
 use super::search::{importance_weights, max, nearest, sum_squares};
 use super::tables::iq1::IQ1S_GRID;
-use super::validate::half;
 use std::cmp::Ordering;
 
 /// One block: `x[i] = d * (2 scale + 1) * (grid value ± 1/8)`.

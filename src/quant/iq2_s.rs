@@ -4,12 +4,12 @@
 
 use super::block::{Check, Decode};
 use super::convert::{f16_to_f32, f32_to_f16};
+use super::finite::half;
 use super::iq2_xs::{HOW, pack_scales};
 use super::iq2_xxs::decode_eight;
 use super::lattice::{self, EncodeSearch, Grid, Lattice};
 use super::search::{importance_weights, max, sum_squares};
 use super::tables::iq2::IQ2S_GRID;
-use super::validate::half;
 
 /// One block: `x[i] = ± d * (scale + 0.5) / 4 * grid value`.
 #[repr(C)]

@@ -4,11 +4,11 @@
 
 use super::block::{Check, Decode};
 use super::convert::{f16_to_f32, f32_to_f16};
+use super::finite::half;
 use super::iq2_xxs::{decode_eight, even_signs, scale_code};
 use super::lattice::{self, EncodeSearch, Grid, Lattice, Search};
 use super::search::{GROUP_EPS, importance_weights, max, sum_squares};
 use super::tables::iq2::IQ2XS_GRID;
-use super::validate::half;
 
 /// One block: `x[i] = ± d * (scale + 0.5) / 4 * grid value`.
 #[repr(C)]

@@ -4,10 +4,10 @@
 
 use super::block::{Check, Decode};
 use super::convert::{f16_to_f32, f32_to_f16};
+use super::finite::half;
 use super::lattice::{self, EncodeSearch, Grid, Lattice, Search};
 use super::search::{GROUP_EPS, importance_weights, max, nearest, sum_squares, unsigned};
 use super::tables::iq2::IQ2XXS_GRID;
-use super::validate::half;
 
 /// One block: `x[i] = ± d * (scale + 0.5) / 4 * grid value`.
 #[repr(C)]

@@ -11,6 +11,7 @@
 
 use super::block::{Check, Decode};
 use super::convert::{f16_to_f32, f32_to_f16};
+use super::finite::half;
 use super::iq2_xs::pack_scales;
 use super::iq2_xxs::decode_eight;
 use super::iq3_xxs::join;
@@ -18,7 +19,6 @@ use super::iq4_nl::weights;
 use super::lattice::{self, EncodeSearch, Grid, Lattice, Search};
 use super::search::{max, sum_squares};
 use super::tables::iq3::IQ3S_GRID;
-use super::validate::half;
 
 /// One block: `x[i] = ± d * (2 scale + 1) * grid value`.
 #[repr(C)]

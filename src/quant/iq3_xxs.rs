@@ -4,12 +4,12 @@
 
 use super::block::{Check, Decode};
 use super::convert::{f16_to_f32, f32_to_f16};
+use super::finite::half;
 use super::iq2_xxs::{decode_eight, even_signs, scale_code};
 use super::iq4_nl::weights;
 use super::lattice::{self, EncodeSearch, Grid, Lattice, Search};
 use super::search::{max, sum_squares};
 use super::tables::iq3::IQ3XXS_GRID;
-use super::validate::half;
 
 /// One block: `x[i] = ± d * (scale + 0.5) / 2 * grid value`.
 #[repr(C)]

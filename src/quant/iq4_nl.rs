@@ -12,8 +12,8 @@
 
 use super::block::{Check, Decode, Encode, EncodeWeighted, nibbles};
 use super::convert::{f16_to_f32, f32_to_f16};
+use super::finite::half;
 use super::search::{GROUP_EPS, extreme, importance_weights, nearest_of, sum_squares};
-use super::validate::half;
 
 /// One block: `x[i] = d * CURVE[q[i]]`.
 #[repr(C)]

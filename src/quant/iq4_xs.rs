@@ -3,9 +3,9 @@
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::{f16_to_f32, f32_to_f16};
+use super::finite::half;
 use super::iq4_nl::{CURVE, decode_group, fit_scale, pack, weights};
 use super::search::{extreme, nearest, nearest_of, sum_squares};
-use super::validate::half;
 
 /// One block: `x[i] = d * scale[i / 32] * CURVE[q[i]]`.
 #[repr(C)]

@@ -3,7 +3,7 @@
 //! `quantize_free`.
 #![forbid(unsafe_code)]
 
-use super::block::Block;
+use super::block::{Block, bytes_of};
 use super::search::nearest;
 use super::tables::{iq1, iq2, iq3};
 use crate::abi::ggml::ggml_type::{self, *};
@@ -348,6 +348,34 @@ pub fn fit_group(
         }
     }
     Some(scale)
+}
+
+/// Encodes one row with a lattice search. Returns false if a value or importance is not finite or too large.
+pub fn encode_row_searched<B: EncodeSearch>(
+    lattice: &Lattice,
+    x: &[f32],
+    importance: Option<&[f32]>,
+    y: &mut [u8],
+) -> bool {
+    if !x.iter().chain(importance.unwrap_or_default()).all(|v| v.is_finite()) {
+        return false;
+    }
+    for (i, (x, y)) in x.chunks_exact(B::VALUES).zip(y.chunks_exact_mut(size_of::<B>())).enumerate() {
+        let importance = importance.map(|w| &w[i * B::VALUES..(i + 1) * B::VALUES]);
+        let Some(block) = B::encode_search(lattice, x, importance) else { return false };
+        y.copy_from_slice(bytes_of(&block));
+    }
+    true
+}
+
+/// Encodes a row with a lattice search without importance. Values that are not finite, or too large, end the process.
+pub fn encode_row_or_abort<B: EncodeSearch>(x: &[f32], y: &mut [u8]) {
+    if !encode_row_searched::<B>(&get(B::GRID), x, None, y) {
+        crate::ggml_abort!(
+            "cannot quantize to {}: values must be finite and not too large",
+            B::TYPE.c_name().to_string_lossy()
+        );
+    }
 }
 
 #[cfg(test)]

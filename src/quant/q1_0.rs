@@ -3,7 +3,7 @@
 
 use super::block::{Check, Decode, Encode};
 use super::convert::{f16_to_f32, f32_to_f16};
-use super::validate::half;
+use super::finite::half;
 
 /// One block: `x[i] = d` if bit `i` is set, else `-d`.
 #[repr(C)]

@@ -3,9 +3,9 @@
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::{f16_to_f32, f32_to_f16};
+use super::finite::half;
 use super::q4_1::weighted_search;
 use super::search::{Affine, affine, importance_weights, nearest, sum_squares, unsigned};
-use super::validate::half;
 
 /// One block: `x[i] = d * (scales[g] & 15) * q[i] - dmin * (scales[g] >> 4)` with `g = i / 16`.
 #[repr(C)]

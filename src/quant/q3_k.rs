@@ -3,8 +3,8 @@
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::{f16_to_f32, f32_to_f16};
+use super::finite::half;
 use super::search::{extreme, importance_weights, nearest, sum_squares, symmetric, symmetric_by_moves};
-use super::validate::half;
 
 /// One block: `x[i] = d * scale[i / 16] * (q[i] - 4)`.
 #[repr(C)]

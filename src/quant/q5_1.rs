@@ -3,10 +3,10 @@
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::{f16_to_f32, f32_to_f16};
+use super::finite::half;
 use super::q4_1::{full_range, weighted_search};
 use super::q5_0::{pack, unpack};
 use super::search::{affine, importance_weights, truncate};
-use super::validate::half;
 
 /// One block: `x[i] = d * q[i] + m`.
 #[repr(C)]

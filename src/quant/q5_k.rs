@@ -3,9 +3,9 @@
 
 use super::block::{Check, Decode, Encode, EncodeWeighted};
 use super::convert::f16_to_f32;
+use super::finite::half;
 use super::q4_k::{Fit, scale_and_offset};
 use super::search::Affine;
-use super::validate::half;
 
 /// One block: `x[i] = d * scale[g] * q[i] - dmin * offset[g]` with `g = i / 32`.
 #[repr(C)]

@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::block::{Check, Decode, Encode};
+use super::finite::float;
 use super::search::{extreme, nearest};
-use super::validate::float;
 
 /// One block: `x[i] = d * qs[i]`.
 #[repr(C)]

@@ -3,8 +3,8 @@
 
 use super::block::{Check, Decode, Encode};
 use super::convert::{f16_to_f32, f32_to_f16};
+use super::finite::half;
 use super::tq1_0::{digit, scale};
-use super::validate::half;
 
 /// One block: `x[i] = d * (q[i] - 1)`.
 #[repr(C)]

@@ -61,7 +61,7 @@ impl TypeTraits {
     }
 
     const fn searched<B: Decode + lattice::EncodeSearch>() -> Self {
-        Self { from_float_ref: Some(chunk::search_row_or_abort::<B>), ..Self::decoded::<B>() }
+        Self { from_float_ref: Some(lattice::encode_row_or_abort::<B>), ..Self::decoded::<B>() }
     }
 }
 

@@ -2,30 +2,11 @@
 #![forbid(unsafe_code)]
 
 use super::block::{Check, read};
+use super::finite::{float, half};
 use super::*;
 use crate::abi::ggml::ggml_type;
 use crate::abi::ggml::ggml_type::*;
 use crate::error::{Error, Result};
-
-/// Describes an invalid half, or returns `None` for a finite one.
-pub fn half(bits: u16) -> Option<&'static str> {
-    match (bits & 0x7c00, bits & 0x03ff) {
-        (0x7c00, 0) => Some("inf"),
-        (0x7c00, _) => Some("nan"),
-        _ => None,
-    }
-}
-
-/// Describes an invalid float, or returns `None` for a finite one.
-pub fn float(x: f64) -> Option<&'static str> {
-    if x.is_infinite() {
-        Some("inf")
-    } else if x.is_nan() {
-        Some("nan")
-    } else {
-        None
-    }
-}
 
 fn corrupt(what: std::fmt::Arguments<'_>) -> Error {
     Error::Corrupt(what.to_string())

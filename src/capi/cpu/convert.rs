@@ -3,8 +3,9 @@
 use crate::abi::cpu::ggml_type_traits_cpu;
 use crate::abi::ggml::{ggml_bf16_t, ggml_fp16_t};
 use crate::abi::raw;
-use crate::cpu::{convert, simd, traits};
+use crate::cpu::{simd, traits};
 use crate::guard::guarded;
+use crate::quant::convert::{bf16_to_f32, f32_to_bf16};
 use crate::sys::slices::source;
 
 /// Returns the conversion and the dot product of a type. The result is static. A removed type has an entry without
@@ -73,7 +74,7 @@ pub unsafe extern "C" fn ggml_cpu_fp16_to_fp32(x: *const ggml_fp16_t, y: *mut f3
 pub unsafe extern "C" fn ggml_cpu_fp32_to_bf16(x: *const f32, y: *mut ggml_bf16_t, n: i64) {
     for i in 0..len(n) {
         // SAFETY: the header requires `n` numbers at both addresses, and `i` is less than `n`.
-        unsafe { y.add(i).write(ggml_bf16_t { bits: convert::to_bf16(x.add(i).read()) }) }
+        unsafe { y.add(i).write(ggml_bf16_t { bits: f32_to_bf16(x.add(i).read()) }) }
     }
 }
 
@@ -83,6 +84,6 @@ pub unsafe extern "C" fn ggml_cpu_fp32_to_bf16(x: *const f32, y: *mut ggml_bf16_
 pub unsafe extern "C" fn ggml_cpu_bf16_to_fp32(x: *const ggml_bf16_t, y: *mut f32, n: i64) {
     for i in 0..len(n) {
         // SAFETY: the header requires `n` numbers at both addresses, and `i` is less than `n`.
-        unsafe { y.add(i).write(convert::bf16(x.add(i).read().bits)) }
+        unsafe { y.add(i).write(bf16_to_f32(x.add(i).read().bits)) }
     }
 }

@@ -1,11 +1,11 @@
 //! The tensor that a kernel writes: [`Dest`] for elements and rows, [`Writer`] for rows in single precision.
 
-use super::claims::Claims;
-use super::layout::{Layout, RowIndex};
+use super::layout::{Layout, Overlap, RowIndex};
 use super::source::{Apart, Plain, Source};
 use crate::abi::ggml::ggml_type::*;
-use crate::cpu::check::Overlap;
 use crate::cpu::convert;
+use crate::cpu::worker::claims::Claims;
+use crate::quant::convert::{f32_to_bf16, f32_to_f16_with_payload};
 use crate::tensor::TensorRef;
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
@@ -248,8 +248,10 @@ impl<'a> Dest<'a> {
         }
         match dtype {
             GGML_TYPE_F32 => x.iter().enumerate().for_each(|(i, &x)| self.set(start + i, row, x)),
-            GGML_TYPE_F16 => x.iter().enumerate().for_each(|(i, &x)| self.set(start + i, row, convert::to_f16(x))),
-            GGML_TYPE_BF16 => x.iter().enumerate().for_each(|(i, &x)| self.set(start + i, row, convert::to_bf16(x))),
+            GGML_TYPE_F16 => {
+                x.iter().enumerate().for_each(|(i, &x)| self.set(start + i, row, f32_to_f16_with_payload(x)))
+            }
+            GGML_TYPE_BF16 => x.iter().enumerate().for_each(|(i, &x)| self.set(start + i, row, f32_to_bf16(x))),
             GGML_TYPE_I32 => x.iter().enumerate().for_each(|(i, &x)| self.set(start + i, row, x as i32)),
             _ => {
                 let (block, size) = (self.block(), dtype.type_size());

@@ -224,6 +224,23 @@ impl Layout {
     }
 }
 
+/// How the sources of a node overlap its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overlap {
+    /// They do not overlap it.
+    None,
+    /// A source that overlaps the result has the same data, shape, strides and format, and the kernel reads an element
+    /// of it only before it writes that element.
+    InPlace,
+    /// In another way: one thread computes the node, and copies sources before it uses them.
+    Partial,
+}
+
+/// Whether two tensors may share memory.
+pub fn overlaps(a: TensorRef, b: TensorRef) -> bool {
+    Layout::of(a).overlaps(a.data().addr(), &Layout::of(b), b.data().addr())
+}
+
 /// Elements that an elementwise kernel processes at a time, few enough for the L1 cache.
 pub const PART: usize = 4096;
 

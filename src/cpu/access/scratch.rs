@@ -1,9 +1,9 @@
 //! Scratch memory of a node, cut into parts: parts that all threads fill together and then read, and parts for a single
 //! thread.
 
-use super::claims::Claims;
 use super::{Apart, Dest, Layout};
 use crate::abi::ggml::ggml_type;
+use crate::cpu::worker::claims::Claims;
 use crate::cpu::worker::{Scratch, Worker};
 use std::marker::PhantomData;
 
@@ -56,8 +56,8 @@ impl<'a> Workspace<'a> {
     /// thread has written since. Panics unless the executor has found that this is so.
     pub fn kept_rows(self, w: &Worker<'_>, dtype: ggml_type, n: usize, rows: usize) -> Apart<'a> {
         assert!(w.finds_scratch(), "the rows are not there");
-        // SAFETY: the executor says so only if no other node has used the scratch memory since (`table::Shared::same`),
-        // except for parts that belong to one thread and come after the rows. This consumes the only `Workspace` of
+        // SAFETY: the executor says so only if no other node has used the scratch memory since (`Shared::same`), except
+        // for parts that belong to one thread and come after the rows. This consumes the only `Workspace` of
         // this thread for this memory, and the other threads of the node do the same.
         unsafe { self.rows(dtype, n, rows).written() }
     }
@@ -76,6 +76,16 @@ impl<'a> Workspace<'a> {
         // by the promise of `new`. The parts of different threads are disjoint, and `own` consumes the only `Workspace`
         // of this thread.
         unsafe { std::slice::from_raw_parts_mut(p.cast(), n) }
+    }
+}
+
+impl<'a> Worker<'a> {
+    /// The scratch memory of the node, which all its threads share. Its size is that of the node's row in the op table.
+    /// Panics if it is called twice.
+    pub fn workspace(&self) -> Workspace<'a> {
+        // SAFETY: by the promise of `Scratch::new`, nothing else uses the memory. There is one `Worker` for each thread
+        // of the node, with its own number `ith`, and `take_scratch` succeeds once.
+        unsafe { Workspace::new(self.take_scratch(), [self.ith, self.nth], self.claims) }
     }
 }
 

@@ -1,14 +1,13 @@
-//! Tensors that a kernel reads: [`Source`] copies elements, [`Apart`] gives references, and [`Reader`] converts to
-//! single precision.
+//! Tensors that a kernel reads: [`Source`] copies elements, and [`Apart`] gives references.
 
-use super::dest::Dest;
 use super::layout::{Layout, RowIndex};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::convert;
+use crate::quant::convert::{bf16_to_f32, f16_to_f32};
 use crate::sys::memory::prefetch;
 use crate::tensor::TensorRef;
 use std::marker::PhantomData;
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 
 /// Plain numbers of tensors.
 ///
@@ -79,11 +78,6 @@ impl<'g> Source<'g> {
         self.at.is_sliceable::<T>(self.data.addr())
     }
 
-    /// Whether its data has the address of the result's data.
-    pub fn is_at(&self, dest: &Dest<'_>) -> bool {
-        self.data.addr() == dest.address()
-    }
-
     /// Address of a row whose elements are contiguous. A raw pointer, because other elements may be written while it is
     /// used.
     #[inline]
@@ -100,24 +94,17 @@ impl<'g> Source<'g> {
         }
     }
 
-    /// Access with references, or `None` if the source shares memory with the result.
-    pub fn try_apart(self, dest: &Dest<'_>) -> Option<Apart<'g>> {
-        (!self.at.overlaps(self.data.addr(), dest, dest.address())).then_some(Apart(self))
+    /// Address of the data.
+    pub(super) fn address(&self) -> usize {
+        self.data.addr()
     }
 
-    /// The rows as slices of floats, or `None` if the source has another format, gaps in its rows, or shares memory
-    /// with the result.
-    pub fn float_rows(self, dest: &Dest<'_>) -> Option<Rows<'g, f32>> {
-        self.try_apart(dest).filter(|_| self.dtype == GGML_TYPE_F32).and_then(Apart::rows)
-    }
-
-    /// Access with references to a source that does not overlap the result, because the check of the operation rejects
-    /// that.
-    pub fn apart(self, dest: &Dest<'_>) -> Apart<'g> {
-        match self.try_apart(dest) {
-            Some(apart) => apart,
-            None => unreachable!("the check lets no source that overlaps the result through"),
-        }
+    /// Access with references.
+    ///
+    /// # Safety
+    /// The source shares no memory with what the node writes.
+    pub(super) unsafe fn apart_unchecked(self) -> Apart<'g> {
+        Apart(self)
     }
 
     /// Converts `out.len()` elements of a row to single precision, starting at element `start`, the first of a block.
@@ -147,10 +134,10 @@ impl<'g> Source<'g> {
         match self.dtype {
             GGML_TYPE_F32 => out.iter_mut().enumerate().for_each(|(i, y)| *y = self.get(start + i, row)),
             GGML_TYPE_F16 => {
-                out.iter_mut().enumerate().for_each(|(i, y)| *y = convert::f16(self.get::<u16>(start + i, row)))
+                out.iter_mut().enumerate().for_each(|(i, y)| *y = f16_to_f32(self.get::<u16>(start + i, row)))
             }
             GGML_TYPE_BF16 => {
-                out.iter_mut().enumerate().for_each(|(i, y)| *y = convert::bf16(self.get::<u16>(start + i, row)))
+                out.iter_mut().enumerate().for_each(|(i, y)| *y = bf16_to_f32(self.get::<u16>(start + i, row)))
             }
             GGML_TYPE_I32 => out.iter_mut().enumerate().for_each(|(i, y)| *y = self.get::<i32>(start + i, row) as f32),
             _ => {
@@ -233,44 +220,5 @@ impl<'g, T: Plain> Rows<'g, T> {
         // promise of `Source::new` or `of_memory`. An `Apart` shares no memory with what the node writes, so the row
         // does not change.
         unsafe { std::slice::from_raw_parts(self.source.at(self.source.at.offset(row)), self.source.ne[0]) }
-    }
-}
-
-/// Reads rows of a source in single precision, whatever its format and strides, even if it overlaps the result.
-pub struct Reader<'g> {
-    source: Source<'g>,
-    direct: Option<Rows<'g, f32>>,
-    buf: Vec<f32>,
-}
-
-impl Deref for Reader<'_> {
-    type Target = Layout;
-    #[inline]
-    fn deref(&self) -> &Layout {
-        &self.source
-    }
-}
-
-impl<'g> Reader<'g> {
-    /// Reads `source` while the kernel writes `dest`.
-    pub fn new(source: Source<'g>, dest: &Dest<'_>) -> Self {
-        Self { source, direct: source.float_rows(dest), buf: Vec::new() }
-    }
-
-    /// A row in single precision.
-    #[inline]
-    pub fn row(&mut self, row: RowIndex) -> &[f32] {
-        self.part(row, 0..self.source.ne[0])
-    }
-
-    /// Part of a row in single precision.
-    #[inline]
-    pub fn part(&mut self, row: RowIndex, part: Range<usize>) -> &[f32] {
-        if let Some(direct) = &self.direct {
-            return &direct.row(row)[part];
-        }
-        self.buf.resize(part.len(), 0.0);
-        self.source.load(row, part.start, &mut self.buf);
-        &self.buf
     }
 }

@@ -4,9 +4,10 @@
 use super::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::Worker;
-use crate::cpu::check::{self, CheckedNode};
-use crate::cpu::exec::worker::tests::run_workers;
+use crate::cpu::check;
+use crate::cpu::checked::CheckedNode;
 use crate::cpu::tests::{ctx, floats};
+use crate::cpu::worker::tests::run_workers;
 use crate::error::Error;
 use crate::guard;
 use crate::tensor::TensorRef;

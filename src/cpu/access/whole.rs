@@ -1,8 +1,7 @@
 //! Access to whole tensors in tests and fuzzing, on one thread.
 
-use super::claims::Claims;
-use super::{Dest, Source};
-use crate::cpu::check::Overlap;
+use super::{Dest, Overlap, Source};
+use crate::cpu::worker::claims::Claims;
 use crate::tensor::TensorRef;
 
 /// Access to `t` for writing.

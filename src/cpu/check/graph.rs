@@ -1,15 +1,14 @@
 //! Checks of whole graphs. The results are kept between computations: comparing an unchanged graph with its record
 //! costs less than checking it.
 
-use super::node::Verdict;
-use super::{CheckedNode, range_of, reachable, runnable};
+use super::{is_live, range_of, reachable, runnable};
 use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::alloc::ids::TensorIds;
 use crate::alloc::image::{Change, Images};
 use crate::alloc::pause::Pause;
-use crate::cpu::exec::is_live;
+use crate::backend::node_is_empty;
+use crate::cpu::checked::{CheckedNode, Verdict};
 use crate::cpu::recent::Recent;
-use crate::cpu::table;
 use crate::error::Result;
 use crate::tensor::{TensorRef, known};
 use std::borrow::Cow;
@@ -63,12 +62,14 @@ impl<'g> CheckedGraph<'g> {
     /// Node number `i` of those to compute.
     #[inline]
     pub fn node(&self, i: usize) -> CheckedNode<'g> {
-        CheckedNode::of(self.verdicts[i])
+        // SAFETY: a verdict of this graph, of which nothing changes while it is computed.
+        unsafe { CheckedNode::of(self.verdicts[i]) }
     }
 
     /// The nodes, in the order of the graph.
     pub fn nodes(&self) -> impl Iterator<Item = CheckedNode<'g>> {
-        self.verdicts.iter().map(|&v| CheckedNode::of(v))
+        // SAFETY: as in `node`.
+        self.verdicts.iter().map(|&v| unsafe { CheckedNode::of(v) })
     }
 }
 
@@ -93,7 +94,7 @@ fn verdicts_in_host_memory(nodes: &[TensorRef]) -> Result<Vec<Verdict>> {
 /// Checks a node that is only a view: with a source or a parameter that this version does not know, its users would
 /// read something else.
 fn known_view(t: TensorRef) -> Result<()> {
-    if table::is_empty_op(t) { known::check(t) } else { Ok(()) }
+    if node_is_empty(t) { known::check(t) } else { Ok(()) }
 }
 
 /// The tensors that the check of a node depends on: the node, its sources and, because the check of a view without a

@@ -1,36 +1,24 @@
-//! Checks of nodes before their kernels run, once for each computation of a graph, in release builds too. `node` has
-//! the proof type, `graph` the checks of whole graphs. The checks of the operations are in `ops`, and use `ensure!`.
+//! Checks of nodes before their kernels run, once for each computation of a graph, in release builds too. `graph` has
+//! the checks of whole graphs. The checks of the operations are in `ops`, and use `ensure!`.
 
 mod graph;
-mod node;
 
 pub use graph::{CheckedGraph, Memory, Serial};
-pub use node::{CheckedNode, Flat, FlatFloats, Overlap};
 
-use super::access::Layout;
-use super::repack;
-use super::table::{self, Row};
+use super::access::{Layout, Overlap, overlaps};
+use super::checked::{CheckedNode, Flat, Row};
+use super::ensure::ensure;
+use super::{repack, table};
 use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::abi::ggml::GGML_MAX_SRC;
 use crate::abi::ggml::ggml_op::{self, *};
+use crate::abi::ggml::ggml_tensor_flag;
 use crate::abi::ggml::ggml_type::{self, *};
-use crate::backend::op_is_empty;
+use crate::backend::{node_is_empty, op_is_empty};
 use crate::error::{Error, Result};
 use crate::invalid;
 use crate::tensor::{TensorRef, known};
 use std::ops::Range;
-
-/// Returns an error with the given message from a check if a condition is false.
-macro_rules! ensure {
-    ($cond:expr, $($arg:tt)+) => {{
-        // A comparison with NaN is false, and so an error.
-        let holds: bool = $cond;
-        if !holds {
-            return Err($crate::error::Error::Unsupported(format!($($arg)+)));
-        }
-    }};
-}
-pub(crate) use ensure;
 
 /// Limit of the number of elements of a tensor. The size in bytes of a smaller tensor does not overflow.
 const MAX_ELEMENTS: i64 = 1 << 58;
@@ -82,12 +70,6 @@ fn well_formed(t: TensorRef) -> Result<()> {
     Ok(())
 }
 
-/// Product of dimensions that may be of several tensors. `i64::MAX`, which is more than any tensor has, if it does not
-/// fit.
-pub fn product(ne: &[i64]) -> i64 {
-    ne.iter().fold(1, |all, &n| i64::saturating_mul(all, n))
-}
-
 /// Whether an operation has a result for an empty source `i`, such as an empty sum.
 fn takes_empty(op: ggml_op, i: usize) -> bool {
     match op {
@@ -101,6 +83,11 @@ fn takes_empty(op: ggml_op, i: usize) -> bool {
     }
 }
 
+/// Whether a node needs computation.
+pub fn is_live(node: TensorRef) -> bool {
+    !node_is_empty(node) && node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE)
+}
+
 /// Checks that the data of a node and of its sources is in memory that the CPU can access. [`runnable`] does not: a
 /// backend of the host's may compute in memory of its own with these kernels.
 ///
@@ -109,7 +96,7 @@ fn takes_empty(op: ggml_op, i: usize) -> bool {
 pub fn reachable(node: TensorRef) -> Result<()> {
     let in_host_memory = |t: TensorRef| {
         let buffer = t.buffer().or(t.data_buffer());
-        buffer.filter(|b| !b.is_host() && b.buft() != repack::buffer_type() && !t.is_empty())
+        buffer.filter(|b| !b.is_host() && !repack::is_type(b.buft()) && !t.is_empty())
     };
     let Some(op) = ggml_op::from_raw(node.op_raw()).filter(|op| !op_is_empty(*op)) else {
         return Ok(());
@@ -135,18 +122,16 @@ pub fn runnable(node: &TensorRef) -> Result<CheckedNode<'_>> {
     has_memory(tensor)?;
     tensor.srcs().try_for_each(|(_, s)| has_memory(s))?;
     if tensor.is_empty() {
-        return Ok(CheckedNode::new(node, row, Overlap::None, Flat::No));
+        // SAFETY: the node and its sources have passed the checks, and it has no elements.
+        return Ok(unsafe { CheckedNode::new(node, row, Overlap::None, Flat::No) });
     }
     disjoint_elements(tensor)?;
     written_sources(tensor, row)?;
     held_sources(tensor)?;
     let (overlap, sources) = overlap(tensor, row);
-    Ok(CheckedNode::new(node, row, overlap, flat(tensor, row, overlap, sources)))
-}
-
-/// Whether two tensors may share memory.
-pub fn overlaps(a: TensorRef, b: TensorRef) -> bool {
-    Layout::of(a).overlaps(a.data().addr(), &Layout::of(b), b.data().addr())
+    let flat = flat(tensor, row, overlap, sources);
+    // SAFETY: these are the checks. A **valid tensor** keeps its fields while the graph is computed.
+    Ok(unsafe { CheckedNode::new(node, row, overlap, flat) })
 }
 
 /// Returns how the sources of a node overlap its result, and the sources that do: bit `i` for source `i`.
@@ -288,9 +273,4 @@ fn held_sources(node: TensorRef) -> Result<()> {
 
 fn ensure_valid(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::Invalid(what())) }
-}
-
-/// Source `i`, or an error if it is missing.
-pub fn src(node: TensorRef, i: usize) -> Result<TensorRef> {
-    node.src(i).ok_or_else(|| Error::Unsupported(format!("source {i} of '{}' is missing", node.name())))
 }

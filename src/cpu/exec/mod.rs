@@ -4,21 +4,21 @@
 //! There is a barrier between steps. Thread 0 calls the abort callback after every node and between the parts of large
 //! ones.
 
-mod pace;
-mod pieces;
 mod steps;
-pub mod worker;
 
-use super::access::claims::Claims;
 use super::barrier::Barrier;
-use super::check::{CheckedGraph, CheckedNode};
+use super::check::CheckedGraph;
+use super::checked::CheckedNode;
 use super::crowd;
 use super::matmul;
 use super::repack::{Product, Weights, weight_of};
-use super::table;
 use super::threadpool::{self, Pool};
+use super::worker::claims::Claims;
+use super::worker::pace::Pace;
+use super::worker::pieces::Pieces;
+use super::worker::stop::Stop;
+use super::worker::{Faults, Scratch, Slept, Worker};
 use crate::abi::ggml::ggml_op::*;
-use crate::abi::ggml::ggml_tensor_flag;
 use crate::error::{Error, Result};
 use crate::guard;
 use crate::sys::fork;
@@ -26,16 +26,14 @@ use crate::sys::mapping::will_need;
 use crate::sys::sync::lock;
 use crate::tensor::{TensorRef, traced};
 use crate::trace;
-use pace::Pace;
-use pieces::Pieces;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use steps::Step;
+
+pub use super::worker::Abort;
 pub use steps::Steps;
-pub use worker::Abort;
-use worker::{Faults, Scratch, Slept, Stop, Worker};
 
 /// Settings of a computation.
 pub struct Settings<'a> {
@@ -49,11 +47,6 @@ pub struct Settings<'a> {
     pub abort: Abort,
     /// Whether to use the reference kernels.
     pub use_ref: bool,
-}
-
-/// Whether a node needs computation.
-pub(super) fn is_live(node: TensorRef) -> bool {
-    !table::is_empty_op(node) && node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE)
 }
 
 struct Region<'a> {

@@ -6,10 +6,11 @@
 //! sixteen: query, key and value are one step, gate and up another.
 #![forbid(unsafe_code)]
 
-use super::super::check::{CheckedGraph, CheckedNode, Serial, overlaps};
-use super::super::table::{self, Shared};
+use super::super::access::overlaps;
+use super::super::check::{CheckedGraph, Serial};
+use super::super::checked::{CheckedNode, Kernel, Shared};
 use super::super::threadpool::Pool;
-use super::worker::Scratch;
+use super::super::worker::Scratch;
 use crate::abi::ggml::GGML_MAX_N_THREADS;
 use crate::tensor::TensorRef;
 use std::ops::Range;
@@ -30,7 +31,7 @@ pub(super) struct Step {
 pub(super) struct Planned {
     /// Its number in the checked graph.
     pub number: u32,
-    pub kernel: table::Kernel,
+    pub kernel: Kernel,
     /// Whether scratch memory has what it would compute there ([`Shared`]).
     pub kept: bool,
     /// Whether threads may still compute an earlier node of the step, so that the kernel must not wait for them.
@@ -118,7 +119,7 @@ impl<'g> Builder<'g> {
         Self { nodes: Vec::with_capacity(n), moved: false, wide: Vec::new(), left: None }
     }
 
-    fn push(&mut self, number: u32, node: CheckedNode<'g>, kernel: table::Kernel, wide: bool) {
+    fn push(&mut self, number: u32, node: CheckedNode<'g>, kernel: Kernel, wide: bool) {
         let shared = node.row().shared;
         let found = |l: &Left<'_>| l.node.row().op == node.row().op && (l.shared.same)(*l.node, *node);
         let kept = shared.is_some() && self.left.as_ref().is_some_and(found);

@@ -3,14 +3,15 @@
 #![forbid(unsafe_code)]
 
 use super::activations::{Activations, convert};
-use super::plan::{ActForm, Method, ProductPlan, Shapes, line_up};
+use super::memory::line_up;
+use super::mul_mat::{FEW_VALUES, kernels_for, same_source, source_of, workspace};
+use super::plan::{ActForm, Method, ProductPlan, Shapes};
 use super::product::{Columns, Job, Matrix};
-use super::{FEW_VALUES, kernels_for, same_source, source_of, workspace};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, Layout, RowIndex, Source, Workspace, publish, rows};
-use crate::cpu::check::CheckedNode;
+use crate::cpu::checked::CheckedNode;
+use crate::cpu::checked::Shared;
 use crate::cpu::simd::{Kernels, kernels, reference};
-use crate::cpu::table::Shared;
 use crate::cpu::worker::Worker;
 use crate::invalid;
 use crate::tensor::TensorRef;

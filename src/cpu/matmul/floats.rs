@@ -1,21 +1,16 @@
 //! Computes a piece of a product whose weights are plain numbers.
 
-use super::plan::{ActForm, spaced};
+use super::cut::BY_STEP_FROM;
+use super::memory::spaced;
+use super::plan::ActForm;
 use super::product::{Addresses, Columns, Job};
-use super::registers;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::Worker;
 use crate::cpu::access::Dest;
+use crate::cpu::simd::cover;
 use crate::cpu::simd::products::{MAX_BLOCK_ROWS, MAX_COLS, Product, ROWS, STEP};
-use crate::cpu::simd::{Kernels, cover};
 use crate::sys::memory::prefetch;
 use std::ops::Range;
-
-/// From this number of columns on, all rows of a piece are multiplied by one step of the columns before the next step:
-/// all steps of so many columns take more pages than the TLB holds.
-pub const BY_STEP_FROM: usize = 128;
-/// Rows of a piece of work with as many columns, if there are enough rows.
-pub const PIECE: usize = 256;
 
 /// Values of `k` in a chain of additions. The longer the chains, the larger the error. The original has four for each
 /// lane of a row, and multiplies floats as they are: up to a `k` of `4 * STEP` its chains are shorter than those of a
@@ -28,14 +23,6 @@ fn chain_of(weights: ggml_type, k: usize) -> usize {
         _ => return STEP,
     };
     k.div_ceil(chains).next_multiple_of(32).min(STEP)
-}
-
-/// Number of floats of a thread's memory for at most `rows` rows of `k` values by `columns` columns.
-pub fn own_floats(kernels: &Kernels, weights: ggml_type, k: usize, rows: usize, columns: usize) -> usize {
-    match kernels.products.matrix(weights) {
-        Some(matrix) => registers::own_floats(matrix, k, rows, columns),
-        None => kernels.products.block_rows * spaced(k.min(STEP)),
-    }
 }
 
 /// Some rows of weights, as they are or converted, for a step of `k`.
@@ -105,7 +92,7 @@ impl Step {
 }
 
 impl<C: Columns> Job<'_, C> {
-    /// Computes the piece in steps of [`STEP`] values. `own` has [`own_floats`].
+    /// Computes the piece in steps of [`STEP`] values. `own` has [`own_floats`](super::memory::own_floats).
     pub(super) fn floats(&self, w: &Worker<'_>, dest: &mut Dest<'_>, own: &mut [f32]) {
         let (products, weights, columns) = (&self.kernels.products, self.plan.weights, self.cols.len());
         if let Some(matrix) = products.matrix(weights) {

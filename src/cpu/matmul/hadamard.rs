@@ -4,7 +4,7 @@
 use super::plan::Shapes;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, Writer, rows};
-use crate::cpu::check::CheckedNode;
+use crate::cpu::checked::CheckedNode;
 use crate::cpu::{Worker, vec};
 
 /// Whether the transform can replace the product: the matrix is square, its size is a power of two, and rows correspond

@@ -1,11 +1,13 @@
 //! A result has the same bits for any number of columns and threads, with interleaved weights and without, in `MUL_MAT`
 //! and `MUL_MAT_ID`.
 
+use super::mul_mat::{compute, scratch};
 use super::tests::{Owned, ids, run};
 use super::*;
 use crate::abi::ggml::{ggml_op, ggml_type, ggml_type::*};
 use crate::backend::{BufferBox, tensor_io};
 use crate::cpu::repack;
+use crate::cpu::simd::Kernels;
 use crate::cpu::simd::tests::{Noise, levels};
 
 /// The product of `a` and `b`, with indices `ids` of matrices if there are some.
@@ -165,7 +167,7 @@ fn many_columns_of_floats_have_the_bits_of_one() {
 fn repacked(from: &mut Owned) -> (Owned, BufferBox) {
     let (t, ne) = (from.get().dtype(), from.get().ne().map(|n| n as usize));
     let mut copy = Owned::new(t, ne, Vec::new());
-    let buffer = repack::buffer_type().alloc_buffer(from.data.len()).unwrap();
+    let buffer = repack::buffer_type(crate::cpu::device::device()).alloc_buffer(from.data.len()).unwrap();
     copy.get().set_buffer_raw(buffer.as_ptr());
     copy.get().set_data(buffer.base());
     (copy, buffer)

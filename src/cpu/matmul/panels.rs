@@ -1,7 +1,8 @@
 //! Panels of weights: their layout in the memory of a thread, and packing of rows.
 
-use super::plan::spaced;
+use super::memory::spaced;
 use crate::abi::ggml::ggml_type;
+use crate::cpu::simd::form::Form;
 use crate::cpu::simd::interleave::{Interleaved, MAX_LANES, Unpacked};
 use crate::cpu::simd::{Kernels, tile};
 use std::ptr::null;
@@ -19,7 +20,7 @@ pub struct PanelLayout {
     /// Maximum number of values of a row in a panel.
     pub step: usize,
     /// The form of unpacked blocks; `None` for plain numbers, which are not packed.
-    pub form: Option<tile::Form>,
+    pub form: Option<Form>,
 }
 
 /// A panel, or rows before they are transposed into one.
@@ -47,7 +48,7 @@ const fn line(words: usize) -> usize {
 impl PanelLayout {
     /// Layout for weights of a format in rows of `k` values. `strips` is the form to which strips are unpacked, if they
     /// are used.
-    pub fn new(kernels: &Kernels, weights: ggml_type, k: usize, strips: Option<tile::Form>) -> Self {
+    pub fn new(kernels: &Kernels, weights: ggml_type, k: usize, strips: Option<Form>) -> Self {
         let form = strips.or(kernels.byte_tiles.unpack[weights as usize].map(|u| u.form));
         Self { height: kernels.byte_tiles.height, step: k.min(STEP), form }
     }

@@ -1,18 +1,14 @@
-//! The method for a product, its scratch memory, and the partition of its work.
+//! The method for a product, and its scratch memory.
 #![forbid(unsafe_code)]
 
-use super::floats;
-use super::panels::{PANELS, PanelLayout};
-use super::product::COLUMN_ROWS;
-use super::registers;
+use super::memory::{line_up, own_floats};
+use super::panels::PanelLayout;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::access::Layout;
 use crate::cpu::repack;
 use crate::cpu::simd::interleave::Interleaved;
-use crate::cpu::simd::{Kernels, dot_type, gemv, gemv::Gemv, kernels, tile::Form};
-use crate::cpu::worker::Scratch;
+use crate::cpu::simd::{Kernels, dot_type, form::Form, gemv, gemv::Gemv, kernels};
 use crate::tensor::TensorRef;
-use std::ops::Range;
 
 /// Layouts of the tensors of a product.
 pub struct Shapes {
@@ -153,17 +149,6 @@ pub struct ProductPlan {
     pub threads: usize,
 }
 
-/// Rounds up to the alignment of scratch memory, a cache line.
-pub fn line_up(bytes: usize) -> usize {
-    bytes.next_multiple_of(Scratch::ALIGN)
-}
-
-/// Number of words between rows of unpacked weights, with an additional cache line, so that rows do not compete for the
-/// same cache sets.
-pub fn spaced(words: usize) -> usize {
-    words.next_multiple_of(16) + 16
-}
-
 /// The kernels for interleaved rows, if the product uses them.
 fn strips(k: &Kernels, s: &Shapes) -> Option<Interleaved> {
     k.interleaved[s.src0.dtype as usize].filter(|_| !k.dots_only && s.src1.dtype.blck_size() == 1)
@@ -236,9 +221,7 @@ impl ProductPlan {
         let (rows, columns) = (s.src0.ne[1], s.dst.nrows());
         let mut own_bytes = match method {
             Method::Dots => 0,
-            Method::Tiles if floats => {
-                line_up(size_of::<f32>() * floats::own_floats(kernels, s.src0.dtype, k, rows, columns))
-            }
+            Method::Tiles if floats => line_up(size_of::<f32>() * own_floats(kernels, s.src0.dtype, k, rows, columns)),
             Method::Tiles => panels.total() * size_of::<f32>(),
         };
         if !Shapes::has_plain_rows(&s.src1) && !matches!(act, ActForm::AsIs | ActForm::Floats) {
@@ -295,85 +278,5 @@ impl ProductPlan {
     /// Size of the memory of each thread in floats.
     pub fn own_floats(&self) -> usize {
         self.own_bytes / size_of::<f32>()
-    }
-
-    /// Partition of `times` matrices of `rows` by `columns` results for `threads` threads.
-    pub fn cut(&self, rows: usize, columns: usize, times: usize, threads: usize) -> Cut {
-        let mut wanted = PIECES * threads;
-        match self.method {
-            Method::Dots => {
-                // All columns at once; rows in several pieces for each thread, but not too small ones.
-                let pieces = wanted.div_ceil(times);
-                Cut {
-                    rows,
-                    columns,
-                    row_step: rows.div_ceil(pieces).clamp(8, 1024).next_multiple_of(COLUMN_ROWS),
-                    col_step: columns,
-                }
-            }
-            Method::Tiles => {
-                let mut cut = Cut { rows, columns, row_step: PANELS * self.panels.height, col_step: 1024 };
-                // More rows need the columns less often from a cache far away, but each thread needs some pieces.
-                let many = if self.registers { registers::MANY } else { floats::BY_STEP_FROM };
-                if self.panels.form.is_none() && columns >= many {
-                    cut.row_step = cut.row_step.max(floats::PIECE);
-                    // Not with registers, which pack their columns for each piece again.
-                    if !self.registers {
-                        wanted = MANY_PIECES * threads;
-                    }
-                }
-                // A piece packs its columns for its rows: rather fewer columns than fewer rows.
-                if self.registers {
-                    cut.col_step = cut.col_step.min(columns.max(1));
-                    while cut.chunks() * times < wanted && cut.col_step > registers::MANY {
-                        cut.col_step = (cut.col_step / 2).next_multiple_of(registers::MANY);
-                    }
-                }
-                while cut.chunks() * times < wanted && cut.row_step > PANELS * self.panels.height {
-                    cut.row_step /= 2;
-                }
-                if cut.chunks() * times < wanted {
-                    cut.row_step = self.panels.height;
-                }
-                while cut.chunks() * times < wanted && cut.col_step > 48 {
-                    cut.col_step = (cut.col_step / 2).next_multiple_of(12);
-                }
-                cut
-            }
-        }
-    }
-}
-
-/// Pieces of work for each thread, if there are so many.
-const PIECES: usize = 4;
-/// The same for plain numbers with many columns, whose pieces take milliseconds: a thread that the system stops for a
-/// moment should have few of them left.
-const MANY_PIECES: usize = 16;
-
-/// A partition of rows and columns into pieces.
-#[derive(Clone, Copy, Debug)]
-pub struct Cut {
-    rows: usize,
-    columns: usize,
-    row_step: usize,
-    col_step: usize,
-}
-
-impl Cut {
-    /// Number of pieces.
-    pub fn chunks(&self) -> usize {
-        self.rows.div_ceil(self.row_step) * self.columns.div_ceil(self.col_step.max(1))
-    }
-
-    /// Rows of a piece. Adjacent pieces have the same columns.
-    pub fn rows(&self, piece: usize) -> Range<usize> {
-        let start = piece % self.rows.div_ceil(self.row_step) * self.row_step;
-        start..(start + self.row_step).min(self.rows)
-    }
-
-    /// Columns of a piece.
-    pub fn cols(&self, piece: usize) -> Range<usize> {
-        let start = piece / self.rows.div_ceil(self.row_step) * self.col_step;
-        start..(start + self.col_step).min(self.columns)
     }
 }

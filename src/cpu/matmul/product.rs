@@ -1,6 +1,7 @@
 //! Computes a piece of a product: some rows of a matrix of weights by some columns of activations.
 
 use super::activations::Activations;
+use super::cut::COLUMN_ROWS;
 use super::panels::Panels;
 use super::plan::{Method, ProductPlan};
 use crate::abi::ggml::ggml_type::*;
@@ -11,9 +12,6 @@ use crate::cpu::simd::{Kernels, cover, tile};
 use crate::cpu::stack;
 use std::ops::Range;
 use std::ptr::null;
-
-/// Rows that are multiplied with all columns before the next rows. A multiple of all numbers of rows of a strip.
-pub const COLUMN_ROWS: usize = 16;
 
 /// The columns for a matrix of weights.
 pub trait Columns {

@@ -1,68 +1,11 @@
 //! Computes a piece of a product of plain numbers by matrix registers ([`matrix`](crate::cpu::simd::matrix)).
 
+use super::memory::{FEW_STEP, MANY_STEP, MOST_COLS, MOST_ROWS, Parts, ROWS_STEP, SUMS, packed_bytes, row_stride};
 use super::product::{Addresses, Columns, Job, parts};
 use crate::cpu::Worker;
 use crate::cpu::access::Dest;
-use crate::cpu::simd::matrix::{CHUNK, CHUNK_BYTES, MatrixProducts, Multiply, Packed, Planes, Rows, SIDE, Sums};
+use crate::cpu::simd::matrix::{CHUNK, MatrixProducts, Multiply, Packed, Planes, Rows, SIDE, Sums};
 use std::ops::Range;
-
-/// Values of `k` in a pass over few columns, those of at most two registers, and in a pass over many.
-const FEW_STEP: usize = 4096;
-const STEP: usize = 512;
-/// Values of rows that are packed at a time for few columns: those of four registers stay in the L1 cache.
-const ROWS_STEP: usize = 128;
-/// Columns from which on a piece should have many rows.
-pub const MANY: usize = 64;
-/// Rows and columns whose results are kept at a time.
-const MOST_ROWS: usize = super::floats::PIECE;
-const MOST_COLS: usize = 512;
-/// Registers of results that are computed together.
-const SUMS: usize = 4;
-
-/// Bytes from one packed row of `k` values to the next: with another line, so that rows do not compete for the same
-/// sets of a cache.
-fn row_stride(k: usize) -> usize {
-    2 * k.next_multiple_of(CHUNK) + 64
-}
-
-/// Bytes of a chunk of a register of columns.
-fn packed_bytes(m: &MatrixProducts, alone: bool) -> usize {
-    CHUNK_BYTES * if alone { m.planes } else { SIDE }
-}
-
-/// The parts of a thread's memory, in floats.
-#[derive(Clone, Copy)]
-struct Parts {
-    sums: usize,
-    rows: usize,
-    columns: usize,
-}
-
-impl Parts {
-    /// Parts for products of at most `rows` rows of `k` values by `columns` columns.
-    fn new(m: &MatrixProducts, k: usize, rows: usize, columns: usize) -> Self {
-        // Rows in place are packed only at the end of the matrix and of a row.
-        let few = SUMS * SIDE * row_stride(k.min(ROWS_STEP));
-        let all = rows.min(MOST_ROWS).next_multiple_of(SIDE) * row_stride(k.min(STEP));
-        let packed_rows = m.planes * if m.in_place || columns <= 2 * m.columns() { few } else { few.max(all) };
-        let packed_columns = 2 * k.min(FEW_STEP).div_ceil(CHUNK) * packed_bytes(m, columns == 1);
-        let blocks = rows.min(MOST_ROWS).div_ceil(2 * SIDE) * columns.min(MOST_COLS).div_ceil(2 * m.columns());
-        Self {
-            sums: SUMS * blocks * SIDE * SIDE,
-            rows: packed_rows / size_of::<f32>(),
-            columns: packed_columns / size_of::<f32>(),
-        }
-    }
-
-    fn total(self) -> usize {
-        self.sums + self.rows + self.columns
-    }
-}
-
-/// Number of floats of a thread's memory for products of at most `rows` rows of `k` values by `columns` columns.
-pub fn own_floats(m: &MatrixProducts, k: usize, rows: usize, columns: usize) -> usize {
-    Parts::new(m, k, rows, columns).total()
-}
 
 /// A thread's memory.
 struct Memory<'m> {
@@ -108,7 +51,7 @@ struct Values {
 }
 
 impl<C: Columns> Job<'_, C> {
-    /// Computes the piece. `own` has [`own_floats`].
+    /// Computes the piece. `own` has [`Parts::total`].
     pub(super) fn by_registers(&self, m: &MatrixProducts, w: &Worker<'_>, dest: &mut Dest<'_>, own: &mut [f32]) {
         let mut memory = Memory::new(Parts::new(m, self.plan.k, self.plan.rows, self.plan.columns), own);
         for rows in parts(&self.rows, MOST_ROWS) {
@@ -134,8 +77,8 @@ impl<C: Columns> Job<'_, C> {
         let few = cols.len() <= two;
         let height = SIDE * if cols.len() <= one { m.few } else { 2 };
         let blocks = rows.len().div_ceil(height);
-        for k0 in (0..self.plan.k).step_by(if few { FEW_STEP } else { STEP }) {
-            let k = if few { FEW_STEP } else { STEP }.min(self.plan.k - k0);
+        for k0 in (0..self.plan.k).step_by(if few { FEW_STEP } else { MANY_STEP }) {
+            let k = if few { FEW_STEP } else { MANY_STEP }.min(self.plan.k - k0);
             let values = Values { k0, k };
             // With many columns, rows that are not multiplied in place are packed once for all of them.
             let packed = (!few && !m.in_place).then(|| self.pack_rows(m, memory, rows.clone(), values));

@@ -1,11 +1,16 @@
 //! Products compared with double precision: all formats, repeated and permuted sources, odd sizes, any number of
 //! threads.
 
+use super::mul_mat::{compute, scratch};
 use super::*;
 use crate::abi::ggml::{ggml_op, ggml_tensor, ggml_type, ggml_type::*};
+use crate::cpu::access::Dest;
 use crate::cpu::check;
-use crate::cpu::exec::worker::tests::run_workers;
+use crate::cpu::checked::CheckedNode;
+use crate::cpu::simd::Kernels;
 use crate::cpu::simd::tests::{Noise, decode_row, levels, random_row};
+use crate::cpu::worker::Worker;
+use crate::cpu::worker::tests::run_workers;
 use crate::error::Error;
 
 /// Computes a product on `threads` threads.

@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, Writer, parts, rows};
-use super::super::check::{CheckedNode, FlatFloats, ensure, src};
+use super::super::checked::{CheckedNode, FlatFloats};
 use super::super::convert;
+use super::super::ensure::{ensure, src};
 use super::{check_map_f32, check_type, is_float};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::vec::Pairwise;

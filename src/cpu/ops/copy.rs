@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Layout, Plain, Reader, RowIndex, Source, Writer, rows};
-use super::super::check::{CheckedNode, ensure, src};
+use super::super::checked::CheckedNode;
 use super::super::convert;
+use super::super::ensure::{ensure, src};
 use super::{check_type, is_float};
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::{Worker, vec};

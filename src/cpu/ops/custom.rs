@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::super::access::Dest;
-use super::super::check::{CheckedNode, ensure};
+use super::super::checked::CheckedNode;
+use super::super::ensure::ensure;
 use crate::abi::ggml::GGML_N_TASKS_MAX;
 use crate::cpu::Worker;
 use crate::error::Result;

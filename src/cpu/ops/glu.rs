@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, Writer, parts};
-use super::super::check::{CheckedNode, FlatFloats, ensure, src};
+use super::super::checked::{CheckedNode, FlatFloats};
+use super::super::ensure::{ensure, src};
 use super::is_float;
 use crate::abi::ggml::ggml_glu_op::*;
 use crate::abi::ggml::ggml_type::GGML_TYPE_BF16;

@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, RowIndex, Writer, rows};
-use super::super::check::{CheckedNode, ensure, src};
+use super::super::checked::CheckedNode;
+use super::super::ensure::{ensure, src};
 use super::check_type;
 use crate::abi::ggml::ggml_scale_flag;
 use crate::abi::ggml::ggml_scale_mode::{self, *};

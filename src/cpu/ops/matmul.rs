@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Writer};
-use super::super::check::{CheckedNode, ensure, src};
+use super::super::checked::CheckedNode;
 use super::super::convert;
+use super::super::ensure::{ensure, src};
 use super::check_type;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::batch::{MAX_ROWS, Matrix, Results, add_weighted};

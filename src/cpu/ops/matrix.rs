@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Layout, Reader, Writer, rows};
-use super::super::check::{CheckedNode, ensure, src};
+use super::super::checked::CheckedNode;
+use super::super::ensure::{ensure, src};
 use super::{check_map_f32, check_type};
 use crate::abi::ggml::ggml_tri_type::{self, *};
 use crate::abi::ggml::ggml_type::*;

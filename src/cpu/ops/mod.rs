@@ -28,9 +28,10 @@ pub mod window;
 
 use super::access::layout::PART;
 use super::access::{Dest, Writer, parts};
-use super::check::{CheckedNode, FlatFloats, ensure, src};
-use super::exec::worker::Worker;
+use super::checked::{CheckedNode, FlatFloats};
+use super::ensure::{ensure, src};
 use super::vec;
+use super::worker::Worker;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;

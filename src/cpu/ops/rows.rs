@@ -2,8 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::super::access::{Apart, Dest, Layout, Reader, Source, Writer, rows};
-use super::super::check::{CheckedNode, ensure, src};
+use super::super::checked::CheckedNode;
 use super::super::convert;
+use super::super::ensure::{ensure, src};
 use super::{check_type, is_float};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::{Worker, vec};
@@ -174,9 +175,9 @@ pub fn check_get_rows_back(node: TensorRef) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::convert::to_f16;
     use crate::cpu::exec::Abort;
     use crate::cpu::tests::{compute_with, ctx, floats, integers, nodes_of, read, tensor};
+    use crate::quant::convert::{f16_to_f32, f32_to_f16};
     use crate::tensor::ops::{rows, view};
 
     /// Rows of one number are those that rows of several numbers are.
@@ -201,7 +202,7 @@ mod tests {
             let (mut expected, new) = (before, read(source));
             for i2 in 0..planes as usize {
                 for (i1, &to) in targets.iter().enumerate() {
-                    let x = convert::f16(to_f16(new[i2 * n as usize + i1]));
+                    let x = f16_to_f32(f32_to_f16(new[i2 * n as usize + i1]));
                     expected[i2 * (n as usize + 5) + to as usize] = x;
                 }
             }

@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::super::access::{Dest, Reader, Writer, parts, rows};
-use super::super::check::{CheckedNode, ensure, src};
+use super::super::checked::CheckedNode;
+use super::super::ensure::{ensure, src};
 use super::{check_map, check_map_f32, check_type, map, map_with};
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::ggml_unary_op::{self, *};

@@ -1,6 +1,6 @@
 //! How much memory interleaved weights may take whose bytes can be read again from a file.
 
-use super::LARGE;
+use super::strips::LARGE;
 use crate::backend::keeper::Fit;
 use crate::environment;
 use crate::sys::available::{self, Memory};

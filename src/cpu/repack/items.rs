@@ -4,7 +4,6 @@
 use super::budget::{Room, When};
 use super::relief;
 use super::resident::{self, Weight};
-use super::stream::Product;
 use super::strips::Reader;
 use crate::sys::sync::lock;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -13,6 +12,20 @@ use std::time::{Duration, Instant};
 
 /// Time after a failed request for room until the next one.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// A product with a weight that need not be in memory.
+pub struct Product {
+    /// Its place in the order of the computation, which nothing else has.
+    pub at: usize,
+    /// Its weight.
+    pub weight: Arc<Weight>,
+    /// Whether a router chooses the matrices.
+    pub is_routed: bool,
+    /// Whether it uses the rows as the file has them until the weight is interleaved.
+    pub takes_rows: bool,
+    /// Columns of its result.
+    pub columns: usize,
+}
 
 pub const WAITING: u8 = 0;
 pub const READY: u8 = 1;

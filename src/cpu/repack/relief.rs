@@ -1,8 +1,9 @@
 //! Giving weights back when something else needs memory, and how memory is for those that are not there.
 
-use super::budget::{self, Pressure};
+use super::budget::{self, Pressure, When};
 use super::resident::{all, away, count};
 use crate::backend::keeper::Fit;
+use crate::sys::available;
 use crate::sys::sync::brief;
 use std::cmp::Reverse;
 use std::sync::Mutex;
@@ -28,6 +29,15 @@ pub fn make_room(bytes: u64) {
         }
         given += all[i].give_back_one(matrix);
     }
+}
+
+/// From now on, weights are given back when a host is about to take memory that there would not be otherwise.
+pub fn register() {
+    available::gives_back(|bytes| {
+        if budget::taken() > 0 {
+            make_room(budget::shortage(bytes, When::Computing));
+        }
+    });
 }
 
 /// How memory is for weights.

@@ -5,12 +5,9 @@
 //! matrices of a held weight stay in memory. If all weights are in memory, a computation holds them with one [`Lease`],
 //! during which no memory is given back.
 
-use super::account;
-use super::budget::{self, When};
-use super::relief::make_room;
 use super::strips::Strips;
+use super::{budget, counters};
 use crate::error::Result;
-use crate::sys::available;
 use crate::sys::file_part::FilePart;
 use crate::sys::fork;
 use crate::sys::memory::AlignedBlock;
@@ -146,11 +143,6 @@ impl Weight {
             away: matrices,
             has_ended: false,
         };
-        available::gives_back(|bytes| {
-            if budget::taken() > 0 {
-                make_room(budget::shortage(bytes, When::Computing));
-            }
-        });
         WEIGHTS.fetch_add(1, Ordering::Relaxed);
         AWAY.fetch_add(1, Ordering::SeqCst);
         let matrices = (0..matrices).map(|_| matrix()).collect();
@@ -255,7 +247,7 @@ impl Weight {
         let mut state = brief(&self.state);
         one.is_here.store(true, Ordering::Release);
         budget::take(bytes.len());
-        account::read(bytes.len());
+        counters::read(bytes.len());
         state.away -= 1;
         if state.away == 0 {
             AWAY.fetch_sub(1, Ordering::SeqCst);

@@ -4,13 +4,13 @@
 //! and threads wait for what they need. What has no room to stay is given back when all threads have passed its node.
 //! Experts are brought when the router has chosen them (`experts`).
 
-use super::account;
 use super::budget::{self, Pressure, When};
-use super::items::{Item, Items, READY, WAITING};
+use super::counters;
+use super::items::{Item, Items, Product, READY, WAITING};
 use super::mapped::FileRows;
 use super::quiet::Computing;
 use super::relief;
-use super::resident::{self, Lease, Weight};
+use super::resident::{self, Lease};
 use super::strips::Reader;
 use super::together::Together;
 use crate::backend::keeper::Fit;
@@ -24,20 +24,6 @@ use std::time::Instant;
 
 /// Threads that read: some interleave what they have read while others wait for the device.
 const READERS: usize = 3;
-
-/// A product with a weight that need not be in memory.
-pub struct Product {
-    /// Its place in the order of the computation, which nothing else has.
-    pub at: usize,
-    /// Its weight.
-    pub weight: Arc<Weight>,
-    /// Whether a router chooses the matrices.
-    pub is_routed: bool,
-    /// Whether it uses the rows as the file has them until the weight is interleaved.
-    pub takes_rows: bool,
-    /// Columns of its result.
-    pub columns: usize,
-}
 
 /// How a computation has its weights in memory.
 pub struct Weights {
@@ -127,7 +113,7 @@ impl Stream {
             }
             // The others wait at the same time.
             if thread == 0 {
-                account::waited(begun.elapsed());
+                counters::waited(begun.elapsed());
             }
         }
         if shared.state(i) == READY {
@@ -201,7 +187,7 @@ impl Stream {
         let begun = Instant::now();
         let result = mine.copied().try_for_each(|matrix| weight.load(matrix, &mut reader));
         if ith == 0 {
-            account::waited(begun.elapsed());
+            counters::waited(begun.elapsed());
         }
         result
     }

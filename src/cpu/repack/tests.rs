@@ -1,16 +1,18 @@
 //! Weights that are read again from their file, in graphs: results, memory, and what happens when the file changes.
 
 use super::budget::tests::Limit;
+use super::buffer::{ALIGNMENT, RepackBuffer};
 use super::*;
 use crate::abi::ggml::ggml_type::{self, *};
-
+use crate::backend::author::{NOT_READ, buffer_author};
 use crate::backend::{BufferBox, keeper::Fit, tensor_io};
 use crate::cpu::exec::Abort;
+use crate::cpu::simd::kernels;
 use crate::cpu::tests::{compute_with, ctx, floats, integers, read, tensor};
 use crate::error::Error;
 use crate::sys::file_part::with_mapping;
-use crate::tensor::Context;
 use crate::tensor::ops::matmul;
+use crate::tensor::{Context, TensorRef};
 use std::io::Write;
 
 /// Values of a row.
@@ -39,7 +41,9 @@ impl Model {
         let mut file = tempfile::NamedTempFile::new_in(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).unwrap();
         file.write_all(&[7; BEFORE]).unwrap();
         usual.iter().for_each(|t| file.write_all(&bytes(*t)).unwrap());
-        let buffer = buffer_type().alloc_buffer(usual.iter().map(|t| t.nbytes() + ALIGNMENT).sum()).unwrap();
+        let buffer = buffer_type(crate::cpu::device::device())
+            .alloc_buffer(usual.iter().map(|t| t.nbytes() + ALIGNMENT).sum())
+            .unwrap();
         let mut at = buffer.base();
         let mut place = |t: TensorRef| {
             let weight = c.new_tensor(dtype, &t.ne()).unwrap();
@@ -177,7 +181,7 @@ fn weights_that_are_used_where_they_are_mapped_give_the_same_bits() {
     }
     let limit = Limit::of(0);
     limit.fit(Fit::Copies);
-    let types = (0..crate::cpu::simd::TYPES as i32).filter_map(|i| ggml_type::from_raw(i as _));
+    let types = (0..crate::quant::types::COUNT as i32).filter_map(|i| ggml_type::from_raw(i as _));
     for dtype in types.filter(|dtype| kernels().interleaved[*dtype as usize].is_some()) {
         let mut model = Model::new(dtype);
         for (threads, columns) in [(1, 1), (2, 1), (2, 2), (3, 7), (2, 40)] {

@@ -3,16 +3,11 @@
 //! have faster kernels for some products.
 
 use super::act;
-use super::lanes::{AnyDots, Dots, Lanes, Plain as PlainLanes, PlainDots};
-use super::tile::Form;
+use super::batch::{BATCH, Batch, block};
+use super::lanes::{AnyDots, Lanes, Plain as PlainLanes, PlainDots};
 use super::unpack::Unpack;
 use crate::quant::convert::f16_to_f32;
-use crate::quant::{Block, Plain, q8_0::BlockQ8_0, q8_1::BlockQ8_1, q8_k::BlockQ8K};
-
-/// Values that are unpacked at a time; a multiple of every block.
-pub const BATCH: usize = 1024;
-/// Maximum number of groups in a block.
-const GROUPS: usize = 16;
+use crate::quant::{Block, q8_0::BlockQ8_0, q8_1::BlockQ8_1, q8_k::BlockQ8K};
 
 /// A block of activations.
 pub trait Activation: Block {
@@ -70,54 +65,10 @@ impl Activation for BlockQ8K {
     }
 }
 
-/// Reads a block at any alignment.
-///
-/// # Safety
-/// Block `i` of the row at `row` is readable.
-#[inline(always)]
-pub unsafe fn block<B: Plain>(row: *const u8, i: usize) -> B {
-    // SAFETY: the caller promises that the block is readable, every bit pattern is a value (`Plain`), and the read
-    // needs no alignment.
-    unsafe { row.cast::<B>().add(i).read_unaligned() }
-}
-
-/// Several unpacked blocks. They are unpacked before the first of them is used, because loading a vector right after
-/// narrower stores to it stalls.
-pub struct Batch {
-    /// The values.
-    pub q: [i8; BATCH],
-    /// The scales of the groups.
-    pub scales: [f32; BATCH / 16],
-    /// Their offsets, if the format has some.
-    pub offsets: [f32; BATCH / 16],
-}
-
-impl Batch {
-    /// An empty batch.
-    #[inline(always)]
-    pub const fn new() -> Self {
-        Self { q: [0; BATCH], scales: [0.0; BATCH / 16], offsets: [0.0; BATCH / 16] }
-    }
-
-    /// Unpacks `n` blocks of a row, from block `first` on. `n` blocks have at most [`BATCH`] values.
-    ///
-    /// # Safety
-    /// The blocks are readable.
-    #[inline(always)]
-    pub unsafe fn unpack<B: Unpack>(&mut self, row: *const u8, first: usize, n: usize) {
-        let groups = B::VALUES / B::GROUP;
-        for i in 0..n {
-            let (scales, offsets) = (&mut self.scales[i * groups..], &mut self.offsets[i * groups..]);
-            // SAFETY: forwarded to the caller.
-            unsafe { block::<B>(row, first + i) }.unpack(&mut self.q[i * B::VALUES..], scales, offsets);
-        }
-    }
-}
-
 /// Dot product of a row of weights and a row of activations.
 ///
 /// # Safety
-/// As for [`super::VecDot`], with `n` a multiple of both blocks. The processor has the instruction set of `D`.
+/// As for [`super::table::VecDot`], with `n` a multiple of both blocks. The processor has the instruction set of `D`.
 #[inline(always)]
 pub unsafe fn vec_dot<D: AnyDots, B: Unpack, A: Activation>(n: usize, x: *const u8, y: *const u8) -> f32 {
     const { assert!(B::VALUES % A::VALUES == 0 && D::FLIP == 0 && D::Floats::N == 8) };
@@ -177,38 +128,10 @@ pub unsafe fn vec_dot_any<B: Unpack, A: Activation>(n: usize, x: *const u8, y: *
     unsafe { vec_dot::<PlainDots, B, A>(n, x, y) }
 }
 
-/// Unpacks a row of weights to bytes in the form of the tiles of `D`, scales and offsets.
-///
-/// # Safety
-/// `x` is readable for `k` values, a multiple of the block. `q` is writable for `k` bytes, and `scales` for `k / GROUP`
-/// floats; so is `offsets` if the format has them.
-#[inline(always)]
-pub unsafe fn unpack_row<D: Dots, B: Unpack>(x: *const u8, k: usize, q: *mut i8, scales: *mut f32, offsets: *mut f32) {
-    let groups = B::VALUES / B::GROUP;
-    let form = Form::of::<D, B>();
-    let bias = if form.bits == 8 { 0 } else { form.bias::<D>() as i8 };
-    let (mut bytes, mut s, mut o) = ([0i8; 256], [0.0; GROUPS], [0.0; GROUPS]);
-    for i in 0..k / B::VALUES {
-        // SAFETY: `i` is below `k / VALUES`, so the caller promises that the block is readable, and that its part of
-        // the outputs is writable. The local arrays have at least `VALUES` bytes and `groups` floats.
-        unsafe {
-            block::<B>(x, i).unpack(&mut bytes, &mut s, &mut o);
-            for b in &mut bytes[..B::VALUES] {
-                *b = b.wrapping_add(bias) ^ D::FLIP as i8;
-            }
-            q.add(i * B::VALUES).copy_from_nonoverlapping(bytes.as_ptr(), B::VALUES);
-            scales.add(i * groups).copy_from_nonoverlapping(s.as_ptr(), groups);
-            if B::OFFSETS {
-                offsets.add(i * groups).copy_from_nonoverlapping(o.as_ptr(), groups);
-            }
-        }
-    }
-}
-
 /// Encodes a row as Q8_0, on every processor.
 ///
 /// # Safety
-/// As for [`super::FromFloat`].
+/// As for [`super::table::FromFloat`].
 pub unsafe fn from_float_q8_0(x: *const f32, y: *mut u8, n: usize) {
     for i in 0..n / 32 {
         // SAFETY: `i` is below `n / 32`, so the contract of `FromFloat` covers the floats and the block.
@@ -222,7 +145,7 @@ pub unsafe fn from_float_q8_0(x: *const f32, y: *mut u8, n: usize) {
 /// Encodes a row as Q8_1, on every processor.
 ///
 /// # Safety
-/// As for [`super::FromFloat`].
+/// As for [`super::table::FromFloat`].
 pub unsafe fn from_float_q8_1(x: *const f32, y: *mut u8, n: usize) {
     for i in 0..n / 32 {
         // SAFETY: `i` is below `n / 32`, so the contract of `FromFloat` covers the floats and the block.
@@ -238,7 +161,7 @@ pub unsafe fn from_float_q8_1(x: *const f32, y: *mut u8, n: usize) {
 /// Encodes a row as Q8_K. The sign of the scale is such that the first value of greatest magnitude becomes -127.
 ///
 /// # Safety
-/// As for [`super::FromFloat`].
+/// As for [`super::table::FromFloat`].
 #[inline(always)]
 pub unsafe fn from_float_q8_k(x: *const f32, y: *mut u8, n: usize) {
     for i in 0..n / 256 {
@@ -282,7 +205,6 @@ macro_rules! instantiate {
     ($dots:ty $(, $features:literal)?) => {
         /// The block kernels of this instruction set.
         mod block_kernels {
-            use super::*;
             use $crate::cpu::simd::{blocks, gemv, unpack::Unpack};
 
             $(#[target_feature(enable = $features)])?
@@ -328,7 +250,7 @@ pub(super) use set_dots;
 /// Sets matrix times column of all formats in the table `$k`, which has the tiles of this level.
 macro_rules! set_rows {
     (($k:ident) $($module:ident::$block:ident: $type:ident, align $align:literal, $kind:ident, dot $act:path, [$($name:ident)*];)*) => {$(
-        $crate::cpu::simd::gemv::set($k, $type, block_kernels::rows::<$module::$block>);
+        $k.set_gemv($type, block_kernels::rows::<$module::$block>);
     )*};
 }
 pub(super) use set_rows;

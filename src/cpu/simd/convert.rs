@@ -130,7 +130,7 @@ macro_rules! encoders {
         /// Encodes a row.
         ///
         /// # Safety
-        /// As for [`super::FromFloat`], and the processor has the instruction set of `V`.
+        /// As for [`super::table::FromFloat`], and the processor has the instruction set of `V`.
         #[inline(always)]
         pub unsafe fn $name<V: Coder>(x: *const f32, y: *mut u8, n: usize) {
             for i in 0..n / 32 {
@@ -190,7 +190,6 @@ macro_rules! instantiate {
     ($lanes:ty, $features:literal) => {
         /// Conversions between floats and blocks with this instruction set.
         mod conversions {
-            use super::*;
             use $crate::cpu::simd::convert;
             use $crate::quant::{Decode, block};
 

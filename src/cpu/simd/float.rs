@@ -398,7 +398,7 @@ unsafe fn gelu_quick_lanes<V: Lanes>(x: V) -> V {
 
 macro_rules! kernels {
     ($(fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {$(
-        /// See the field of this name in [`Kernels`](super::Kernels).
+        /// See the field of this name in [`Kernels`](super::table::Kernels).
         ///
         /// # Safety
         /// As for that field, and the processor has the instruction set of `V`.
@@ -731,7 +731,6 @@ macro_rules! instantiate {
     ($lanes:ty $(, $features:literal)?) => {
         /// The float kernels of this instruction set.
         mod float_kernels {
-            use super::*;
             $crate::cpu::simd::float::instantiate!(@each $lanes, [$($features)?]
                 add(n: usize, dst: *mut f32, a: *const f32, b: *const f32);
                 sub(n: usize, dst: *mut f32, a: *const f32, b: *const f32);
@@ -791,14 +790,12 @@ macro_rules! instantiate {
                 add, sub, mul, div, axpy, scale, times, clamp, relu, sqr, tanh, softplus, gelu_erf, turn_pairs, turn_halves, sin_cos, vexp, sigmoid, silu, gelu, gelu_found, gelu_quick, swiglu, geglu, exp_sum, exp_scaled, add_to_doubles, sum, dot_wide, sum_sq,
                 center, max, mask_scores, f16_to_f32, bf16_to_f32, f8_to_f32, f32_to_f16, f32_to_bf16, dot, dot_f16, dot_bf16, dot_f8);
             k.vec_dot[GGML_TYPE_F8_E4M3 as usize] = Some(float_kernels::vec_dot_f8);
-            for (t, dot, from) in [
-                (GGML_TYPE_F32, float_kernels::vec_dot_f32 as $crate::cpu::simd::VecDot, float_kernels::from_float_f32 as $crate::cpu::simd::FromFloat),
-                (GGML_TYPE_F16, float_kernels::vec_dot_f16, float_kernels::from_float_f16),
-                (GGML_TYPE_BF16, float_kernels::vec_dot_bf16, float_kernels::from_float_bf16),
-            ] {
-                k.vec_dot[t as usize] = Some(dot);
-                k.from_float[t as usize] = Some(from);
-            }
+            k.vec_dot[GGML_TYPE_F32 as usize] = Some(float_kernels::vec_dot_f32);
+            k.from_float[GGML_TYPE_F32 as usize] = Some(float_kernels::from_float_f32);
+            k.vec_dot[GGML_TYPE_F16 as usize] = Some(float_kernels::vec_dot_f16);
+            k.from_float[GGML_TYPE_F16 as usize] = Some(float_kernels::from_float_f16);
+            k.vec_dot[GGML_TYPE_BF16 as usize] = Some(float_kernels::vec_dot_bf16);
+            k.from_float[GGML_TYPE_BF16 as usize] = Some(float_kernels::from_float_bf16);
         }
     };
     (@each $lanes:ty, $features:tt $($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?;)*) => {$(

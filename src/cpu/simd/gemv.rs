@@ -1,11 +1,10 @@
 //! Matrix times column for weights in blocks, which dominates the time of text generation. Several rows are processed
 //! at once, so that they share the work on the column.
 
-use super::blocks::{BATCH, Batch};
+use super::batch::{BATCH, Batch};
+use super::form::{self, Form};
 use super::lanes::{AnyDots, Dots, Lanes};
-use super::tile::{self, Form};
 use super::unpack::Unpack;
-use crate::abi::ggml::ggml_type;
 
 /// Dot products of `rows` rows of weights with one row of activations.
 ///
@@ -14,7 +13,7 @@ use crate::abi::ggml::ggml_type;
 /// row of `k` activations in the layout of the [`Gemv`], and `dst` is writable for `rows` floats.
 pub type Rows = unsafe fn(k: usize, x: *const u8, stride: usize, rows: usize, act: *const u8, dst: *mut f32);
 
-/// [`Rows`] of every format, with activations in blocks of [`tile::Act`]: unpacks one row after the other, and adds in
+/// [`Rows`] of every format, with activations in blocks of [`form::Act`]: unpacks one row after the other, and adds in
 /// the order of a tile.
 ///
 /// # Safety
@@ -31,7 +30,7 @@ pub unsafe fn unpacked_rows<D: AnyDots, B: Unpack>(
     const { assert!(D::FLIP == 0 && D::Floats::N == 8) };
     let form = Form { group: B::GROUP, offsets: B::OFFSETS, bits: 8 };
     let (act_bytes, groups) = (form.act_bytes(), 32 / B::GROUP);
-    let (scale_at, sum_at) = (tile::Act::<32, false>::SCALE, tile::Act::<32, false>::START + 4 * groups);
+    let (scale_at, sum_at) = (form::Act::<32, false>::SCALE, form::Act::<32, false>::START + 4 * groups);
     let mut batch = Batch::new();
     for r in 0..rows {
         let row = x.wrapping_add(r * stride);
@@ -138,7 +137,7 @@ pub unsafe fn act_row<D: Dots>(k: usize, x: *const f32, y: *mut u8) {
 pub enum Layout {
     /// As a [`WideAct`] row.
     Wide,
-    /// In blocks of [`super::tile::Act`] for this form.
+    /// In blocks of [`super::form::Act`] for this form.
     Blocks(Form),
 }
 
@@ -160,15 +159,6 @@ pub struct Gemv {
     /// Whether it is for matrices with fewer rows than a tile: with more, interleaving them is faster even for one
     /// column.
     pub few_rows: bool,
-}
-
-/// Sets matrix times column for a format, with activations in the form of its unpacked blocks, in a table with the
-/// tiles of the level.
-pub fn set(k: &mut super::Kernels, t: ggml_type, rows: Rows) {
-    k.gemv[t as usize] = k.byte_tiles.unpack[t as usize].map(|unpacker| {
-        let form = unpacker.form;
-        Gemv { layout: Layout::Blocks(form), act: k.byte_tiles.act[form.act_index()], rows, few_rows: false }
-    });
 }
 
 impl Layout {

@@ -2,7 +2,7 @@
 //! instruction set implements them, and the generic kernels are compiled for each.
 
 use super::act;
-use crate::quant::convert::{f8_e4m3_to_f32, f16_to_f32};
+use crate::quant::convert::{bf16_to_f32, f8_e4m3_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16_with_payload};
 
 /// A vector of `N` floats.
 ///
@@ -326,22 +326,17 @@ impl Lanes for Plain {
     #[inline(always)]
     unsafe fn store_f16(self, p: *mut u16) {
         // SAFETY: the contract of `Lanes`: eight writable halves, at any alignment.
-        unsafe { p.cast::<[u16; 8]>().write_unaligned(self.0.map(|x| half::f16::from_f32(x).to_bits())) }
+        unsafe { p.cast::<[u16; 8]>().write_unaligned(self.0.map(f32_to_f16_with_payload)) }
     }
     #[inline(always)]
     unsafe fn load_bf16(p: *const u16) -> Self {
         // SAFETY: the contract of `Lanes`: eight readable bfloat16s, at any alignment.
-        Self(unsafe { p.cast::<[u16; 8]>().read_unaligned() }.map(|b| f32::from_bits(u32::from(b) << 16)))
+        Self(unsafe { p.cast::<[u16; 8]>().read_unaligned() }.map(bf16_to_f32))
     }
     #[inline(always)]
     unsafe fn store_bf16(self, p: *mut u16) {
-        let halves = self.0.map(|x| {
-            let bits = x.to_bits();
-            let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-            (if bits & 0x7fff_ffff > 0x7f80_0000 { bits >> 16 | 0x40 } else { rounded }) as u16
-        });
         // SAFETY: the contract of `Lanes`: eight writable bfloat16s, at any alignment.
-        unsafe { p.cast::<[u16; 8]>().write_unaligned(halves) }
+        unsafe { p.cast::<[u16; 8]>().write_unaligned(self.0.map(f32_to_bf16)) }
     }
     #[inline(always)]
     unsafe fn load_f8(p: *const u8) -> Self {

@@ -44,7 +44,7 @@ pub fn key(x: f32, falling: bool) -> i32 {
 /// Elements whose places are counted together.
 const TOGETHER: usize = 32;
 
-/// See [`super::SortFew`].
+/// See [`super::table::SortFew`].
 ///
 /// # Safety
 /// The processor has the instruction set of `V`.
@@ -92,7 +92,7 @@ pub unsafe fn sort_few<V: Ranks>(x: &[f32], falling: bool, order: &mut [i32]) ->
     sum == n * n.saturating_sub(1) / 2
 }
 
-/// See [`super::TopFew`].
+/// See [`super::table::TopFew`].
 #[inline(always)]
 pub fn top_few(x: &[f32], keys: &mut [i64], order: &mut [i32]) {
     assert!(x.len() == keys.len() && x.len() <= i32::MAX as usize);
@@ -117,7 +117,6 @@ macro_rules! instantiate {
     ($ranks:ty, $features:literal) => {
         /// Sorting with this instruction set.
         mod sorting {
-            use super::*;
             use $crate::cpu::simd::order;
 
             #[target_feature(enable = $features)]

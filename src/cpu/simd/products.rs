@@ -472,7 +472,6 @@ pub unsafe fn weighted_sum<V: Lanes, W: Number, const C: usize>(
 macro_rules! instantiate {
     ($lanes:ty, [$($cols:literal)*] $(, $features:literal)?) => {
         mod row_products {
-            use super::*;
             use $crate::cpu::simd::products::{self, AsFloats, ByFormat, Number, Product, Products, WeightedSum};
             $(#[target_feature(enable = $features)])?
             unsafe fn product<W: Number, const C: usize>(

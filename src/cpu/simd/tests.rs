@@ -1,6 +1,7 @@
 //! The kernels of every level that this machine supports, compared with double precision.
 
 use super::*;
+use crate::abi::ggml::ggml_type;
 
 /// The tables of all levels that this machine supports.
 pub fn levels() -> Vec<Kernels> {
@@ -128,7 +129,7 @@ fn activations_have_the_same_bytes_at_all_levels() {
     let mut compared = 0;
     for k in &levels {
         for (i, (group, offsets)) in [(32, false), (32, true), (16, false), (16, true)].into_iter().enumerate() {
-            let form = tile::Form { group, offsets, bits: 8 };
+            let form = form::Form { group, offsets, bits: 8 };
             assert_eq!(form.act_index(), i);
             let row = |k: &Kernels| written(k.byte_tiles.act[i], n / 32 * form.act_bytes());
             assert!(row(k) == row(&levels[0]), "{:?}, {i}", k.level);
@@ -167,7 +168,7 @@ fn gelu_takes_what_was_found_between_its_ends() {
         for n in [1, 7, 8, 9, 15, 16, 17, 33, 100] {
             let mut y: Vec<f32> = (0..n).map(|i| cases[i % 8].0).collect();
             let found: Vec<f32> = (0..n).map(|i| i as f32 / 4.0 - 1.0).collect();
-            let halves: Vec<u16> = found.iter().map(|&x| crate::cpu::convert::to_f16(x)).collect();
+            let halves: Vec<u16> = found.iter().map(|&x| crate::quant::convert::f32_to_f16(x)).collect();
             // SAFETY: the contract of `gelu_found`: both have `n` numbers. `levels` has only levels that this machine
             // supports.
             unsafe { (k.gelu_found)(n, y.as_mut_ptr(), halves.as_ptr()) }
@@ -570,7 +571,7 @@ fn activation_formats_are_the_same_at_every_level() {
 /// The result for a row and a column of `n` values, in the order of a tile: the exact sum of each group, times its
 /// scale, is added in the order of `k`. `act` has blocks of the form of the unpacked weights.
 fn in_order(level: Level, unpacker: tile::Unpacker, row: &[u8], act: &[u8], n: usize) -> f32 {
-    let tile::Form { group, offsets, bits } = unpacker.form;
+    let form::Form { group, offsets, bits } = unpacker.form;
     let (mut q, mut scales, mut more) = (vec![0i8; n], vec![0.0f32; n / group], vec![0.0f32; n / group]);
     // SAFETY: the contract of `UnpackRow`: the row has `n` values, and there is room for them, their scales and
     // offsets.
@@ -596,7 +597,7 @@ fn in_order(level: Level, unpacker: tile::Unpacker, row: &[u8], act: &[u8], n: u
 }
 
 /// What is added to values of a few bits.
-fn bias(form: tile::Form) -> i32 {
+fn bias(form: form::Form) -> i32 {
     if form.bits >= 8 || form.offsets { 0 } else { 1 << (form.bits - 1) }
 }
 
@@ -636,7 +637,7 @@ fn same(a: f32, b: f32) -> bool {
 fn matrix_times_column_adds_in_the_order_of_a_tile() {
     for k in levels() {
         let mut n_formats = 0;
-        for t in 0..TYPES {
+        for t in 0..crate::quant::types::COUNT {
             let (Some(gemv), Some(unpacker)) = (k.gemv[t], k.byte_tiles.unpack[t]) else { continue };
             n_formats += 1;
             let in_file = k.gemv_in_file[t].unwrap_or(gemv);
@@ -678,7 +679,7 @@ fn matrix_times_column_adds_in_the_order_of_a_tile() {
 fn interleaved_rows_compute_in_the_order_of_a_tile() {
     for k in levels() {
         let mut n_formats = 0;
-        for t in 0..TYPES {
+        for t in 0..crate::quant::types::COUNT {
             let (Some(f), Some(unpacker)) = (k.interleaved[t], k.byte_tiles.unpack[t]) else { continue };
             n_formats += 1;
             let lanes = f.lanes;

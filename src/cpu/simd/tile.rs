@@ -10,8 +10,9 @@
 //! `w = scale * q + offset`. Activations are quantized to [`Act`] blocks: signed bytes with a float scale for every 32
 //! values. Sums of their products are exact integers.
 
+use super::form::{Act, Form};
 use super::lanes::{Dots, Lanes};
-use super::unpack::Unpack;
+use crate::quant::types;
 
 /// Vectors of rows in a panel.
 pub const VECTORS: usize = 2;
@@ -51,22 +52,6 @@ pub type Spread = unsafe fn(k: usize, act: *const u8, to: *mut u8);
 /// Bytes of a column of `k` activations after [`Spread`].
 pub const fn spread_bytes(k: usize) -> usize {
     2 * k + size_of::<f32>() * (k / 32)
-}
-
-/// Layout of a block of 32 activations: 32 signed bytes, the scale, then for each group of `GROUP` values the start of
-/// the integer sum for weights whose sign bit is flipped (-128 times the sum of the values), and with offsets also the
-/// scaled sum of the group.
-pub struct Act<const GROUP: usize, const OFFSETS: bool>;
-
-impl<const GROUP: usize, const OFFSETS: bool> Act<GROUP, OFFSETS> {
-    /// Offset of the scale.
-    pub const SCALE: usize = 32;
-    /// Offset of the starts.
-    pub const START: usize = 36;
-    /// Offset of the sums.
-    pub const SUM: usize = 36 + 4 * (32 / GROUP);
-    /// Size of a block in bytes.
-    pub const BYTES: usize = 36 + 4 * (32 / GROUP) * if OFFSETS { 2 } else { 1 };
 }
 
 /// The start of a column of a tile: zeros, or for `add` the first `rows` lanes of `N` vectors that are there. A result
@@ -268,7 +253,7 @@ pub unsafe fn transpose<V: Lanes>(words: usize, src: *const f32, src_stride: usi
     }
 }
 
-/// Unpacks a row of weights; see [`super::blocks::unpack_row`].
+/// Unpacks a row of weights; see [`super::batch::unpack_row`].
 ///
 /// # Safety
 /// As for that function.
@@ -301,7 +286,7 @@ pub struct ByteTiles {
     /// Transposes rows into panels.
     pub transpose: Transpose,
     /// Unpacking by format; `None` for formats without blocks.
-    pub unpack: [Option<Unpacker>; super::TYPES],
+    pub unpack: [Option<Unpacker>; types::COUNT],
 }
 
 /// Unpacking of a format.
@@ -313,70 +298,11 @@ pub struct Unpacker {
     pub form: Form,
 }
 
-/// The form of unpacked weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
-    /// Values that share a scale: 16 or 32.
-    pub group: usize,
-    /// Whether there are offsets.
-    pub offsets: bool,
-    /// Bits of a weight: 4 to 7 for unsigned bytes with the bias of the form, 8 for signed bytes `^ FLIP`, 16 for
-    /// signed numbers of 16 bits (only without offsets and with a group of 32).
-    pub bits: u32,
-}
-
-impl Form {
-    /// The form of a format in the tiles of `D`.
-    pub const fn of<D: Dots, B: Unpack>() -> Self {
-        Self { group: B::GROUP, offsets: B::OFFSETS, bits: if D::NARROW { B::BITS } else { 8 } }
-    }
-
-    /// Index in tables by form.
-    pub const fn index(self) -> usize {
-        let bits = match self.bits {
-            4 => 1,
-            5 => 2,
-            6 => 3,
-            7 => 4,
-            16 => 5,
-            _ => 0,
-        };
-        4 * bits + self.act_index()
-    }
-
-    /// Index in tables by the form of the activations.
-    pub const fn act_index(self) -> usize {
-        (self.group == 16) as usize * 2 + self.offsets as usize
-    }
-
-    /// The form of the activations: they are the same for weights of any number of bits.
-    pub const fn of_activations(self) -> Self {
-        Self { bits: 8, ..self }
-    }
-
-    /// By what bytes exceed the weights.
-    pub const fn bias<D: Dots>(self) -> i32 {
-        match self.bits {
-            8 => D::FLIP as i32,
-            16 => 0,
-            _ if self.offsets => 0,
-            bits => 1 << (bits - 1),
-        }
-    }
-
-    /// Size of an [`Act`] block in bytes.
-    pub const fn act_bytes(self) -> usize {
-        [Act::<32, false>::BYTES, Act::<32, true>::BYTES, Act::<16, false>::BYTES, Act::<16, true>::BYTES]
-            [self.act_index()]
-    }
-}
-
 /// Compiles the byte tiles for one instruction set, with a function `byte_tiles::table`.
 macro_rules! instantiate_bytes {
     ($dots:ty, [$($cols:literal)*], $more:ident $(, $features:literal)?) => {
         mod byte_tiles {
-            use super::*;
-            use $crate::cpu::simd::{TYPES, blocks, lanes::{Dots, Lanes}, tile, unpack::Unpack};
+            use $crate::cpu::simd::{batch, form::Form, lanes::{Dots, Lanes}, tile, unpack::Unpack};
             $(#[target_feature(enable = $features)])?
             unsafe fn byte_tile<const C: usize, const GROUP: usize, const OFFSETS: bool, const BITS: u32>(
                 k: usize, panel: tile::BytePanel, acts: *const *const u8, dst: *const *mut f32, rows: usize, add: bool,
@@ -387,7 +313,7 @@ macro_rules! instantiate_bytes {
             $(#[target_feature(enable = $features)])?
             unsafe fn unpack_row<B: Unpack>(x: *const u8, k: usize, q: *mut i8, scales: *mut f32, offsets: *mut f32) {
                 // SAFETY: the contract of `UnpackRow`, which is that of `unpack_row`.
-                unsafe { blocks::unpack_row::<$dots, B>(x, k, q, scales, offsets) }
+                unsafe { batch::unpack_row::<$dots, B>(x, k, q, scales, offsets) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn act_row<const GROUP: usize, const OFFSETS: bool>(k: usize, x: *const f32, y: *mut u8) {
@@ -400,12 +326,12 @@ macro_rules! instantiate_bytes {
                 unsafe { tile::transpose::<<$dots as Dots>::Floats>(words, src, src_stride, panel) }
             }
             const fn unpacker<B: Unpack>() -> tile::Unpacker {
-                tile::Unpacker { row: unpack_row::<B>, form: tile::Form::of::<$dots, B>() }
+                tile::Unpacker { row: unpack_row::<B>, form: Form::of::<$dots, B>() }
             }
             pub fn table() -> tile::ByteTiles {
                 use $crate::abi::ggml::ggml_type::*;
                 use $crate::quant::*;
-                let mut unpack = [None; TYPES];
+                let mut unpack = [None; types::COUNT];
                 $crate::quant::each_weight!($crate::cpu::simd::tile::set_unpackers, (unpack));
                 tile::ByteTiles {
                     height: tile::VECTORS * <<$dots as Dots>::Floats as Lanes>::N,

@@ -6,7 +6,8 @@
 
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, Layout, Reader};
-use crate::cpu::check::{CheckedNode, ensure, src};
+use crate::cpu::checked::CheckedNode;
+use crate::cpu::ensure::{ensure, src};
 use crate::cpu::ops::check_type;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;

@@ -24,8 +24,9 @@ pub use spans::scratch_flash_attn_ext;
 pub use sparse::{check_lightning_indexer, check_top_k_mask, lightning_indexer, top_k_mask};
 
 use super::super::access::{Apart, Dest, Layout, Rows, Source, Writer, publish};
-use super::super::check::{CheckedNode, ensure, src};
+use super::super::checked::CheckedNode;
 use super::super::convert;
+use super::super::ensure::{ensure, src};
 use super::check_type;
 use super::softmax::Slopes;
 use crate::abi::ggml::ggml_type::*;
@@ -34,16 +35,12 @@ use crate::cpu::simd::kernels;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use spans::{Part, SPAN, Softmax, Work};
+use spans::{CONVERT_FROM, Part, SPAN, Softmax, Work};
 use std::ops::Range;
 
 /// Keys that a tile processes at a time; a multiple of four.
 const KEYS: usize = batch::MAX_ROWS;
 const _: () = assert!(SPAN.is_multiple_of(KEYS));
-/// Minimum number of queries for converting keys and values to floats once for all of them, and for turning their
-/// weights.
-const CONVERT_FROM: usize = 20;
-
 /// One query of a tile.
 struct Query {
     head: usize,

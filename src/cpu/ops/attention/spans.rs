@@ -1,12 +1,14 @@
 //! The softmax of a query, and how threads share the keys and values of a query if there are few of them.
 #![forbid(unsafe_code)]
 
-use super::CONVERT_FROM;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, Layout, RowIndex, Workspace};
 use crate::tensor::TensorRef;
 use std::ops::Range;
 
+/// Minimum number of queries for converting keys and values to floats once for all of them, and for turning their
+/// weights.
+pub const CONVERT_FROM: usize = 20;
 /// Keys whose scores a thread computes, if threads share keys: a multiple of the keys that a tile processes at a time.
 pub const SPAN: usize = 512;
 /// Maximum number of tiles that are computed together: 64 of their keys and values should stay in the L2 cache.

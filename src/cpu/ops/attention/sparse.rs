@@ -3,11 +3,13 @@
 
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, Layout, Plain, Reader, RowIndex, Source, rows};
-use crate::cpu::check::{CheckedNode, ensure, src};
+use crate::cpu::checked::CheckedNode;
 use crate::cpu::convert;
+use crate::cpu::ensure::{ensure, src};
 use crate::cpu::ops::check_type;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
+use crate::quant::convert::f16_to_f32;
 use crate::tensor::TensorRef;
 
 /// Zero for negative numbers; NaN for NaN, which `f32::max` hides.
@@ -118,7 +120,7 @@ pub fn lightning_indexer(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>)
                 let score: f32 = (0..heads)
                     .map(|h| relu(vec::dot(q.row([h, token, stream]), k)) * weights.get::<f32>(h, [token, 0, stream]))
                     .sum();
-                let mask = convert::f16(mask.get(key, [token, 0, stream % mask.ne[3]]));
+                let mask = f16_to_f32(mask.get(key, [token, 0, stream % mask.ne[3]]));
                 // A masked key is not chosen, whatever its score is.
                 let masked = mask == f32::NEG_INFINITY;
                 d.set(key, [token, 0, stream], if masked { mask } else { score + mask });

@@ -4,7 +4,8 @@
 use super::{Axis, axes, sensible};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Dest, Layout, Plain, Reader, RowIndex, Writer, rows};
-use crate::cpu::check::{CheckedNode, ensure, product, src};
+use crate::cpu::checked::CheckedNode;
+use crate::cpu::ensure::{ensure, product, src};
 use crate::cpu::ops::check_type;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;

@@ -7,7 +7,8 @@
 #![forbid(unsafe_code)]
 
 use super::super::super::access::{Dest, Reader, RowIndex, Source, Writer, rows};
-use super::super::super::check::{CheckedNode, ensure, src};
+use super::super::super::checked::CheckedNode;
+use super::super::super::ensure::{ensure, src};
 use super::{Axis, axes, check_kernel, load_rows, sensible};
 use crate::cpu::Worker;
 use crate::cpu::batch::{self, MAX_CHAIN, MAX_ROWS, Matrix, Results};

@@ -15,12 +15,13 @@ pub use direct::{check_conv_2d, check_conv_3d, conv_2d, conv_3d};
 pub use transposed::{check_conv_transpose_1d, check_conv_transpose_2d, conv_transpose_1d, conv_transpose_2d};
 
 use super::super::access::{Dest, Reader, RowIndex, Source, Writer, rows};
-use super::super::check::{CheckedNode, ensure, src};
-use super::super::convert;
+use super::super::checked::CheckedNode;
+use super::super::ensure::{ensure, src};
 use super::check_type;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
+use crate::quant::convert::f16_to_f32;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::conv::Window;
 use std::ops::Range;
@@ -102,7 +103,7 @@ pub(super) fn axes<const N: usize>(node: TensorRef) -> [Axis; N] {
 
 /// A weight of a kernel in single or half precision.
 fn weight(k: &Source<'_>, i0: usize, row: RowIndex) -> f32 {
-    if k.dtype == GGML_TYPE_F16 { convert::f16(k.get(i0, row)) } else { k.get(i0, row) }
+    if k.dtype == GGML_TYPE_F16 { f16_to_f32(k.get(i0, row)) } else { k.get(i0, row) }
 }
 
 /// Loads rows of a kernel, from row number `first` on, as many as fit into `to`.

@@ -6,7 +6,8 @@
 #![forbid(unsafe_code)]
 
 use super::super::super::access::{Dest, Reader, RowIndex, Source, Writer};
-use super::super::super::check::{CheckedNode, ensure, src};
+use super::super::super::checked::CheckedNode;
+use super::super::super::ensure::{ensure, src};
 use super::super::{check_type, is_float};
 use super::{check_kernel, load_rows};
 use crate::abi::ggml::ggml_type::*;

@@ -4,7 +4,7 @@
 use super::{check_inputs, ensure, src};
 use crate::cpu::Worker;
 use crate::cpu::access::{Apart, Dest};
-use crate::cpu::check::CheckedNode;
+use crate::cpu::checked::CheckedNode;
 use crate::cpu::simd::kernels;
 use crate::error::Result;
 use crate::tensor::TensorRef;

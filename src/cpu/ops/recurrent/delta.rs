@@ -3,7 +3,7 @@
 
 use super::{Aside, Block, Kept, check_dense, check_inputs, ensure, product, slices, src};
 use crate::cpu::access::Dest;
-use crate::cpu::check::CheckedNode;
+use crate::cpu::checked::CheckedNode;
 use crate::cpu::simd::kernels;
 use crate::cpu::simd::recurrent::Token;
 use crate::cpu::{Worker, vec};

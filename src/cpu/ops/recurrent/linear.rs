@@ -4,7 +4,7 @@
 use super::{Aside, Block, Kept, check_dense, check_inputs, ensure, product, src};
 use crate::cpu::Worker;
 use crate::cpu::access::{Apart, Dest};
-use crate::cpu::check::CheckedNode;
+use crate::cpu::checked::CheckedNode;
 use crate::cpu::simd::kernels;
 use crate::cpu::simd::recurrent::State;
 use crate::error::Result;

@@ -15,7 +15,7 @@ pub use linear::{check_gated_linear_attn, check_rwkv_wkv6, check_rwkv_wkv7, gate
 pub use scan::{check_ssm_scan, ssm_scan};
 
 use super::super::access::{Apart, Dest, Rows};
-use super::super::check::{ensure, product, src};
+use super::super::ensure::{ensure, product, src};
 use super::check_type;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::Worker;

@@ -4,7 +4,7 @@
 use super::{Aside, Block, Kept, PART, check_inputs, check_type, ensure, product, slices, src};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Apart, Dest};
-use crate::cpu::check::CheckedNode;
+use crate::cpu::checked::CheckedNode;
 use crate::cpu::simd::kernels;
 use crate::cpu::simd::recurrent::Token;
 use crate::cpu::{Worker, vec};

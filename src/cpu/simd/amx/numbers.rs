@@ -1,6 +1,6 @@
 //! Products of bfloat16s and halves; see [`matrix`](crate::cpu::simd::matrix).
 
-use super::{InUse, Shapes};
+use super::registers::{InUse, Shapes};
 use crate::cpu::simd::avx512::lanes::Avx512;
 use crate::cpu::simd::lanes::Lanes;
 use crate::cpu::simd::matrix::{CHUNK, CHUNK_BYTES, MatrixProducts, Multiply, Packed, Planes, Rows, SIDE, Sums};

@@ -8,15 +8,10 @@
 //! Vectors have sixteen values of row `r` in the low half and of row `r + 4` in the high half: the sums of four vectors
 //! then need two levels of horizontal additions.
 
-use super::super::gemv::{self, Rows};
-use super::super::interleave::{Block, Format};
-use super::super::tile::{Act, Form};
+use super::super::form::{Act, Form};
+use super::super::interleave::block::{Block, Format};
 use super::lanes::{Avx2Dots, opaque};
-use super::{codes, points};
-use crate::abi::ggml::ggml_type::*;
 use crate::cpu::simd::words::Words;
-use crate::cpu::simd::{Kernels, TYPES};
-use crate::quant;
 use crate::sys::memory::Later;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
@@ -354,9 +349,20 @@ unsafe fn super_rows<B: Super>(k: usize, x: Rows8, ahead: usize, act: *const u8)
 }
 
 macro_rules! kernel {
-    ($name:ident, $kind:ident, $rows:ident) => {
+    ($vis:vis $name:ident, $kind:ident, $rows:ident) => {
+        /// [`Rows`](crate::cpu::simd::gemv::Rows).
+        ///
+        /// # Safety
+        /// As for that type, and the processor has AVX2, FMA and F16C.
         #[target_feature(enable = "avx2,fma,f16c")]
-        unsafe fn $name<B: $kind>(k: usize, x: *const u8, stride: usize, rows: usize, act: *const u8, dst: *mut f32) {
+        $vis unsafe fn $name<B: $kind>(
+            k: usize,
+            x: *const u8,
+            stride: usize,
+            rows: usize,
+            act: *const u8,
+            dst: *mut f32,
+        ) {
             let mut r = 0;
             while r < rows {
                 let n = ROWS.min(rows - r);
@@ -380,47 +386,5 @@ macro_rules! kernel {
 }
 pub(super) use kernel;
 
-kernel!(small, Small, small_rows);
-kernel!(wide, Super, super_rows);
-
-/// Sets the matrix times column kernels in the table, which has the tiles of this level.
-///
-/// # Safety
-/// The processor has AVX2, FMA and F16C.
-pub(super) unsafe fn fill(k: &mut Kernels) {
-    use super::block_kernels::rows as unpacked;
-    k.gemv = [None; TYPES];
-    for (t, rows) in [
-        (GGML_TYPE_Q4_0, small::<codes::Q4_0> as Rows),
-        (GGML_TYPE_Q4_1, small::<codes::Q4_1>),
-        (GGML_TYPE_Q5_0, small::<codes::Q5_0>),
-        (GGML_TYPE_Q5_1, small::<codes::Q5_1>),
-        (GGML_TYPE_Q8_0, small::<codes::Q8_0>),
-        (GGML_TYPE_IQ4_NL, small::<codes::Iq4Nl>),
-        (GGML_TYPE_MXFP4, small::<codes::Mxfp4>),
-        (GGML_TYPE_Q2_K, wide::<codes::Q2K>),
-        (GGML_TYPE_Q3_K, wide::<codes::Q3K>),
-        (GGML_TYPE_Q4_K, wide::<codes::Q4K>),
-        (GGML_TYPE_Q5_K, wide::<codes::Q5K>),
-        (GGML_TYPE_Q6_K, wide::<codes::Q6K>),
-        (GGML_TYPE_IQ4_XS, wide::<codes::Iq4Xs>),
-        (GGML_TYPE_TQ2_0, wide::<codes::Tq2_0>),
-    ]
-    .into_iter()
-    .chain(points::ALL)
-    {
-        gemv::set(k, t, rows);
-    }
-    // These are interleaved faster than they are unpacked, except for a few rows.
-    for (t, rows) in [
-        (GGML_TYPE_NVFP4, unpacked::<quant::nvfp4::BlockNvfp4> as Rows),
-        (GGML_TYPE_TQ1_0, unpacked::<quant::tq1_0::BlockTq1_0>),
-        (GGML_TYPE_Q1_0, unpacked::<quant::q1_0::BlockQ1_0>),
-        (GGML_TYPE_Q2_0, unpacked::<quant::q2_0::BlockQ2_0>),
-    ] {
-        gemv::set(k, t, rows);
-        if let Some(gemv) = &mut k.gemv[t as usize] {
-            gemv.few_rows = true;
-        }
-    }
-}
+kernel!(pub small, Small, small_rows);
+kernel!(pub wide, Super, super_rows);

@@ -13,16 +13,20 @@ pub use vnni::fill as fill_vnni;
 
 use crate::cpu::features;
 
-use super::{Kernels, blocks, convert, float, interleave, order, products, recurrent, tile};
+use super::gemv::Rows;
+use super::table::Kernels;
+use super::{blocks, convert, float, interleave, order, products, recurrent, tile};
+use crate::abi::ggml::ggml_type::*;
+use crate::quant::{self, types};
 
-float::instantiate!(lanes::Avx2, "avx2,fma,f16c");
-blocks::instantiate!(lanes::Avx2Dots, "avx2,fma,f16c");
-order::instantiate!(lanes::Avx2Ranks, "avx2,fma,f16c");
-convert::instantiate!(lanes::Avx2, "avx2,fma,f16c");
-tile::instantiate_bytes!(lanes::Avx2Dots, [4 3 2 1], narrow, "avx2,fma,f16c");
-products::instantiate!(lanes::Avx2, [3 2 1], "avx2,fma,f16c");
-recurrent::instantiate!(lanes::Avx2, "avx2,fma,f16c");
-interleave::instantiate!(lanes::Avx2Dots, few 8, [4 3 2 1], "avx2,fma,f16c");
+float::instantiate!(crate::cpu::simd::avx2::lanes::Avx2, "avx2,fma,f16c");
+blocks::instantiate!(crate::cpu::simd::avx2::lanes::Avx2Dots, "avx2,fma,f16c");
+order::instantiate!(crate::cpu::simd::avx2::lanes::Avx2Ranks, "avx2,fma,f16c");
+convert::instantiate!(crate::cpu::simd::avx2::lanes::Avx2, "avx2,fma,f16c");
+tile::instantiate_bytes!(crate::cpu::simd::avx2::lanes::Avx2Dots, [4 3 2 1], narrow, "avx2,fma,f16c");
+products::instantiate!(crate::cpu::simd::avx2::lanes::Avx2, [3 2 1], "avx2,fma,f16c");
+recurrent::instantiate!(crate::cpu::simd::avx2::lanes::Avx2, "avx2,fma,f16c");
+interleave::instantiate!(crate::cpu::simd::avx2::lanes::Avx2Dots, few 8, [4 3 2 1], "avx2,fma,f16c");
 
 /// Sets the kernels of this level in the table.
 ///
@@ -42,6 +46,45 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
     k.byte_tiles = byte_tiles::table();
     k.interleaved = interleaved::table();
     wide::fill(k);
-    // SAFETY: forwarded to the caller.
-    unsafe { gemv::fill(k) };
+    fill_gemv(k);
+}
+
+/// Sets the matrix times column kernels in the table, which has the tiles of this level.
+fn fill_gemv(k: &mut Kernels) {
+    use block_kernels::rows as unpacked;
+    use gemv::{small, wide};
+    k.gemv = [None; types::COUNT];
+    for (t, rows) in [
+        (GGML_TYPE_Q4_0, small::<codes::Q4_0> as Rows),
+        (GGML_TYPE_Q4_1, small::<codes::Q4_1>),
+        (GGML_TYPE_Q5_0, small::<codes::Q5_0>),
+        (GGML_TYPE_Q5_1, small::<codes::Q5_1>),
+        (GGML_TYPE_Q8_0, small::<codes::Q8_0>),
+        (GGML_TYPE_IQ4_NL, small::<codes::Iq4Nl>),
+        (GGML_TYPE_MXFP4, small::<codes::Mxfp4>),
+        (GGML_TYPE_Q2_K, wide::<codes::Q2K>),
+        (GGML_TYPE_Q3_K, wide::<codes::Q3K>),
+        (GGML_TYPE_Q4_K, wide::<codes::Q4K>),
+        (GGML_TYPE_Q5_K, wide::<codes::Q5K>),
+        (GGML_TYPE_Q6_K, wide::<codes::Q6K>),
+        (GGML_TYPE_IQ4_XS, wide::<codes::Iq4Xs>),
+        (GGML_TYPE_TQ2_0, wide::<codes::Tq2_0>),
+    ]
+    .into_iter()
+    .chain(points::ALL)
+    {
+        k.set_gemv(t, rows);
+    }
+    // These are interleaved faster than they are unpacked, except for a few rows.
+    for (t, rows) in [
+        (GGML_TYPE_NVFP4, unpacked::<quant::nvfp4::BlockNvfp4> as Rows),
+        (GGML_TYPE_TQ1_0, unpacked::<quant::tq1_0::BlockTq1_0>),
+        (GGML_TYPE_Q1_0, unpacked::<quant::q1_0::BlockQ1_0>),
+        (GGML_TYPE_Q2_0, unpacked::<quant::q2_0::BlockQ2_0>),
+    ] {
+        k.set_gemv(t, rows);
+        if let Some(gemv) = &mut k.gemv[t as usize] {
+            gemv.few_rows = true;
+        }
+    }
 }

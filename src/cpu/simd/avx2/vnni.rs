@@ -3,13 +3,14 @@
 
 use super::lanes::{Avx2, Avx2Dots, methods};
 use crate::cpu::simd::lanes::Dots;
+use crate::cpu::simd::table::Kernels;
 use crate::cpu::simd::words::Words;
-use crate::cpu::simd::{Kernels, interleave, tile};
+use crate::cpu::simd::{interleave, tile};
 use std::arch::x86_64::*;
 
-tile::instantiate_bytes!(Avx2VnniDots, [4 3 2 1], signed_only, "avxvnni,avx2,fma,f16c");
+tile::instantiate_bytes!(crate::cpu::simd::avx2::vnni::Avx2VnniDots, [4 3 2 1], signed_only, "avxvnni,avx2,fma,f16c");
 // Three columns are two and one: each width adds 45 KB.
-interleave::instantiate!(Avx2VnniDots, few 8, [4 2 1], "avxvnni,avx2,fma,f16c");
+interleave::instantiate!(crate::cpu::simd::avx2::vnni::Avx2VnniDots, few 8, [4 2 1], "avxvnni,avx2,fma,f16c");
 
 /// Sets the kernels that require AVX-VNNI in the table. Those for one column remain.
 ///

@@ -7,10 +7,11 @@
 
 use super::lanes::{Avx2, Avx2Dots, opaque};
 use crate::abi::ggml::ggml_type::*;
-use crate::cpu::simd::Kernels;
-use crate::cpu::simd::interleave::{self, Format, Unpacked, formats};
+use crate::cpu::simd::form::{Act, Form};
+use crate::cpu::simd::interleave::{self, Unpacked, block::Format, formats};
 use crate::cpu::simd::lanes::Lanes;
-use crate::cpu::simd::tile::{Act, BytePanel, ByteTile, Form, VECTORS, begin, put};
+use crate::cpu::simd::table::Kernels;
+use crate::cpu::simd::tile::{BytePanel, ByteTile, VECTORS, begin, put};
 use std::arch::x86_64::*;
 
 /// The form of the weights.

@@ -5,10 +5,10 @@
 //! Weights are unpacked to unsigned bytes with a bias (`BIAS`). The bias adds the same to the sums of all rows, so the
 //! sums start with minus that number.
 
-use super::super::gemv::{Gemv, Layout, WideAct, act_row};
+use super::super::gemv::{WideAct, act_row};
 use super::lanes::VnniDots;
-use crate::abi::ggml::ggml_type::*;
-use crate::cpu::simd::Kernels;
+use crate::abi::ggml::ggml_type::{self, *};
+use crate::cpu::simd::gemv::Rows;
 use crate::quant::iq4_nl::CURVE;
 use crate::sys::memory::prefetch;
 use std::arch::x86_64::*;
@@ -451,31 +451,23 @@ macro_rules! kernel {
 kernel!(coarse, 8);
 kernel!(fine, 16);
 
+/// Quantizes a column to a [`WideAct`] row.
+///
+/// # Safety
+/// As for [`act_row`], and the processor has AVX-512 F, BW, DQ and VL.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-unsafe fn act(k: usize, x: *const f32, y: *mut u8) {
+pub unsafe fn act(k: usize, x: *const f32, y: *mut u8) {
     // SAFETY: the contract of `Gemv::act`, which is that of `act_row`.
     unsafe { act_row::<VnniDots>(k, x, y) }
 }
 
-/// Sets the matrix times column kernels in the table. Those of AVX2 remain for formats with a scale before every 32
-/// values, because collecting the scales of sixteen rows took longer, and for rows in a file.
-///
-/// # Safety
-/// The processor has AVX-512 F, BW, DQ, VL and VNNI.
-pub unsafe fn fill(k: &mut Kernels) {
-    for (t, rows) in [
-        (GGML_TYPE_Q2_K, fine::<Q2K> as crate::cpu::simd::gemv::Rows),
-        (GGML_TYPE_Q3_K, fine::<Q3K>),
-        (GGML_TYPE_Q4_K, coarse::<Q4K>),
-        (GGML_TYPE_Q5_K, coarse::<Q5K>),
-        (GGML_TYPE_Q6_K, fine::<Q6K>),
-        (GGML_TYPE_IQ4_XS, coarse::<Iq4Xs>),
-        (GGML_TYPE_TQ2_0, coarse::<Tq2_0>),
-    ]
-    .into_iter()
-    .chain(super::gemv_codes::KERNELS)
-    {
-        k.gemv_in_file[t as usize] = k.gemv[t as usize];
-        k.gemv[t as usize] = Some(Gemv { layout: Layout::Wide, act, rows, few_rows: false });
-    }
-}
+/// The kernels of the formats in this file.
+pub const KERNELS: [(ggml_type, Rows); 7] = [
+    (GGML_TYPE_Q2_K, fine::<Q2K>),
+    (GGML_TYPE_Q3_K, fine::<Q3K>),
+    (GGML_TYPE_Q4_K, coarse::<Q4K>),
+    (GGML_TYPE_Q5_K, coarse::<Q5K>),
+    (GGML_TYPE_Q6_K, fine::<Q6K>),
+    (GGML_TYPE_IQ4_XS, coarse::<Iq4Xs>),
+    (GGML_TYPE_TQ2_0, coarse::<Tq2_0>),
+];

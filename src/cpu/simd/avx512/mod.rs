@@ -7,16 +7,18 @@ pub mod gemv;
 mod gemv_codes;
 pub mod lanes;
 
-use super::{Kernels, convert, float, interleave, order, products, recurrent, tile};
+use super::gemv::{Gemv, Layout};
+use super::table::Kernels;
+use super::{convert, float, interleave, order, products, recurrent, tile};
 use crate::abi::ggml::ggml_type::{GGML_TYPE_BF16, GGML_TYPE_Q4_0};
 
-float::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-order::instantiate!(lanes::Avx512Ranks, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-convert::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-tile::instantiate_bytes!(lanes::VnniDots, [6 4 3 2 1], signed_only, "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-products::instantiate!(lanes::Avx512, [6 4 3 2 1], "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-recurrent::instantiate!(lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-interleave::instantiate!(lanes::VnniDots, few 16, [8 6 4 3 2 1], "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+float::instantiate!(crate::cpu::simd::avx512::lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+order::instantiate!(crate::cpu::simd::avx512::lanes::Avx512Ranks, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+convert::instantiate!(crate::cpu::simd::avx512::lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+tile::instantiate_bytes!(crate::cpu::simd::avx512::lanes::VnniDots, [6 4 3 2 1], signed_only, "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+products::instantiate!(crate::cpu::simd::avx512::lanes::Avx512, [6 4 3 2 1], "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+recurrent::instantiate!(crate::cpu::simd::avx512::lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+interleave::instantiate!(crate::cpu::simd::avx512::lanes::VnniDots, few 16, [8 6 4 3 2 1], "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 
 /// Sets the kernels of this level in the table. Without VNNI, the byte kernels remain those of AVX2: the registers of
 /// AVX-512 are twice as wide, but it lacks the instruction that moves signs between bytes.
@@ -45,8 +47,12 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
 pub(super) unsafe fn fill_vnni(k: &mut Kernels) {
     k.byte_tiles = byte_tiles::table();
     k.interleaved = interleaved::table();
-    // SAFETY: the caller promises AVX-512 F, BW, DQ, VL and VNNI.
-    unsafe { gemv::fill(k) };
+    // Those of AVX2 remain for formats with a scale before every 32 values, because collecting the scales of sixteen
+    // rows took longer, and for rows in a file.
+    for (t, rows) in gemv::KERNELS.into_iter().chain(gemv_codes::KERNELS) {
+        k.gemv_in_file[t as usize] = k.gemv[t as usize];
+        k.gemv[t as usize] = Some(Gemv { layout: Layout::Wide, act: gemv::act, rows, few_rows: false });
+    }
 }
 
 /// Sets the kernels that require BF16 in the table.

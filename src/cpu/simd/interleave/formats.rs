@@ -1,6 +1,6 @@
 //! The formats whose blocks can be interleaved. `quant` documents them.
 
-use super::{Block, Format, Shape};
+use super::block::{Block, Format, Shape};
 use crate::cpu::simd::lanes::Lanes;
 use crate::cpu::simd::words::Words;
 use crate::quant::{iq4_nl::CURVE, mxfp4::FP4_DOUBLED};

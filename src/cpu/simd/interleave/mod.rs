@@ -5,18 +5,22 @@
 //! order, each as a vector with a word of each row. If the format has a separate scale of one or two bytes, before or
 //! after its words ([`Shape`]), an array of these scales follows, with an element for each row.
 //!
-//! Files: this one has the kernels, generic over the instruction set ([`Words`]) and the format ([`Format`]); `formats`
-//! has the formats.
+//! Files: this one has the kernels, generic over the instruction set ([`Words`]) and the format ([`Format`]); `block`
+//! has the blocks and the trait of formats, `formats` the formats.
 //!
 //! Every result is one chain of additions in the order of `k`, as in a tile: the exact sum of a group, times its scale,
 //! times the scale of the activations, is added to the result; then the offset times the sum of the activations.
 
+pub mod block;
 pub mod formats;
 
+use super::form::{Act, Form};
 use super::lanes::{Dots, Lanes};
-use super::tile::{Act, Form, begin, put, start};
+use super::tile::{begin, put, start};
 use super::words::Words;
+use crate::quant::types;
 use crate::sys::memory::{Later, prefetch, prefetch_near};
+use block::{Block, Format, Shape};
 
 /// Bytes from what is processed to what is loaded into the cache: two pages, because processors load ahead by
 /// themselves up to the end of a page. Kernels request a part of a block at a time, because some processors stall if
@@ -24,80 +28,6 @@ use crate::sys::memory::{Later, prefetch, prefetch_near};
 const AHEAD: usize = 8192;
 /// The same for formats with a byte for each weight, which are loaded into the nearest cache.
 const NEAR_AHEAD: usize = 4096;
-
-/// Where the data of a block is.
-#[derive(Clone, Copy, Debug)]
-pub struct Shape {
-    /// Values of a block.
-    pub values: usize,
-    /// Bytes of a block.
-    pub bytes: usize,
-    /// Offset of the 32-bit words.
-    pub words_at: usize,
-    /// Number of words, at least 4.
-    pub words: usize,
-    /// Offset of the separate scale.
-    pub scale_at: usize,
-    /// Bytes of the separate scale: 0, 1 or 2.
-    pub scale: usize,
-}
-
-impl Shape {
-    /// A block of words only.
-    const fn words(values: usize, words: usize) -> Self {
-        Self { values, bytes: 4 * words, words_at: 0, words, scale_at: 0, scale: 0 }
-    }
-    /// Words after a scale.
-    const fn scale_first(values: usize, scale: usize, words: usize) -> Self {
-        Self { values, bytes: 4 * words + scale, words_at: scale, words, scale_at: 0, scale }
-    }
-    /// Words before a scale of two bytes.
-    const fn scale_last(values: usize, words: usize) -> Self {
-        Self { values, bytes: 4 * words + 2, words_at: 0, words, scale_at: 4 * words, scale: 2 }
-    }
-}
-
-/// An interleaved block, which is readable, on a processor with the instruction set of `D`.
-pub struct Block<D> {
-    at: *const u8,
-    lanes: std::marker::PhantomData<D>,
-}
-
-impl<D> Clone for Block<D> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<D> Copy for Block<D> {}
-
-/// A format whose blocks can be interleaved.
-///
-/// # Safety
-/// The methods read words below `SHAPE.words`, and the separate scale only if there is one. Call them only with `t`
-/// below the number of groups of 32 of a block and `g` below that of groups of `GROUP`.
-#[allow(clippy::missing_safety_doc)] // the section above is for all methods
-pub unsafe trait Format {
-    /// Where the data of a block is.
-    const SHAPE: Shape;
-    /// Bits of unpacked weights: unsigned bytes below `2^BITS`, or signed bytes `^ FLIP` if it is 8.
-    const BITS: u32;
-    /// Number that the unpacked unsigned bytes exceed the weights by: 0 or a power of two up to 32.
-    const BIAS: i32 = 0;
-    /// Values that share a scale: 16 or 32.
-    const GROUP: usize = 32;
-    /// Whether there is an offset for each scale.
-    const OFFSETS: bool = false;
-    /// The scales of group `g`.
-    unsafe fn scale<D: Words>(b: Block<D>, g: usize) -> D::Floats;
-    /// The offsets of group `g`.
-    #[inline(always)]
-    unsafe fn offset<D: Words>(_b: Block<D>, _g: usize) -> D::Floats {
-        // SAFETY: the processor has the instruction set of `D` (`Block`).
-        unsafe { D::Floats::splat(0.0) }
-    }
-    /// The values of the 32 values number `t`, four in each lane.
-    unsafe fn codes<D: Words>(b: Block<D>, t: usize) -> [D; 8];
-}
 
 /// The form of unpacked weights.
 pub const fn form<D: Dots, F: Format>() -> Form {
@@ -346,33 +276,6 @@ pub fn restore(f: &Interleaved, strip: &[u8], rows: &mut [u8], stride: usize) {
     }
 }
 
-impl<D: Words> Block<D> {
-    /// # Safety
-    /// See [`Block`].
-    #[inline(always)]
-    pub unsafe fn new(at: *const u8) -> Self {
-        Self { at, lanes: std::marker::PhantomData }
-    }
-    /// Word `w` of each row.
-    #[inline(always)]
-    unsafe fn word(self, w: usize) -> D {
-        // SAFETY: the caller promises that `w` is below the words of the format; see also `Block`.
-        unsafe { D::load(self.at.add(4 * w * D::Floats::N)) }
-    }
-    /// The separate scales, after `words` words, as halves.
-    #[inline(always)]
-    unsafe fn halves(self, words: usize) -> D::Floats {
-        // SAFETY: the caller promises that the format has `words` words and a scale of two bytes; see also `Block`.
-        unsafe { D::Floats::load_f16(self.at.add(4 * words * D::Floats::N).cast()) }
-    }
-    /// The separate scales, after `words` words, as bytes.
-    #[inline(always)]
-    unsafe fn bytes(self, words: usize) -> D {
-        // SAFETY: the caller promises that the format has `words` words and a scale of one byte; see also `Block`.
-        unsafe { D::load_bytes(self.at.add(4 * words * D::Floats::N)) }
-    }
-}
-
 /// Interleaves rows; see [`interleave`].
 ///
 /// # Safety
@@ -423,7 +326,7 @@ pub struct Interleaved {
 }
 
 /// The kernels of interleaved weights of an instruction set, by format; `None` for formats that are not interleaved.
-pub type Table = [Option<Interleaved>; super::TYPES];
+pub type Table = [Option<Interleaved>; types::COUNT];
 
 /// Maximum of [`Interleaved::few`].
 pub const MAX_FEW: usize = 16;
@@ -432,9 +335,9 @@ pub const MAX_FEW: usize = 16;
 macro_rules! instantiate {
     ($words:ty, few $few:literal, [$($cols:literal)*] $(, $features:literal)?) => {
         mod interleaved {
-            use super::*;
-            use $crate::cpu::simd::interleave::{self, Format, Interleaved, Table, formats};
-            use $crate::cpu::simd::{TYPES, lanes::{Dots, Lanes}};
+            use $crate::cpu::simd::interleave::{self, Interleaved, Table, block::Format, formats};
+            use $crate::cpu::simd::lanes::{Dots, Lanes};
+            use $crate::quant::types;
 
             type Floats = <$words as Dots>::Floats;
 
@@ -467,7 +370,7 @@ macro_rules! instantiate {
                 })
             }
             pub fn table() -> Table {
-                let mut all = [None; TYPES];
+                let mut all = [None; types::COUNT];
                 $crate::cpu::simd::interleave::each_format!(kernels, all);
                 all
             }

@@ -222,7 +222,6 @@ impl Recurrent {
 macro_rules! instantiate {
     ($lanes:ty $(, $features:literal)?) => {
         mod recurrent_kernels {
-            use super::*;
             use $crate::cpu::simd::recurrent::{self, Matrix, Recurrent, Update};
             $crate::cpu::simd::recurrent::instantiate!(@each [$($features)?]
                 wkv6::<$lanes>(s: Matrix, y: *mut f32, inputs: [*const f32; 5]);

@@ -1,12 +1,14 @@
 //! Kernels for every processor: the generic code over plain arrays.
 
-use super::{Kernels, Level, TYPES, blocks, float, lanes, products, recurrent, tile};
+use super::table::{Kernels, Level};
+use super::{blocks, float, products, recurrent, tile};
+use crate::quant::types;
 
-float::instantiate!(lanes::Plain);
-blocks::instantiate!(lanes::PlainDots);
-products::instantiate!(lanes::Plain, [2 1]);
-recurrent::instantiate!(lanes::Plain);
-tile::instantiate_bytes!(lanes::PlainDots, [2 1], signed_only);
+float::instantiate!(crate::cpu::simd::lanes::Plain);
+blocks::instantiate!(crate::cpu::simd::lanes::PlainDots);
+products::instantiate!(crate::cpu::simd::lanes::Plain, [2 1]);
+recurrent::instantiate!(crate::cpu::simd::lanes::Plain);
+tile::instantiate_bytes!(crate::cpu::simd::lanes::PlainDots, [2 1], signed_only);
 
 /// The table of this level.
 pub(super) fn table() -> Kernels {
@@ -14,13 +16,13 @@ pub(super) fn table() -> Kernels {
     let mut k = Kernels {
         level: Level::Scalar,
         dots_only: false,
-        vec_dot: [None; TYPES],
-        from_float: [None; TYPES],
-        to_float: [None; TYPES],
+        vec_dot: [None; types::COUNT],
+        from_float: [None; types::COUNT],
+        to_float: [None; types::COUNT],
         sort_few: None,
         top_few: None,
-        gemv: [None; TYPES],
-        gemv_in_file: [None; TYPES],
+        gemv: [None; types::COUNT],
+        gemv_in_file: [None; types::COUNT],
         add,
         sub,
         mul,
@@ -66,7 +68,7 @@ pub(super) fn table() -> Kernels {
         products: row_products::PRODUCTS,
         recurrent: recurrent_kernels::RECURRENT,
         byte_tiles: byte_tiles::table(),
-        interleaved: [None; TYPES],
+        interleaved: [None; types::COUNT],
     };
     fill_float(&mut k);
     fill_blocks(&mut k);

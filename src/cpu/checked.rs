@@ -1,24 +1,102 @@
-//! [`CheckedNode`], the proof that a node may be computed.
+//! [`CheckedNode`], the proof that a node may be computed, and the operation's [`Row`] of the op table, with the kernel
+//! that takes it.
 
-use super::super::access::claims::Claims;
-use super::super::access::layout::PART;
-use super::super::access::{Dest, Source};
-use super::super::exec::worker::Worker;
-use super::super::table::Row;
+use super::access::layout::PART;
+use super::access::{Dest, Overlap, Source};
+use super::worker::Worker;
+use super::worker::claims::Claims;
+use crate::abi::ggml::ggml_op::{self, *};
+use crate::error::Result;
 use crate::tensor::TensorRef;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-/// How the sources of a node overlap its result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overlap {
-    /// They do not overlap it.
-    None,
-    /// A source that overlaps the result has the same data, shape, strides and format, and the kernel reads an element
-    /// of it only before it writes that element.
-    InPlace,
-    /// In another way: one thread computes the node, and copies sources before it uses them.
-    Partial,
+/// Computes a node. All threads of the node call it at the same time, each with its own `Dest`.
+pub type Kernel = fn(&Worker<'_>, CheckedNode<'_>, Dest<'_>);
+
+/// Tests and fuzzing use many threads for small tensors, too.
+const SMALL_TOO: bool = cfg!(any(test, fuzzing));
+
+/// The threads that compute a node.
+#[derive(Clone, Copy)]
+pub enum Tasks {
+    /// All threads.
+    All,
+    /// All threads if there are at least so many elements, else one.
+    From(i64),
+    /// Like `From`, for a kernel that does not divide rows between threads.
+    Rows(i64),
+    /// All threads if at least so many elements, in more than one row, are read from a table or written to one.
+    Moved(i64),
+    /// One thread.
+    One,
+    /// All threads if the function returns true, else one.
+    If(fn(TensorRef) -> bool),
+}
+
+/// What the kernel of an operation first computes in scratch memory, from sources 1 and up, for all threads:
+/// activations in another form.
+#[derive(Clone, Copy)]
+pub struct Shared {
+    /// Whether the second of two nodes finds it as the first has left it, and both divide scratch memory in the same
+    /// way.
+    pub same: fn(TensorRef, TensorRef) -> bool,
+    /// Whether there is nothing to compute: the kernel does not wait for other threads, and needs only memory of each
+    /// thread.
+    pub nothing: fn(TensorRef) -> bool,
+    /// Whether it is so little that one thread should compute it.
+    pub small: fn(TensorRef) -> bool,
+    /// Computes it on one thread.
+    pub prepare: Kernel,
+}
+
+/// An operation in the op table.
+pub struct Row {
+    /// The operation.
+    pub op: ggml_op,
+    /// The kernel; `None` if the operation is not supported.
+    pub kernel: Option<Kernel>,
+    /// Checks that the kernel supports the types and shapes of a node.
+    pub check: fn(TensorRef) -> Result<()>,
+    /// The threads that compute a node.
+    pub tasks: Tasks,
+    /// Bytes of scratch memory for a node and a number of threads; `None` for none.
+    pub scratch: Option<fn(TensorRef, usize) -> usize>,
+    /// What nodes of the operation can have in common in scratch memory.
+    pub shared: Option<Shared>,
+    /// Bit `i` is set if source `i` may have the memory of the result: the kernel does not read the source, or reads
+    /// each element only before it writes that element.
+    pub in_place: u16,
+    /// Bit `i` is set if the kernel writes source `i`.
+    pub writes: u16,
+}
+
+impl Row {
+    /// Whether the host computes the operation.
+    pub fn is_custom(&self) -> bool {
+        matches!(self.op, GGML_OP_MAP_CUSTOM1 | GGML_OP_MAP_CUSTOM2 | GGML_OP_MAP_CUSTOM3 | GGML_OP_CUSTOM)
+    }
+
+    /// Whether all threads compute the node together, not one thread alone.
+    pub fn is_wide(&self, node: TensorRef) -> bool {
+        match self.tasks {
+            Tasks::All => true,
+            Tasks::From(n) => SMALL_TOO || work(node) >= n,
+            Tasks::Rows(n) => (SMALL_TOO || work(node) >= n) && node.src(0).unwrap_or(node).nrows() > 1,
+            // The table may be much larger: a vocabulary, or a cache.
+            Tasks::Moved(n) => {
+                let source = node.src(0).unwrap_or(node);
+                (SMALL_TOO || node.nelements().min(source.nelements()) >= n) && node.nrows().min(source.nrows()) > 1
+            }
+            Tasks::If(f) => f(node),
+            Tasks::One => false,
+        }
+    }
+}
+
+/// Estimate of the work of a node: the elements of the result or, for operations such as sums, of the first source.
+fn work(node: TensorRef) -> i64 {
+    node.nelements().max(node.src(0).map_or(0, TensorRef::nelements))
 }
 
 /// Whether an elementwise kernel can use the result and its sources as floats that correspond to each other.
@@ -43,7 +121,7 @@ pub struct FlatFloats<'a> {
 }
 
 /// A node whose operation, types, shapes, strides and memory have been checked, for the computation of a graph that
-/// lasts `'g`. Only [`runnable`](super::runnable) makes one.
+/// lasts `'g`. Only [`runnable`](super::check::runnable) makes one.
 #[cfg_attr(
     feature = "internals",
     doc = r#"
@@ -94,7 +172,7 @@ pub struct CheckedNode<'g> {
 
 /// The result of a check. It holds only as long as nothing changes; [`CheckedNode`] adds that.
 #[derive(Clone, Copy)]
-pub(super) struct Verdict {
+pub(in crate::cpu) struct Verdict {
     tensor: TensorRef,
     row: &'static Row,
     overlap: Overlap,
@@ -103,22 +181,30 @@ pub(super) struct Verdict {
 
 impl Verdict {
     /// The node.
-    pub(super) fn tensor(&self) -> TensorRef {
+    pub(in crate::cpu) fn tensor(&self) -> TensorRef {
         self.tensor
     }
 }
 
 impl<'g> CheckedNode<'g> {
-    pub(super) fn new(tensor: &'g TensorRef, row: &'static Row, overlap: Overlap, flat: Flat) -> Self {
-        Self::of(Verdict { tensor: *tensor, row, overlap, flat })
+    /// The proof for a node.
+    ///
+    /// # Safety
+    /// The node has passed the checks of [`runnable`](super::check::runnable), with this result, and stays as it is.
+    pub(in crate::cpu) unsafe fn new(tensor: &'g TensorRef, row: &'static Row, overlap: Overlap, flat: Flat) -> Self {
+        Self { verdict: Verdict { tensor: *tensor, row, overlap, flat }, graph: PhantomData }
     }
 
-    /// Turns a verdict into a proof. The caller has checked that nothing has changed since.
-    pub(super) fn of(verdict: Verdict) -> Self {
+    /// Turns a verdict into a proof.
+    ///
+    /// # Safety
+    /// Nothing has changed since the check, and stays so for `'g`.
+    pub(in crate::cpu) unsafe fn of(verdict: Verdict) -> Self {
         Self { verdict, graph: PhantomData }
     }
 
-    pub(super) fn verdict(self) -> Verdict {
+    /// The result of the check.
+    pub(in crate::cpu) fn verdict(self) -> Verdict {
         self.verdict
     }
 

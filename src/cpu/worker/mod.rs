@@ -1,24 +1,28 @@
 //! [`Worker`], the thread that a kernel runs on: its number, the scratch memory and the barrier of the node, and
-//! reporting of errors.
+//! reporting of errors. Files: `stop` (whether the host stops a computation) with `pace`, `pieces` (the pieces of a
+//! node), `claims` (a race detector for debug builds).
 
-use crate::abi::ggml::ggml_abort_callback;
-use crate::cpu::access::Workspace;
-use crate::cpu::access::claims::Claims;
+pub mod claims;
+pub mod pace;
+pub mod pieces;
+pub mod stop;
+
 use crate::cpu::barrier::Barrier;
-use crate::cpu::exec::pace::Pace;
-use crate::cpu::exec::pieces::Pieces;
 use crate::cpu::repack::{FileRows, Weights};
 use crate::error::{Error, Result};
-use crate::guard::foreign;
 use crate::sys::mapping::will_need;
 use crate::sys::sync::lock;
-use crate::sys::unwind::MayUnwind;
+use claims::Claims;
+use pace::Pace;
+use pieces::Pieces;
 use std::cell::Cell;
-use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use stop::Stop;
+
+pub use stop::Abort;
 
 /// Scratch memory that all threads of a node share. It is aligned to 64 bytes and at least as long as the op table
 /// requires for the node. Its contents are unspecified when a node starts.
@@ -66,76 +70,6 @@ impl Scratch {
     /// Size in bytes.
     pub fn len(self) -> usize {
         self.len
-    }
-}
-
-/// The host's abort callback.
-#[derive(Clone, Copy)]
-pub struct Abort {
-    /// Called after each node, and between the parts of large ones; may be NULL.
-    pub callback: ggml_abort_callback,
-    /// Argument of the callback.
-    pub data: *mut c_void,
-}
-// SAFETY: a shared `Abort` only passes `data` to the callback, and only the thread that started the computation calls
-// it.
-unsafe impl Sync for Abort {}
-
-impl Abort {
-    /// No callback.
-    pub const NEVER: Self = Self { callback: None, data: std::ptr::null_mut() };
-
-    fn asked(&self) -> bool {
-        let Some(f) = self.callback.map(MayUnwind::may_unwind) else { return false };
-        let data = self.data;
-        // SAFETY: the header's contract of the abort callback: it may be called with its data while the graph is
-        // computed.
-        foreign::host(|| unsafe { f(data) }).unwrap_or(true)
-    }
-}
-
-/// Whether the host stops a region.
-pub struct Stop {
-    abort: Abort,
-    wanted: AtomicBool,
-}
-
-impl Stop {
-    /// Not yet.
-    pub fn new(abort: Abort) -> Self {
-        Self { abort, wanted: AtomicBool::new(false) }
-    }
-
-    /// Returns whether the host has stopped the region. On thread 0, this calls the abort callback of the host.
-    #[inline]
-    pub fn is_wanted(&self, ith: usize) -> bool {
-        self.was_wanted() || self.can_ask(ith) && self.ask()
-    }
-
-    /// As [`Self::is_wanted`], but thread 0 calls the abort callback only if `pace` says so.
-    #[inline]
-    fn is_wanted_now_and_then(&self, ith: usize, pace: &Pace) -> bool {
-        self.was_wanted() || self.can_ask(ith) && pace.is_due(Instant::now) && self.ask()
-    }
-
-    #[inline]
-    fn can_ask(&self, ith: usize) -> bool {
-        ith == 0 && self.abort.callback.is_some()
-    }
-
-    #[cold]
-    fn ask(&self) -> bool {
-        let stop = self.abort.asked();
-        if stop {
-            self.wanted.store(true, Ordering::Relaxed);
-        }
-        stop
-    }
-
-    /// Whether the host has stopped it, as far as is known.
-    #[inline]
-    pub fn was_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed)
     }
 }
 
@@ -187,24 +121,24 @@ impl Slept {
 /// One thread of a parallel region, as a kernel sees it. Only the executor makes one, for each thread that calls the
 /// kernel.
 pub struct Worker<'a> {
-    pub(super) ith: usize,
-    pub(super) nth: usize,
-    pub(super) scratch: Cell<Option<Scratch>>,
-    pub(super) barrier: &'a Barrier,
-    pub(super) chunk: &'a AtomicUsize,
-    pub(super) pieces: &'a Pieces,
+    pub(in crate::cpu) ith: usize,
+    pub(in crate::cpu) nth: usize,
+    pub(in crate::cpu) scratch: Cell<Option<Scratch>>,
+    pub(in crate::cpu) barrier: &'a Barrier,
+    pub(in crate::cpu) chunk: &'a AtomicUsize,
+    pub(in crate::cpu) pieces: &'a Pieces,
     /// Number of the node in the region, from 1, in the order in which threads compute nodes.
-    pub(super) number: u32,
-    pub(super) stop: &'a Stop,
-    pub(super) pace: Pace,
-    pub(super) use_ref: bool,
-    pub(super) kept: bool,
+    pub(in crate::cpu) number: u32,
+    pub(in crate::cpu) stop: &'a Stop,
+    pub(in crate::cpu) pace: Pace,
+    pub(in crate::cpu) use_ref: bool,
+    pub(in crate::cpu) kept: bool,
     /// Whether other threads may still compute another node of the step.
-    pub(super) joined: bool,
-    pub(super) faults: &'a Faults,
-    pub(super) slept: &'a Slept,
-    pub(super) claims: &'a Claims,
-    pub(super) weights: Option<&'a Weights>,
+    pub(in crate::cpu) joined: bool,
+    pub(in crate::cpu) faults: &'a Faults,
+    pub(in crate::cpu) slept: &'a Slept,
+    pub(in crate::cpu) claims: &'a Claims,
+    pub(in crate::cpu) weights: Option<&'a Weights>,
 }
 
 impl<'a> Worker<'a> {
@@ -220,17 +154,16 @@ impl<'a> Worker<'a> {
         self.nth
     }
 
-    /// The scratch memory of the node, which all its threads share. Its size is that of the node's row in the op table.
-    /// Panics if it is called twice.
-    pub fn workspace(&self) -> Workspace<'a> {
-        let Some(scratch) = self.scratch.take() else { panic!("the scratch memory is taken already") };
-        // SAFETY: by the promise of `Scratch::new`, nothing else uses the memory. There is one `Worker` for each thread
-        // of the node, with its own number `ith`, and `take` succeeds once.
-        unsafe { Workspace::new(scratch, [self.ith, self.nth], self.claims) }
+    /// The scratch memory of the node ([`Self::workspace`]). Panics if it is called twice.
+    pub(in crate::cpu) fn take_scratch(&self) -> Scratch {
+        match self.scratch.take() {
+            Some(scratch) => scratch,
+            None => panic!("the scratch memory is taken already"),
+        }
     }
 
     /// Whether the scratch memory has what this node would compute there from its sources 1 and up, as an earlier node,
-    /// or the operation's function for that, has left it ([`Shared`](crate::cpu::table::Shared)). The kernel must not
+    /// or the operation's function for that, has left it ([`Shared`](crate::cpu::checked::Shared)). The kernel must not
     /// call [`Self::wait`] then.
     pub fn finds_scratch(&self) -> bool {
         self.kept

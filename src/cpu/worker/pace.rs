@@ -13,7 +13,7 @@ const QUICK: Duration = Duration::from_micros(20);
 /// The time of a thread's last call of the callback. Most items of a kernel (rows, or elements with a window) take much
 /// less time than a call of the host, and some take less than a reading of the clock.
 #[derive(Default)]
-pub(super) struct Pace {
+pub struct Pace {
     /// Items until the next reading of the clock.
     left: Cell<u32>,
     read: Cell<Option<Instant>>,
@@ -24,7 +24,7 @@ impl Pace {
     /// Returns whether to call the callback now, and if so, stores this time as that of the last call. Kernels call
     /// this function once before each item. It returns false for the first item, because the callback is also called
     /// between nodes.
-    pub(super) fn is_due(&self, clock: impl FnOnce() -> Instant) -> bool {
+    pub fn is_due(&self, clock: impl FnOnce() -> Instant) -> bool {
         if self.left.get() > 0 {
             self.left.set(self.left.get() - 1);
             return false;
