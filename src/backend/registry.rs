@@ -6,10 +6,11 @@
 use super::dl::Module;
 use super::{BackendBox, DeviceRef, RegRef};
 use crate::abi::backend::ggml_backend_dev_type;
+use crate::log_debug;
+use crate::sys::first_use;
 use crate::sys::fork::Section;
 use crate::sys::sync::{self, Brief};
 use crate::sys::thread::Shield;
-use crate::{log, log_debug};
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::sync::{Once, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -75,7 +76,7 @@ fn fill() {
     }
     let _filled = Filled;
     let _shield = Shield::new();
-    log::afterwards(|| {
+    first_use::make(|| {
         // A child must not wait for a thread of its parent that fills the registry.
         let _whole = Section::enter();
         FILLED.call_once_force(|_| {

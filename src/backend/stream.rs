@@ -7,7 +7,7 @@ use crate::abi::backend::ggml_backend_graph_plan_t;
 use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
 use crate::abi::ggml::{ggml_guid_t, ggml_status};
 use crate::graph::GraphRef;
-use crate::guard::foreign;
+use crate::sys::foreign;
 use crate::sys::thread::Shield;
 use crate::sys::unwind::MayUnwind;
 use crate::tensor::TensorRef;

@@ -7,7 +7,7 @@ use super::handle::slot;
 use super::observe::{self, Operation};
 use super::{BackendRef, BufferRef, damage};
 use crate::error::{Error, Result};
-use crate::guard::foreign::{self, module};
+use crate::sys::foreign::{self, module};
 use crate::sys::unwind::MayUnwind;
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert};

@@ -14,7 +14,7 @@ use crate::backend::author::{Device, HostMemory, NoEvent, Reg, Stream, publish, 
 use crate::backend::{BackendRef, BufferBox, BufferTypeRef, DeviceRef, RegRef, host};
 use crate::error::Result;
 use crate::graph::GraphRef;
-use crate::sys::fork::Lasting;
+use crate::sys::lasting::Lasting;
 use crate::sys::memory::{AlignedBlock, physical};
 use crate::sys::sync::brief;
 use crate::tensor::TensorRef;

@@ -5,8 +5,8 @@ use crate::abi::alloc::ggml_backend_t;
 use crate::abi::ggml::ggml_abort_callback;
 use crate::backend::BackendRef;
 use crate::backend::author::stream_author;
-use crate::guard::foreign;
 use crate::guard::guarded;
+use crate::sys::foreign;
 use crate::sys::unwind::MayUnwind;
 use std::ffi::{CStr, c_void};
 

@@ -11,10 +11,10 @@ use crate::backend::author::{Device, HostMemory, Reg, leak_buffer_type, new_buff
 use crate::backend::{BufferBox, BufferTypeRef, DeviceRef, RegRef};
 use crate::environment;
 use crate::error::{Result, invalid};
-use crate::sys::fork;
+use crate::log_warn;
 use crate::sys::sync::lock;
+use crate::sys::{first_use, fork};
 use crate::tensor::TensorRef;
-use crate::{log, log_warn};
 use ash::vk;
 use std::ffi::{CStr, CString, c_void};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -234,7 +234,7 @@ pub fn reg(shapes: Shapes) -> Option<RegRef> {
         let cards = instance.cards.iter().map(|info| Card { info: info.clone(), direct }).collect();
         Some(publish_cards(instance, cards, shapes))
     };
-    log::afterwards(|| *crate::sys::sync::once(&REG, make))
+    first_use::make(|| *crate::sys::sync::once(&REG, make))
 }
 
 /// The `VkDevice` of a backend device.

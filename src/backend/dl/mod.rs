@@ -7,7 +7,7 @@ mod evidence;
 use super::{RegRef, registry};
 use crate::abi::backend_impl::{GGML_BACKEND_API_VERSION, ggml_backend_init_t, ggml_backend_score_t};
 use crate::environment;
-use crate::guard::foreign;
+use crate::sys::foreign;
 use crate::sys::library::{MODULE_EXTENSION, MODULE_PREFIX};
 use crate::sys::thread::Shield;
 use crate::sys::unwind::MayUnwind;

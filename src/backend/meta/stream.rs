@@ -13,7 +13,7 @@ use crate::backend::{BackendBox, BackendRef, BufferRef, damage};
 use crate::error::{Error, Result};
 use crate::graph::{GraphRef, build, handle};
 use crate::log_error;
-use crate::sys::fork::Lasting;
+use crate::sys::lasting::Lasting;
 use crate::tensor::{Context, TensorRef, known};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_void};

@@ -9,7 +9,7 @@ use crate::cpu::exec::pace::Pace;
 use crate::cpu::exec::pieces::Pieces;
 use crate::cpu::repack::{FileRows, Weights};
 use crate::error::{Error, Result};
-use crate::guard::foreign;
+use crate::sys::foreign;
 use crate::sys::mapping::will_need;
 use crate::sys::sync::lock;
 use crate::sys::unwind::MayUnwind;

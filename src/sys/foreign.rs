@@ -6,8 +6,9 @@
 //! catches has passed none of our frames that had something to clean up, so all objects are in the state that a failed
 //! call leaves.
 
-use crate::sys::thread::exposed;
-use crate::sys::unwind::{self, Unwinding};
+use super::process::write_to_standard_error;
+use super::thread::exposed;
+use super::unwind::{self, Unwinding};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -94,13 +95,6 @@ fn take() -> Option<Unwinding> {
     unwinding
 }
 
-/// Leaves the guarded function that the thread is in, which fails: for a caller of [`host`] without another way of
-/// failing.
-#[cold]
-pub fn escape() -> ! {
-    std::panic::resume_unwind(Box::new(super::Violation("a function of the host was left by an exception".to_owned())))
-}
-
 /// At the end of an exported function: continues what is pending, in the host.
 ///
 /// # Safety
@@ -131,7 +125,7 @@ unsafe fn resume_here() {
 /// C++ calls `std::terminate` for it.
 #[cold]
 fn nobody_catches() -> ! {
-    crate::log::print(b"an exception has left a function of the host, and nobody catches it\n");
+    write_to_standard_error(b"an exception has left a function of the host, and nobody catches it\n");
     std::process::abort()
 }
 
@@ -161,7 +155,7 @@ pub fn hand_over() -> Option<Moved> {
     }
     let unwinding = take()?;
     if !unwinding.leaves_thread() {
-        crate::log::print(b"pthread_exit on a thread of the library, in a function of the host\n");
+        write_to_standard_error(b"pthread_exit on a thread of the library, in a function of the host\n");
         std::process::abort()
     }
     Some(Moved(unwinding))
