@@ -6,6 +6,7 @@ use super::{BackendRef, BufferTypeRef, DeviceRef, damage};
 use crate::abi::backend::ggml_backend_graph_plan_t;
 use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
 use crate::abi::ggml::{ggml_guid_t, ggml_status};
+use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::sys::foreign;
 use crate::sys::thread::Shield;
@@ -133,6 +134,18 @@ impl BackendRef {
         observe::tell(|| Operation::Compute(self, graph));
         let _shield = Shield::new();
         status_of(attempt!(self.graph_compute(graph.as_ptr().cast()), ggml_status::GGML_STATUS_FAILED as i32))
+    }
+
+    /// Like [`Self::graph_compute_async`], with a failure as an error.
+    pub fn try_graph_compute_async(self, graph: GraphRef) -> Result<()> {
+        match self.graph_compute_async(graph) {
+            ggml_status::GGML_STATUS_SUCCESS => Ok(()),
+            ggml_status::GGML_STATUS_ABORTED => Err(Error::Aborted),
+            ggml_status::GGML_STATUS_ALLOC_FAILED => {
+                Err(Error::OutOfMemory { what: format!("a computation on {}", self.name()), bytes: 0 })
+            }
+            _ => Err(Error::Backend(format!("the computation on {} failed", self.name()))),
+        }
     }
 
     /// Whether graphs can be prepared to be computed several times.

@@ -24,12 +24,12 @@
 mod event;
 mod file;
 
+pub use crate::sys::time::monotonic_ns as now;
 pub use event::{Arg, Event, Track};
 
 use crate::environment;
 use crate::sys::fork::Section;
 use crate::sys::sync::lock;
-pub use crate::sys::time::monotonic_ns as now;
 use file::Sink;
 use std::io::{ErrorKind, Result};
 use std::path::Path;

@@ -20,7 +20,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// An open library.
-pub(super) struct Module(Library);
+struct Module(Library);
 
 /// Kinds of backends in the order in which they are loaded.
 const KINDS: [&str; 15] = [
@@ -199,7 +199,7 @@ unsafe fn adopt(module: Module, path: &Path, silent: bool) -> Option<RegRef> {
     }
     let name = reg.name();
     // This library under another name brings nothing new: its registration is in the list.
-    if registry::register_module(reg, module) {
+    if registry::register_module(reg, module.0) {
         log_info!("load_backend: loaded {name} backend from {shown}");
     } else {
         log_debug!("load_backend: backend {name} from {shown} is registered already");

@@ -1,15 +1,16 @@
 //! Streams of a meta device: one stream on each device, and graphs cut into what each computes.
 
-use super::buffer::MetaBuffer;
+use super::buffer::{MetaBuffer, is_sliced, meta_buffer};
+use super::layout::Layout;
 use super::reduce::{self, Landing, Reduction};
 use super::regions::{self, Node, Operand, Region};
-use super::slices::{Slices, changes, is_sliced, meta_buffer, next_epoch, slices_of};
+use super::slices::slices_of;
 use super::split::Axis;
-use super::{MetaDevice, layout::Layout};
+use super::table::{Slices, changes, next_epoch};
 use crate::abi::alloc::ggml_backend_t;
-use crate::abi::ggml::{ggml_guid, ggml_op, ggml_status, ggml_tensor, ggml_tensor_flag};
+use crate::abi::ggml::{ggml_guid, ggml_op, ggml_tensor, ggml_tensor_flag};
 use crate::backend::author::{Buffer, HostSource, HostTarget, NOT_READ, NoEvent, NoPlan, Stream};
-use crate::backend::{BackendBox, BackendRef, BufferRef, damage};
+use crate::backend::{BackendBox, BackendRef, BufferRef, DeviceRef, damage};
 use crate::error::{Error, Result};
 use crate::graph::{GraphRef, build, handle};
 use crate::log_error;
@@ -57,28 +58,15 @@ struct Step {
     sum: Option<Reduction>,
 }
 
-/// The status of a computation as a result.
-pub fn checked(status: ggml_status, stream: &BackendBox) -> Result<()> {
-    match status {
-        ggml_status::GGML_STATUS_SUCCESS => Ok(()),
-        ggml_status::GGML_STATUS_ABORTED => Err(Error::Aborted),
-        ggml_status::GGML_STATUS_ALLOC_FAILED => {
-            Err(Error::OutOfMemory { what: format!("a computation on {}", stream.name()), bytes: 0 })
-        }
-        _ => Err(Error::Backend(format!("the computation on {} failed", stream.name()))),
-    }
-}
-
 impl MetaStream {
     /// A stream on every device.
-    pub fn new(device: &MetaDevice, params: Option<&CStr>) -> Result<Self> {
-        let open = |d: &crate::backend::DeviceRef| {
+    pub fn new(name: CString, devices: &[DeviceRef], params: Option<&CStr>) -> Result<Self> {
+        let open = |d: &DeviceRef| {
             d.init(params).ok_or_else(|| Error::Backend(format!("the device {} cannot create a backend", d.name())))
         };
-        let streams = device.devices().iter().map(open).collect::<Result<Vec<_>>>()?;
+        let streams = devices.iter().map(open).collect::<Result<Vec<_>>>()?;
         let comm = Comm::new(&streams);
-        let names: Vec<String> = device.devices().iter().map(|d| d.name()).collect();
-        Ok(Self { name: super::joined_name(&names), comm, state: Lasting::default(), streams })
+        Ok(Self { name, comm, state: Lasting::default(), streams })
     }
 
     /// The streams on the devices.
@@ -172,7 +160,7 @@ impl MetaStream {
     fn run(&self, prepared: &Prepared) -> Result<()> {
         for step in &prepared.steps {
             for (stream, graph) in self.streams.iter().zip(&step.graphs) {
-                checked(stream.graph_compute_async(*graph), stream)?;
+                stream.try_graph_compute_async(*graph)?;
             }
             if let Some(sum) = &step.sum {
                 sum.fill_idle(&self.streams)?;
