@@ -1,6 +1,7 @@
 //! The one logging path. All messages go through the log callback (default: standard error).
 
 use crate::abi::ggml::{ggml_log_callback, ggml_log_level};
+use crate::sys::foreign::Opaque;
 use crate::sys::unwind::MayUnwind;
 use crate::sys::{first_use, foreign, process, sync, warning};
 use std::cell::RefCell;
@@ -12,27 +13,22 @@ use std::sync::RwLock;
 #[derive(Clone, Copy)]
 struct Sink {
     callback: ggml_log_callback,
-    user_data: *mut c_void,
+    user_data: Opaque,
 }
-// SAFETY: the pointer is the host's own; the host promises with `ggml_log_set` that its callback may be called from
-// any thread. Rust never dereferences it.
-unsafe impl Send for Sink {}
-// SAFETY: as above.
-unsafe impl Sync for Sink {}
 
-static SINK: RwLock<Sink> = RwLock::new(Sink { callback: None, user_data: std::ptr::null_mut() });
+static SINK: RwLock<Sink> = RwLock::new(Sink { callback: None, user_data: Opaque(std::ptr::null_mut()) });
 
 /// Installs the host's log callback; `None` restores standard error.
 pub fn set_callback(callback: ggml_log_callback, user_data: *mut c_void) {
     let mut sink = sync::brief_write(&SINK);
     warning::route(|text| crate::log_warn!("{text}"));
-    *sink = Sink { callback, user_data };
+    *sink = Sink { callback, user_data: Opaque(user_data) };
 }
 
 /// The log callback in force and its data; `None` when lines go to standard error.
 pub fn callback() -> (ggml_log_callback, *mut c_void) {
     let sink = *sync::brief_read(&SINK);
-    (sink.callback, sink.user_data)
+    (sink.callback, sink.user_data.0)
 }
 
 thread_local! {

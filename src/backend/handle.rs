@@ -80,7 +80,7 @@ macro_rules! handle {
 
         // SAFETY: a handle is a number; the interface says from which threads an object may be used.
         unsafe impl Send for $name {}
-        // SAFETY: as above.
+        // SAFETY: a shared handle gives what a copy gives, and copies may be on any thread (`Send`).
         unsafe impl Sync for $name {}
 
         impl $name {

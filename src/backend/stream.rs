@@ -233,7 +233,7 @@ impl BackendRef {
 
     /// Tries to queue a copy from `src`, last written on `from`, to `dst` on this stream; `false` when it cannot.
     pub fn try_copy_async(self, from: BackendRef, src: TensorRef, dst: TensorRef) -> bool {
-        ggml_assert!(super::tensor_io::same_layout(src, dst), "cannot copy tensors with different layouts");
+        ggml_assert!(src.same_layout(dst), "cannot copy tensors with different layouts");
         let Some(f) = slot!(self.cpy_tensor_async).map(MayUnwind::may_unwind) else { return false };
         // SAFETY: the vtable contract.
         let taken = foreign::module(false, || unsafe { f(from.as_ptr(), self.as_ptr(), src.as_ptr(), dst.as_ptr()) });

@@ -10,7 +10,17 @@ use super::process::write_to_standard_error;
 use super::thread::exposed;
 use super::unwind::{self, Unwinding};
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// An address that the host, or a module, gave for its own functions. Only they follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opaque(pub *mut c_void);
+
+// SAFETY: here it is a number. Who calls a function with it argues there from which thread that is allowed.
+unsafe impl Send for Opaque {}
+// SAFETY: a shared one gives what a copy gives, and copies may be on any thread (`Send`).
+unsafe impl Sync for Opaque {}
 
 /// Threads whose [`PENDING`] is set: the test of the common case costs no access to a thread-local.
 static ANY: AtomicUsize = AtomicUsize::new(0);
@@ -102,7 +112,7 @@ fn take() -> Option<Unwinding> {
 #[inline(always)]
 pub unsafe fn resume() {
     if ANY.load(Ordering::Relaxed) != 0 {
-        // SAFETY: forwarded to the caller.
+        // SAFETY: the caller's promise holds for this call, too, because nothing follows it.
         unsafe { resume_here() }
     }
 }
@@ -116,7 +126,8 @@ unsafe fn resume_here() {
         return;
     }
     if let Some(unwinding) = take() {
-        // SAFETY: forwarded to the caller; this frame has nothing left to do, too: `resume` has the value.
+        // SAFETY: the caller of `resume` may be left by unwinding. So may this frame: nothing in it has a destructor,
+        // as `Unwinding::resume` takes the value.
         unsafe { unwinding.resume() };
         nobody_catches();
     }

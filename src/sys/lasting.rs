@@ -22,7 +22,7 @@ struct OfProcess<T> {
 
 // SAFETY: the pointers are to boxes that belong to this object, and give access to a `Mutex<T>` only.
 unsafe impl<T: Send> Send for Lasting<T> {}
-// SAFETY: as above.
+// SAFETY: shared, it gives a shared `Mutex<T>` only, which threads may share if `T` may move between them.
 unsafe impl<T: Send> Sync for Lasting<T> {}
 
 impl<T: Default> Default for Lasting<T> {
@@ -42,14 +42,18 @@ impl<T: Default> Lasting<T> {
         lock(self.of_process())
     }
 
+    /// What [`Self::current`] points to.
+    fn current(&self) -> Option<&OfProcess<T>> {
+        // SAFETY: NULL, or a box that `renew` has made and that only `drop` frees. It is written before it is stored
+        // (Release), and afterwards only inside of its lock.
+        unsafe { self.current.load(Ordering::Acquire).as_ref() }
+    }
+
     fn of_process(&self) -> &Mutex<T> {
-        let mut current = self.current.load(Ordering::Acquire);
-        // SAFETY: not NULL, so to a box that lives as long as `self`.
-        if current.is_null() || unsafe { (*current).generation } != generation() {
-            current = self.renew();
+        match self.current() {
+            Some(current) if current.generation == generation() => &current.lock,
+            _ => self.renew(),
         }
-        // SAFETY: as above; `renew` returns such a pointer.
-        unsafe { &(*current).lock }
     }
 
     /// Like [`Self::lock`], but `None` if it is held.
@@ -62,25 +66,25 @@ impl<T: Default> Lasting<T> {
     }
 
     #[cold]
-    fn renew(&self) -> *mut OfProcess<T> {
+    fn renew(&self) -> &Mutex<T> {
         static ONE: Mutex<()> = Mutex::new(());
         let _one = brief(&ONE);
-        let older = self.current.load(Ordering::Acquire);
-        // SAFETY: NULL, or to a box that lives as long as `self`.
-        if let Some(older) = unsafe { older.as_ref() }
-            && older.generation == generation()
-        {
-            return std::ptr::from_ref(older).cast_mut();
+        let older = self.current();
+        if let Some(other) = older.filter(|o| o.generation == generation()) {
+            return &other.lock;
         }
-        // SAFETY: as above.
-        let value = match unsafe { older.as_ref() }.map(|o| o.lock.try_lock()) {
+        let value = match older.map(|o| o.lock.try_lock()) {
             Some(Ok(mut value)) => std::mem::take(&mut *value),
             Some(Err(TryLockError::Poisoned(e))) => std::mem::take(&mut *e.into_inner()),
             Some(Err(TryLockError::WouldBlock)) | None => T::default(),
         };
-        let made = Box::into_raw(Box::new(OfProcess { generation: generation(), lock: Mutex::new(value), older }));
-        self.current.store(made, Ordering::Release);
-        made
+        let older = self.current.load(Ordering::Relaxed);
+        let made = Box::new(OfProcess { generation: generation(), lock: Mutex::new(value), older });
+        self.current.store(Box::into_raw(made), Ordering::Release);
+        match self.current() {
+            Some(made) => &made.lock,
+            None => unreachable!("a box is never NULL"),
+        }
     }
 }
 

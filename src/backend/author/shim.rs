@@ -50,7 +50,7 @@ pub struct HostPointer<'c, P> {
 /// # Safety
 /// **The vtable contract** holds for `tensor`.
 pub unsafe fn unwritten(tensor: *mut ggml_tensor, offset: usize, size: usize) {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the caller promises what the contract says of a tensor: NULL or a **valid tensor**.
     if let Some(tensor) = unsafe { TensorRef::from_ptr(tensor) } {
         damage::unwritten(tensor, offset, size);
     }

@@ -4,6 +4,7 @@ use super::split::Split;
 use crate::abi::backend::ggml_backend_meta_split_state;
 use crate::abi::ggml::ggml_tensor;
 use crate::error::Result;
+use crate::sys::foreign::Opaque;
 use crate::tensor::TensorRef;
 use std::ffi::c_void;
 
@@ -13,13 +14,8 @@ type Function = unsafe extern "C" fn(*const ggml_tensor, *mut c_void) -> ggml_ba
 #[derive(Clone, Copy)]
 pub struct Spread {
     function: Function,
-    data: *mut c_void,
+    data: Opaque,
 }
-
-// SAFETY: by the promise of `new`, the function may be called with the pointer on any thread. Rust never dereferences it.
-unsafe impl Send for Spread {}
-// SAFETY: a shared `Spread` gives no more access than a copy of it, which may be on another thread (`Send`).
-unsafe impl Sync for Spread {}
 
 impl PartialEq for Spread {
     fn eq(&self, other: &Self) -> bool {
@@ -31,13 +27,13 @@ impl Spread {
     /// # Safety
     /// The function may be called with `data`, on any thread, as long as a copy of this object is in use.
     pub unsafe fn new(function: Function, data: *mut c_void) -> Self {
-        Self { function, data }
+        Self { function, data: Opaque(data) }
     }
 
     /// How the host distributes a tensor with data over so many devices.
     pub fn split_of(&self, t: TensorRef, devices: usize) -> Result<Split> {
         // SAFETY: the promise of `new`; the tensor is valid.
-        let state = unsafe { (self.function)(t.as_ptr(), self.data) };
+        let state = unsafe { (self.function)(t.as_ptr(), self.data.0) };
         Split::from_c(&state, t, devices)
     }
 }

@@ -14,6 +14,7 @@ use crate::backend::{BackendBox, BackendRef, BufferRef, DeviceRef, damage};
 use crate::error::{Error, Result};
 use crate::graph::{GraphRef, build, handle};
 use crate::log_error;
+use crate::sys::foreign::Opaque;
 use crate::sys::lasting::Lasting;
 use crate::tensor::{Context, TensorRef, known};
 use std::collections::HashSet;
@@ -261,13 +262,14 @@ impl Stream for MetaStream {
                 Axis::Dim(dim) => {
                     for t in Layout::new(tensor, &slices.seen, dim)?.transfers(offset, bytes.len()) {
                         let from = bytes[t.data_at..t.data_at + t.pieces.extent()].as_ptr();
-                        // SAFETY: the bytes reach to the end of the last piece, and live until `synchronize`.
+                        // SAFETY: the bytes reach to the end of the last piece. They live until `synchronize`:
+                        // `State::sources` keeps them.
                         unsafe { self.streams[t.device].set_2d_async(slices.get(t.device), from, t.pieces) }
                     }
                 }
                 Axis::Mirrored => {
                     for (stream, slice) in self.streams.iter().zip(slices.iter()) {
-                        // SAFETY: as above.
+                        // SAFETY: all bytes of `data`, which live until `synchronize`: `State::sources` keeps it.
                         unsafe { stream.set_async(slice, bytes.as_ptr(), offset, bytes.len()) }
                     }
                 }
@@ -294,11 +296,12 @@ impl Stream for MetaStream {
                 Axis::Dim(dim) => {
                     for t in Layout::new(tensor, &slices.seen, dim)?.transfers(offset, bytes.len()) {
                         let to = bytes[t.data_at..t.data_at + t.pieces.extent()].as_mut_ptr();
-                        // SAFETY: the bytes reach to the end of the last piece, and live until `synchronize`.
+                        // SAFETY: the bytes reach to the end of the last piece. They live until `synchronize`:
+                        // `State::targets` keeps them.
                         unsafe { self.streams[t.device].get_2d_async(slices.get(t.device), to, t.pieces) }
                     }
                 }
-                // SAFETY: as above.
+                // SAFETY: all bytes of `data`, which live until `synchronize`: `State::targets` keeps it.
                 Axis::Mirrored => unsafe {
                     self.streams[0].get_async(slices.get(0), bytes.as_mut_ptr(), offset, bytes.len());
                 },
@@ -334,14 +337,10 @@ type CommAddUp = unsafe extern "C" fn(*mut c_void, *mut *mut ggml_tensor) -> boo
 
 /// A family's own way of adding up over its devices, where it has one.
 struct Comm {
-    context: *mut c_void,
+    context: Opaque,
     free: CommFree,
     add_up: CommAddUp,
 }
-// SAFETY: called under the stream's lock; the interface requires no particular thread.
-unsafe impl Send for Comm {}
-// SAFETY: as above.
-unsafe impl Sync for Comm {}
 
 impl Comm {
     fn new(streams: &[BackendBox]) -> Option<Self> {
@@ -363,20 +362,21 @@ impl Comm {
         };
         // SAFETY: a list of valid streams and its length.
         let context = unsafe { init(list.as_mut_ptr(), list.len()) };
-        (!context.is_null()).then_some(Self { context, free, add_up })
+        (!context.is_null()).then_some(Self { context: Opaque(context), free, add_up })
     }
 
     /// Adds up; `false` when it cannot.
     fn add_up(&self, summands: &[TensorRef]) -> bool {
         let mut list: Vec<_> = summands.iter().map(|t| t.as_ptr()).collect();
-        // SAFETY: a tensor for each stream of the context.
-        unsafe { (self.add_up)(self.context, list.as_mut_ptr()) }
+        // SAFETY: a tensor for each stream of the context. The interface requires no particular thread, and one call at
+        // a time: `run` holds the lock of the stream's state.
+        unsafe { (self.add_up)(self.context.0, list.as_mut_ptr()) }
     }
 }
 
 impl Drop for Comm {
     fn drop(&mut self) {
         // SAFETY: made in `new`, freed only here.
-        unsafe { (self.free)(self.context) }
+        unsafe { (self.free)(self.context.0) }
     }
 }
