@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opaque(pub *mut c_void);
 
-// SAFETY: here it is a number. Who calls a function with it argues there from which thread that is allowed.
+// SAFETY: here it is a number. The call of a function with it says from which thread that is allowed.
 unsafe impl Send for Opaque {}
 // SAFETY: a shared one gives what a copy gives, and copies may be on any thread (`Send`).
 unsafe impl Sync for Opaque {}

@@ -1,5 +1,5 @@
-//! Warnings of this folder, which is below the log. They go to standard error, which is the log's default, until the log
-//! takes them ([`route`]) because the host has set a callback.
+//! Warnings of this folder, which is below the log. They go to standard error, which is the log's default, until the
+//! log takes them ([`route`]) because the host has set a callback.
 #![forbid(unsafe_code)]
 
 use super::process::write_to_standard_error;
