@@ -281,8 +281,8 @@ impl Seek for CStream {
 impl Write for CStream {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         let (from, n, stream) = (bytes.as_ptr(), bytes.len(), self.0);
-        // SAFETY: the promise of `new`: an open stream without other users. `n` bytes are readable. The C library undoes
-        // what it does if it is left.
+        // SAFETY: the promise of `new`: an open stream without other users. `n` bytes are readable. The C library
+        // undoes what it does if it is left.
         let write = || unsafe { waiting::fwrite(from, 1, n, stream) };
         let (written, errno) = if self.is_file() {
             (write(), Error::last_os_error().raw_os_error().unwrap_or(0))

@@ -6,7 +6,7 @@
 //!   enter none until it is done. The locks of `sync::brief` and first uses (`sync::once`) are sections, so in a child
 //!   these locks are free, and what they guard is whole. Sections have no order among each other: all end before a
 //!   fork, and a thread that is in one may enter another.
-//! - A lasting lock (`lasting`): a lock that may be held for long, such as during a computation. A fork does not wait for it. In the
+//! - A lasting lock (`lasting`) may be held for long, such as during a computation. A fork does not wait for it. In the
 //!   child it is free, with a default value if another thread held it.
 //! - [`generation`] says which process a thread or a connection belongs to.
 //!
