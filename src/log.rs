@@ -46,8 +46,8 @@ pub fn clear_last_error() {
 }
 
 /// Sends text to the host as it is; lines end with `\n` in the text. An error is remembered for its thread. Nothing is
-/// sent while an exception is on its way to the host. During a first use lines wait for its end: the host's callback may
-/// use what has been made.
+/// sent while an exception is on its way to the host. During a first use lines wait for its end: the host's callback
+/// may use what has been made.
 pub fn write(level: ggml_log_level, text: &CStr) {
     if level == ggml_log_level::GGML_LOG_LEVEL_ERROR {
         let line = text.to_bytes().trim_ascii_end();

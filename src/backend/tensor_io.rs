@@ -309,8 +309,8 @@ impl BackendRef {
                 }
             }
             _ => each_piece(p, |offset, at| {
-                // SAFETY: the caller promises that this piece of `data`, like every other one, is writable, and untouched, until the
-                // stream is synchronised.
+                // SAFETY: the caller promises that this piece of `data`, like every other one, is writable, and
+                // untouched, until the stream is synchronised.
                 unsafe { self.get_async(tensor, data.wrapping_add(at), offset, p.size) }
             }),
         }

@@ -24,8 +24,8 @@ unsafe impl Send for GraphRef {}
 // SAFETY: a shared handle gives what a copy gives, and copies may be on any thread (`Send`).
 unsafe impl Sync for GraphRef {}
 
-/// Reads or writes a field. A handle refers to a **valid graph** (`from_ptr`), so each of its fields is there, and may be
-/// written on the thread that uses the handle to do so.
+/// Reads or writes a field. A handle refers to a **valid graph** (`from_ptr`), so each of its fields is there, and may
+/// be written on the thread that uses the handle to do so.
 macro_rules! field {
     ($self:ident . $name:ident) => {
         // SAFETY: a handle refers to a valid graph.
@@ -150,7 +150,8 @@ impl GraphRef {
         Array { first: field!(self.use_counts), len: self.visited().size() }
     }
 
-    /// The gradients and the gradient accumulators, one for each slot of the set; none if the graph has no room for them.
+    /// The gradients and the gradient accumulators, one for each slot of the set; none if the graph has no room for
+    /// them.
     pub(super) fn grad_arrays(self) -> [Array<*mut ggml_tensor>; 2] {
         let slots = self.visited().size();
         let array = |first: *mut *mut ggml_tensor| Array { first, len: if first.is_null() { 0 } else { slots } };

@@ -37,9 +37,9 @@ impl Modulus {
 
 /// A set of tensors as it is in a graph: linear probing from `(address >> 4) % size`.
 ///
-/// It is the set of a **valid graph** ([`Self::of`]). So there are a bit and a key for each of `size` slots, which may be
-/// read and written as the graph's fields may be, and the key of a slot whose bit is set has been written: `fill` sets
-/// both.
+/// It is the set of a **valid graph** ([`Self::of`]). So there are a bit and a key for each of `size` slots, which may
+/// be read and written as the graph's fields may be, and the key of a slot whose bit is set has been written: `fill`
+/// sets both.
 #[derive(Clone, Copy)]
 pub struct HashSetRef(ggml_hash_set);
 

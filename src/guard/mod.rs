@@ -1,11 +1,11 @@
 //! Handles a contract that a caller breaks: the process ends, as in the original, or, under the error policy of the
 //! host, the call fails. A panic, which is a bug in the library itself, makes the call fail under either policy.
 //!
-//! Where a broken contract makes the call fail, `contract::abort` unwinds to the `extern "C"` function that C code called.
-//! Each of these functions, and each function of our own vtables, has the attribute `#[guarded]`, so that unwinding
-//! never meets a frame of C. On a thread that is in no such function (a host's own thread inside its copy of our static
-//! library's Rust interface) a broken contract ends the process under either policy. So does one that C code finds and
-//! reports through the exported `ggml_abort`.
+//! Where a broken contract makes the call fail, `contract::abort` unwinds to the `extern "C"` function that C code
+//! called. Each of these functions, and each function of our own vtables, has the attribute `#[guarded]`, so that
+//! unwinding never meets a frame of C. On a thread that is in no such function (a host's own thread inside its copy of
+//! our static library's Rust interface) a broken contract ends the process under either policy. So does one that C code
+//! finds and reports through the exported `ggml_abort`.
 //!
 //! An exception that leaves a function of the host continues where the exported function returns to the host
 //! (`sys::foreign`).

@@ -60,7 +60,8 @@ impl<T: 'static> Context<T> {
     /// # Safety
     /// `context` came from `boxed` for this type and is not used afterwards.
     pub unsafe fn drop(context: *mut c_void) {
-        // SAFETY: the caller promises a box of this type, which begins with a `Head`, and that it is not used afterwards.
+        // SAFETY: the caller promises a box of this type, which begins with a `Head`, and that it is not used
+        // afterwards.
         unsafe {
             if !(*context.cast::<Head>()).is_of_parent() {
                 drop(Box::from_raw(context.cast::<Self>()));

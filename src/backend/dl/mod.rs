@@ -19,8 +19,8 @@ use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The promise of [`load`]: the code of modules may run, and what they export under the names of the module interface has
-/// the types of that interface. Functions that need it take this.
+/// The promise of [`load`]: the code of modules may run, and what they export under the names of the module interface
+/// has the types of that interface. Functions that need it take this.
 #[derive(Clone, Copy)]
 struct Trust(());
 
@@ -187,7 +187,8 @@ fn adopt(module: Module, path: &Path, silent: bool) -> Option<RegRef> {
         complain(silent, error, format_args!("failed to find ggml_backend_init in {shown}"));
         return None;
     };
-    // SAFETY: the code of a module may run, and has this type (`Trust`): NULL, or a registry that lives as long as the library is open.
+    // SAFETY: the code of a module may run, and has this type (`Trust`): NULL, or a registry that lives as long as the
+    // library is open.
     let Some(reg) = (unsafe { RegRef::from_ptr(foreign::module(std::ptr::null_mut(), || init.may_unwind()())) }) else {
         let text = format_args!("failed to initialize backend from {shown}: ggml_backend_init returned NULL");
         complain(silent, error, text);
