@@ -368,13 +368,6 @@ let (n_old, set) = (self.n_nodes(), self.visited());'''),
     field!(self.order = SPOILED);
 }'''),
     ],
-    "src/guard/foreign.rs": [
-        ('let result = exposed(|| unwind::call(function));',
-         r'''let result = match crate::mutant::on("R4") {
-    true => Ok(function()),
-    false => exposed(|| unwind::call(function)),
-};'''),
-    ],
     "src/guard/mod.rs": [
         (r'''let counted = FORGIVING.load(Ordering::Relaxed);
 if counted {''',
@@ -387,16 +380,8 @@ if counted {'''),
          'let forgives = FORGIVING.load(Ordering::Relaxed) && !crate::mutant::on("capi policy");'),
     ],
     "src/log.rs": [
-        ('first_use()',
-         r'''if crate::mutant::on("R7") {
-    drop(WAITING.try_with(|w| w.take()));
-}
-first_use()'''),
         ('if level == ggml_log_level::GGML_LOG_LEVEL_ERROR {',
          'if level == ggml_log_level::GGML_LOG_LEVEL_ERROR && !crate::mutant::on("capi error") {'),
-        ('let _ = process::write_to_standard_error(text);',
-         r'''let written = process::write_to_standard_error(text);
-assert!(!crate::mutant::on("R2") || written.is_ok(), "failed printing to stderr");'''),
         ('if !text.contains(is_harmful) {', 'if !text.contains(is_harmful) || crate::mutant::on("G6") {'),
     ],
     "src/rpc/client/connection.rs": [
@@ -477,8 +462,8 @@ if (is_crowd || clients >= self.clients) && !crate::mutant::on("RPC places") {''
         ('if self.channel.caught_up() {', 'if self.channel.caught_up() || crate::mutant::on("RPC ahead") {'),
         ('kept.take_if(|graph| graph.buffers.contains(&buffer));',
          'kept.take_if(|graph| graph.buffers.contains(&buffer) && !crate::mutant::on("RPC freed"));'),
-        ('if !tensor_io::same_layout(from.tensor, to.tensor) {',
-         'if !tensor_io::same_layout(from.tensor, to.tensor) && !crate::mutant::on("RPC layout") {'),
+        ('if !from.tensor.same_layout(to.tensor) {',
+         'if !from.tensor.same_layout(to.tensor) && !crate::mutant::on("RPC layout") {'),
         ('if src.buffer == dst.buffer && a != b && a.abs_diff(b) < size {',
          'if src.buffer == dst.buffer && a != b && a.abs_diff(b) < size && !crate::mutant::on("RPC overlap") {'),
     ],
@@ -639,6 +624,22 @@ writers.list.chunk_by(|a, b| a.root == b.root).try_for_each(|group| self.unite(g
         ('let link = libc::O_NOFOLLOW;', 'let link = if crate::mutant::on("R15 cache") { 0 } else { libc::O_NOFOLLOW };'),
         ('if about.mode() & 0o022 != 0 {', 'if about.mode() & 0o022 != 0 && !crate::mutant::on("R15 owner") {'),
     ],
+    "src/sys/first_use.rs": [
+        (r'''let _run = is_first.unwrap_or(false).then(|| Run);
+first_use()''',
+         r'''let _run = is_first.unwrap_or(false).then(|| Run);
+if crate::mutant::on("R7") {
+    drop(WAITING.try_with(|w| w.take()));
+}
+first_use()'''),
+    ],
+    "src/sys/foreign.rs": [
+        ('let result = exposed(|| unwind::call(function));',
+         r'''let result = match crate::mutant::on("R4") {
+    true => Ok(function()),
+    false => exposed(|| unwind::call(function)),
+};'''),
+    ],
     "src/sys/patient.rs": [
         ('if foreign::is_pending() && !foreign::is_ending() {',
          'if crate::mutant::on("R17 pipe") || foreign::is_pending() && !foreign::is_ending() {'),
@@ -653,6 +654,9 @@ writers.list.chunk_by(|a, b| a.root == b.root).try_for_each(|group| self.unite(g
         unsafe { libc::fflush(std::ptr::null_mut()) };
     }
     #[cfg(unix)]'''),
+        ('let _ = file.write_all(text);',
+         r'''let written = file.write_all(text);
+assert!(!crate::mutant::on("R2") || written.is_ok(), "failed printing to stderr");'''),
     ],
     "src/sys/thread.rs": [
         ('default_of_c().max(STACK)', 'if crate::mutant::on("R5") { 2 << 20 } else { default_of_c().max(STACK) }'),
@@ -664,7 +668,7 @@ writers.list.chunk_by(|a, b| a.root == b.root).try_for_each(|group| self.unite(g
 }
 if let Some((i, s)) = node.srcs().find(|(i, _)| *i >= known.sources) {'''),
     ],
-    "src/trace/file.rs": [
+    "src/trace/mod.rs": [
         ('let id = std::process::id();', 'let id = if crate::mutant::on("R6 fork") { 1 } else { std::process::id() };'),
         (r'''let result = sink.as_mut().map(f);
 drop(sink);''',

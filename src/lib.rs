@@ -76,7 +76,7 @@
 // Some functions for backends are used only by the Vulkan backend.
 #![cfg_attr(not(feature = "vulkan"), allow(dead_code, unused_imports))]
 
-// The layers, from `docs/HOUSE.md`: `sys` tools · `error`, `environment`, `log`, `guard`, `trace` · `quant` number
+// The layers, from `docs/HOUSE.md`: `error` · `sys` tools · `log` · `environment` · `trace` · `guard` · `quant` number
 // formats · `tensor` contexts, shapes, constructors · `graph` · `gguf` · `backend` handles over the vtables · `alloc` ·
 // `sched` · `cpu` · `vulkan` · `rpc` · `opt` · `capi`.
 
@@ -123,4 +123,5 @@ pub mod vulkan;
 mod vulkan;
 
 use error::invalid;
-use log::{ggml_abort, ggml_assert, log_debug, log_error, log_info, log_warn};
+use guard::contract::{ggml_abort, ggml_assert};
+use log::{log_debug, log_error, log_info, log_warn};

@@ -1,49 +1,34 @@
-//! The one logging path, and the end of the process when a caller breaks the contract.
-//!
-//! All messages go through the log callback (default: standard error). A broken contract (what
-//! the original asserts) goes to the abort callback, or to standard error, and then ends the process.
+//! The one logging path. All messages go through the log callback (default: standard error).
 
-use crate::abi::ggml::{ggml_abort_callback_t, ggml_log_callback, ggml_log_level};
-use crate::guard::foreign;
-use crate::sys::thread::Shield;
+use crate::abi::ggml::{ggml_log_callback, ggml_log_level};
+use crate::sys::foreign::Opaque;
 use crate::sys::unwind::MayUnwind;
-use crate::sys::{process, sync};
+use crate::sys::{first_use, foreign, process, sync, warning};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt::Arguments;
-use std::mem::ManuallyDrop;
-use std::panic::catch_unwind;
 use std::sync::RwLock;
 
 /// Where log lines go.
 #[derive(Clone, Copy)]
 struct Sink {
     callback: ggml_log_callback,
-    user_data: *mut c_void,
+    user_data: Opaque,
 }
-// SAFETY: the pointer is the host's own; the host promises with `ggml_log_set` that its callback may be called from
-// any thread. Rust never dereferences it.
-unsafe impl Send for Sink {}
-// SAFETY: as above.
-unsafe impl Sync for Sink {}
 
-static SINK: RwLock<Sink> = RwLock::new(Sink { callback: None, user_data: std::ptr::null_mut() });
-static ABORT: RwLock<ggml_abort_callback_t> = RwLock::new(None);
+static SINK: RwLock<Sink> = RwLock::new(Sink { callback: None, user_data: Opaque(std::ptr::null_mut()) });
 
 /// Installs the host's log callback; `None` restores standard error.
 pub fn set_callback(callback: ggml_log_callback, user_data: *mut c_void) {
-    *sync::brief_write(&SINK) = Sink { callback, user_data };
+    let mut sink = sync::brief_write(&SINK);
+    warning::route(|text| crate::log_warn!("{text}"));
+    *sink = Sink { callback, user_data: Opaque(user_data) };
 }
 
 /// The log callback in force and its data; `None` when lines go to standard error.
 pub fn callback() -> (ggml_log_callback, *mut c_void) {
     let sink = *sync::brief_read(&SINK);
-    (sink.callback, sink.user_data)
-}
-
-/// Installs the abort callback and returns the one before.
-pub fn set_abort_callback(callback: ggml_abort_callback_t) -> ggml_abort_callback_t {
-    std::mem::replace(&mut *sync::brief_write(&ABORT), callback)
+    (sink.callback, sink.user_data.0)
 }
 
 thread_local! {
@@ -60,43 +45,18 @@ pub fn clear_last_error() {
     let _ = LAST_ERROR.try_with(|e| e.take());
 }
 
-thread_local! {
-    /// Lines that wait for the end of [`afterwards`], which takes them. Without a destructor: the first line of a
-    /// thread would allocate memory to register it.
-    static WAITING: ManuallyDrop<RefCell<Option<Lines>>> = const { ManuallyDrop::new(RefCell::new(None)) };
-}
-
-/// Lines with their levels.
-type Lines = Vec<(ggml_log_level, CString)>;
-
-/// Runs something that other threads wait for, or that this thread must not enter again, such as a first use. The host
-/// gets its log lines afterwards, so its callback may use what has been made.
-pub fn afterwards<T>(first_use: impl FnOnce() -> T) -> T {
-    /// Sends the lines, also after a panic.
-    struct Send;
-    impl Drop for Send {
-        fn drop(&mut self) {
-            let lines = WAITING.try_with(|w| w.take()).ok().flatten();
-            lines.unwrap_or_default().iter().for_each(|(level, text)| send(*level, text));
-        }
-    }
-    let is_first = WAITING.try_with(|w| {
-        let mut waiting = w.borrow_mut();
-        waiting.is_none().then(|| *waiting = Some(Vec::new())).is_some()
-    });
-    let _send = is_first.unwrap_or(false).then(|| Send);
-    first_use()
-}
-
 /// Sends text to the host as it is; lines end with `\n` in the text. An error is remembered for its thread. Nothing is
-/// sent while an exception is on its way to the host.
+/// sent while an exception is on its way to the host. During a first use lines wait for its end: the host's callback
+/// may use what has been made.
 pub fn write(level: ggml_log_level, text: &CStr) {
     if level == ggml_log_level::GGML_LOG_LEVEL_ERROR {
         let line = text.to_bytes().trim_ascii_end();
         let _ = LAST_ERROR.try_with(|e| e.replace(CString::new(line).unwrap_or_default()));
     }
-    let waits = WAITING.try_with(|w| w.borrow_mut().as_mut().map(|lines| lines.push((level, text.to_owned()))));
-    if !matches!(waits, Ok(Some(()))) {
+    if first_use::is_running() {
+        let text = text.to_owned();
+        first_use::postpone(move || send(level, &text));
+    } else {
         send(level, text);
     }
 }
@@ -116,14 +76,7 @@ fn send(level: ggml_log_level, text: &CStr) {
 
 /// Writes text to standard error.
 pub fn to_stderr(text: &CStr) {
-    print(text.to_bytes());
-}
-
-/// Writes text to standard error. `eprint!` must not be used: it panics if standard error cannot be written.
-pub fn print(text: &[u8]) {
-    let _shield = Shield::new();
-    // A standard error that is closed, or full, is no reason to fail.
-    let _ = process::write_to_standard_error(text);
+    process::write_to_standard_error(text.to_bytes());
 }
 
 /// Formats one line and sends it; a line end is added. What could drive a terminal, or begin another line, is escaped:
@@ -156,42 +109,6 @@ pub fn escaped(text: String) -> String {
     plain
 }
 
-/// A caller broke a contract: under the error policy (see `guard`) the guarded function that is running fails.
-/// Otherwise the process ends.
-#[cold]
-pub fn abort(file: &str, line: u32, message: &str) -> ! {
-    let message = escaped(message.to_owned());
-    crate::guard::leave(&format!("{file}:{line}: {message}"));
-    end(file, line, &message)
-}
-
-/// Ends the process: calls the abort callback (or writes to standard error), then `abort`. A panic on the way is
-/// contained, so that no guarded function can turn it into a return. Only an exception of the callback does that: the
-/// guarded function fails, and the exception continues in the host.
-pub fn end(file: &str, line: u32, message: &str) -> ! {
-    let text = format!("{file}:{line}: {message}");
-    process::flush_standard_output();
-    let _ = catch_unwind(crate::trace::rescue);
-    let callback = *sync::brief_read(&ABORT);
-    match (callback, CString::new(text.replace('\0', "?"))) {
-        (Some(f), Ok(c)) => {
-            let f = f.may_unwind();
-            // SAFETY: the host promised with `ggml_set_abort_callback` that the callback may be called from any thread.
-            if foreign::host(|| unsafe { f(c.as_ptr()) }).is_none() {
-                foreign::escape();
-            }
-        }
-        _ => {
-            print(format!("{text}\n").as_bytes());
-            if !crate::environment::NO_BACKTRACE.is_set() {
-                let backtrace = catch_unwind(|| format!("{}\n", std::backtrace::Backtrace::force_capture()));
-                print(backtrace.unwrap_or_default().as_bytes());
-            }
-        }
-    }
-    std::process::abort()
-}
-
 /// Logs at debug level.
 macro_rules! log_debug {
     ($($arg:tt)*) => { $crate::log::line($crate::abi::ggml::ggml_log_level::GGML_LOG_LEVEL_DEBUG, format_args!($($arg)*)) };
@@ -209,25 +126,7 @@ macro_rules! log_error {
     ($($arg:tt)*) => { $crate::log::line($crate::abi::ggml::ggml_log_level::GGML_LOG_LEVEL_ERROR, format_args!($($arg)*)) };
 }
 
-/// Ends the process when a caller broke the contract, as the original's assertions do.
-macro_rules! ggml_assert {
-    ($cond:expr) => {
-        if !$cond {
-            $crate::log::abort(file!(), line!(), concat!("GGML_ASSERT(", stringify!($cond), ") failed"))
-        }
-    };
-    ($cond:expr, $($arg:tt)+) => {
-        if !$cond {
-            $crate::log::abort(file!(), line!(), &format!("GGML_ASSERT({}) failed: {}", stringify!($cond), format_args!($($arg)+)))
-        }
-    };
-}
-
-/// Ends the process with a message: a caller broke the contract.
-macro_rules! ggml_abort {
-    ($($arg:tt)+) => { $crate::log::abort(file!(), line!(), &format!($($arg)+)) };
-}
-pub(crate) use {ggml_abort, ggml_assert, log_debug, log_error, log_info, log_warn};
+pub(crate) use {log_debug, log_error, log_info, log_warn};
 
 #[cfg(test)]
 mod tests {

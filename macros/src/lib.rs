@@ -8,7 +8,7 @@ use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 /// `#[guarded]` fails with `Refused::refused()` of the return type: NULL, false, 0. `#[guarded(value)]` fails with
 /// `value`. The signature stays as it is written, for cbindgen and readers, but a function that is `no_mangle` becomes
 /// `extern "C-unwind"`: an exception that has left a function of the host leaves it at its end
-/// (`crate::guard::foreign`).
+/// (`crate::sys::foreign`).
 #[proc_macro_attribute]
 pub fn guarded(value: TokenStream, item: TokenStream) -> TokenStream {
     let mut tokens: Vec<TokenTree> = item.into_iter().collect();
@@ -38,7 +38,7 @@ pub fn guarded(value: TokenStream, item: TokenStream) -> TokenStream {
         let mut value: TokenStream = "let value =".parse().unwrap_or_default();
         value.extend(call);
         // SAFETY, for the code that this makes: the function returns the value at once, and may be left by unwinding.
-        value.extend("; unsafe { crate::guard::foreign::resume() }; value".parse::<TokenStream>());
+        value.extend("; unsafe { crate::sys::foreign::resume() }; value".parse::<TokenStream>());
         call = value;
     }
     tokens.push(TokenTree::Group(Group::new(Delimiter::Brace, call)));

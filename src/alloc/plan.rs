@@ -152,7 +152,7 @@ impl Walk<'_> {
             let free_after =
                 self.held[s] && self.readers[s] == 1 && self.views[s] == 0 && !self.traits(src).has(Traits::OUTPUT);
             let parent = self.problem.tensor(src);
-            if !free_after || !same_layout(t, parent) {
+            if !free_after || !t.same_layout(parent) {
                 continue;
             }
             let under = self.placed[s];
@@ -268,10 +268,6 @@ fn is_as_planned(fact: &Fact, old: &Fact, place: &Placed, expands: bool) -> bool
         && !expands
         && fact.bytes <= place.size
         && !fact.traits.without(old.traits).has(Traits::INPUT | Traits::OUTPUT)
-}
-
-fn same_layout(a: TensorRef, b: TensorRef) -> bool {
-    a.dtype_raw() == b.dtype_raw() && a.ne() == b.ne() && a.nb() == b.nb()
 }
 
 impl MemoryPlan {
@@ -444,7 +440,7 @@ impl MemoryPlan {
         if place.over != NONE {
             let t = new.tensor(id);
             let under = (place.over as usize) < new.len();
-            if under && !(can_inplace(t.op()) && same_layout(t, new.tensor(place.over))) {
+            if under && !(can_inplace(t.op()) && t.same_layout(new.tensor(place.over))) {
                 return Err(Misfit::Edges);
             }
         }

@@ -52,7 +52,7 @@ pub struct Recall {
 /// Both are valid for reading that many bytes.
 #[inline]
 unsafe fn same_bytes<T>(a: *const T, b: *const T, n: usize) -> bool {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the caller promises `n` readable bytes at each.
     unsafe { libc::memcmp(a.cast(), b.cast(), n) == 0 }
 }
 

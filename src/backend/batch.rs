@@ -3,7 +3,7 @@
 
 use super::handle::slot;
 use super::observe::{self, Operation};
-use super::tensor_io::{self, Pieces, buffer_of, check_range, same_layout};
+use super::tensor_io::{self, Pieces, buffer_of, check_range};
 use super::{BufferRef, BufferTypeRef};
 use crate::error::Result;
 use crate::ggml_assert;
@@ -94,10 +94,10 @@ pub unsafe fn set(parts: &[Part]) {
             // promise for `data`. A `TensorRef` is a pointer (`repr(transparent)`).
             unsafe { f(buffer.as_ptr(), tensors, data, c.offsets.as_ptr(), c.sizes.as_ptr(), items.len()) }
         } else if let Some(pieces) = as_pieces(&items) {
-            // SAFETY: forwarded to the caller.
+            // SAFETY: every piece is the `data` of a part, which the caller promises to be readable.
             unsafe { tensor_io::set_2d(items[0].tensor, items[0].data, pieces) }
         } else {
-            // SAFETY: forwarded to the caller.
+            // SAFETY: the caller promises that the `size` bytes at the `data` of every part are readable.
             items.iter().for_each(|p| unsafe { tensor_io::set(p.tensor, p.data, p.offset, p.size) });
         }
     }
@@ -115,13 +115,14 @@ pub unsafe fn get(parts: &[Part]) {
             items.iter().for_each(|p| observe::tell(|| Operation::Get(p.tensor, p.offset, p.size)));
             let c = Columns::of(&items);
             let tensors = c.tensors.as_ptr().cast();
-            // SAFETY: as in `set`.
+            // SAFETY: the vtable contract for tensors in buffers of this type, ranges were checked, and the caller's
+            // promise for `data`. A `TensorRef` is a pointer (`repr(transparent)`).
             unsafe { f(buffer.as_ptr(), tensors, c.data.as_ptr(), c.offsets.as_ptr(), c.sizes.as_ptr(), items.len()) }
         } else if let Some(pieces) = as_pieces(&items) {
-            // SAFETY: forwarded to the caller.
+            // SAFETY: every piece is the `data` of a part, which the caller promises to be writable.
             unsafe { tensor_io::get_2d(items[0].tensor, items[0].data, pieces) }
         } else {
-            // SAFETY: forwarded to the caller.
+            // SAFETY: the caller promises that the `size` bytes at the `data` of every part are writable.
             items.iter().for_each(|p| unsafe { tensor_io::get(p.tensor, p.data, p.offset, p.size) });
         }
     }
@@ -130,7 +131,7 @@ pub unsafe fn get(parts: &[Part]) {
 /// Copies tensors to tensors of the same layouts, on any devices, and returns when that is done.
 pub fn copy(pairs: &[(TensorRef, TensorRef)]) -> Result<()> {
     for (src, dst) in pairs {
-        ggml_assert!(same_layout(*src, *dst), "cannot copy tensors with different layouts: '{}'", src.name());
+        ggml_assert!(src.same_layout(*dst), "cannot copy tensors with different layouts: '{}'", src.name());
     }
     for Group { buffer, items } in by_type(pairs, |(_, dst)| *dst) {
         if let Some(f) = slot!(buffer.cpy_tensor_n) {

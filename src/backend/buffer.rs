@@ -2,7 +2,7 @@
 
 use super::handle::{call, name_of, object_field, slot, status_of};
 use super::observe::{self, Operation};
-use super::{BufferBox, BufferRef, BufferTypeRef, meta, multi};
+use super::{BufferBox, BufferRef, BufferTypeRef};
 use crate::abi::backend::ggml_backend_buffer_usage;
 use crate::abi::backend_impl::{ggml_backend_buffer, ggml_backend_buffer_i};
 use crate::abi::ggml::ggml_status;
@@ -148,14 +148,6 @@ impl BufferRef {
     #[inline]
     pub fn is_weights(self) -> bool {
         self.usage_raw() == ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_WEIGHTS as c_int
-    }
-
-    /// Says what the buffer is for; the parts of a multi-buffer and of a meta buffer follow.
-    pub fn set_usage(self, usage: ggml_backend_buffer_usage) {
-        object_field!(self.usage = usage as c_int);
-        for part in multi::parts(self).or_else(|| meta::parts(self)).unwrap_or_default() {
-            part.set_usage(usage);
-        }
     }
 
     /// Alignment of tensors in bytes.

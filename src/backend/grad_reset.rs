@@ -51,7 +51,7 @@ impl Start {
     /// # Safety
     /// As for [`set_zero`].
     unsafe fn set(self, t: TensorRef) {
-        // SAFETY: forwarded to the caller.
+        // SAFETY: the caller promises of the tensor what both functions require.
         unsafe {
             match self {
                 Start::Zero => set_zero(t),
@@ -81,7 +81,7 @@ fn state_of(graph: GraphRef) -> impl Iterator<Item = (TensorRef, Start)> {
 /// As for [`set_zero`], for these tensors.
 pub unsafe fn reset_gradients(graph: GraphRef) {
     for (t, start) in state_of(graph) {
-        // SAFETY: forwarded to the caller.
+        // SAFETY: the caller promises it for the tensors of `state_of`.
         unsafe { start.set(t) };
     }
 }

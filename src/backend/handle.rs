@@ -51,7 +51,7 @@ macro_rules! attempt {
                 let f = $crate::sys::unwind::MayUnwind::may_unwind(f);
                 #[allow(unused_unsafe)] // also used inside unsafe blocks
                 // SAFETY: the vtable contract, with the object the slot belongs to.
-                $crate::guard::foreign::module($otherwise, || unsafe { f($self.as_ptr() $(, $arg)*) })
+                $crate::sys::foreign::module($otherwise, || unsafe { f($self.as_ptr() $(, $arg)*) })
             }
             None => $crate::ggml_abort!(concat!("a backend object has no function '", stringify!($name), "'")),
         }
@@ -80,7 +80,7 @@ macro_rules! handle {
 
         // SAFETY: a handle is a number; the interface says from which threads an object may be used.
         unsafe impl Send for $name {}
-        // SAFETY: as above.
+        // SAFETY: a shared handle gives what a copy gives, and copies may be on any thread (`Send`).
         unsafe impl Sync for $name {}
 
         impl $name {

@@ -33,7 +33,7 @@ pub fn aligned_malloc(size: usize) -> *mut c_void {
 /// # Safety
 /// `p` is NULL or came from [`aligned_malloc`], and no code uses it afterwards.
 pub unsafe fn aligned_free(p: *mut c_void) {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: NULL, or memory of `c_aligned_alloc` (`aligned_malloc`), by the caller's promise.
     unsafe { memory::c_aligned_free(p) }
 }
 
@@ -127,7 +127,7 @@ fn alloc(buft: BufferTypeRef, size: usize) -> Result<BufferBox> {
 /// `buft` is a valid buffer type.
 #[guarded]
 unsafe extern "C" fn alloc_buffer(buft: ggml_backend_buffer_type_t, size: usize) -> ggml_backend_buffer_t {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the caller promises a **valid** buffer type; NULL gives `None`.
     let Some(buft) = (unsafe { BufferTypeRef::from_ptr(buft) }) else { return std::ptr::null_mut() };
     available::will_take(size);
     match alloc(buft, size) {
@@ -167,7 +167,7 @@ unsafe extern "C" fn free_buffer(buffer: ggml_backend_buffer_t) {
 /// `buffer` is a valid host buffer.
 #[guarded]
 unsafe extern "C" fn get_base(buffer: ggml_backend_buffer_t) -> *mut c_void {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the caller promises a **valid buffer**.
     let context = unsafe { (*buffer).context };
     context.map_addr(|a| a.next_multiple_of(TENSOR_ALIGNMENT))
 }
@@ -211,7 +211,7 @@ unsafe extern "C" fn get_tensor(
     offset: usize,
     size: usize,
 ) {
-    // SAFETY: as in `set_tensor`.
+    // SAFETY: its data is in host memory; the caller checked the range. Overlap is allowed, as in `set_tensor`.
     unsafe { (*tensor).data.cast::<u8>().add(offset).copy_to(data.cast(), size) }
 }
 
@@ -219,7 +219,7 @@ unsafe extern "C" fn get_tensor(
 /// Both are valid tensors of one layout, `dst` in host memory.
 #[guarded]
 unsafe extern "C" fn cpy_tensor(_: ggml_backend_buffer_t, src: *const ggml_tensor, dst: *mut ggml_tensor) -> bool {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the caller promises **valid tensors**; NULL gives `None`.
     let (Some(src), Some(dst)) = (unsafe { TensorRef::from_ptr(src) }, unsafe { TensorRef::from_ptr(dst) }) else {
         return false;
     };

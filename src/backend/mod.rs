@@ -1,7 +1,7 @@
 //! Backends, all of which are called through the C vtables. Files:
 //!
 //! - `handle`: buffers, buffer types, streams, devices, registrations and events as copyable handles, and their owners;
-//!   `buffer`, `buffer_type`, `device`, `stream`, `event`, `reg`: what each handle can do
+//!   `buffer`, `usage`, `buffer_type`, `device`, `stream`, `event`, `reg`: what each handle can do
 //! - `placement`: lists of tensors placed in as many buffers as they need; `multi`: several buffers as one
 //! - `tensor_io`: copies to, from and between tensors, with all fallbacks; `batch`: the same for several tensors in one
 //!   call; `view`: tensors bound to memory
@@ -42,6 +42,7 @@ pub mod tensor_io;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod usage;
 pub mod view;
 
 pub use buffer_type::{node_is_empty, op_alloc_size_may_expand, op_is_empty};

@@ -2,7 +2,7 @@
 //! relaxed load. `damage` sees them while there is any. A backend that copies the data of its own tensors must not do
 //! so through this layer: it would count as an operation of the host.
 
-use super::{BackendRef, BufferRef, EventRef, damage};
+use super::{BackendRef, BufferRef, EventRef};
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
 use std::sync::OnceLock;
@@ -48,6 +48,8 @@ static WATCHED: AtomicU8 = AtomicU8::new(0);
 const WATCHER_LOOKS: u8 = 1;
 const DAMAGE_LOOKS: u8 = 2;
 static WATCHER: OnceLock<fn(Operation)> = OnceLock::new();
+/// What sees operations while there is damage.
+static DAMAGE: OnceLock<fn(Operation)> = OnceLock::new();
 
 /// Calls `watcher` for every operation from now on, on the thread that performs it. The first watcher stays.
 pub fn watch(watcher: fn(Operation)) {
@@ -55,11 +57,15 @@ pub fn watch(watcher: fn(Operation)) {
     WATCHED.fetch_or(WATCHER_LOOKS, Relaxed);
 }
 
-/// Whether `damage` sees operations from now on.
-pub(super) fn remember(on: bool) {
-    match on {
-        true => WATCHED.fetch_or(DAMAGE_LOOKS, Relaxed),
-        false => WATCHED.fetch_and(!DAMAGE_LOOKS, Relaxed),
+/// Calls `see`, which is the same function each time, for every operation from now on, before [`watch`]'s; `None` ends
+/// that. For `damage`, which looks only while there is any.
+pub(super) fn look(see: Option<fn(Operation)>) {
+    match see {
+        Some(see) => {
+            crate::sys::sync::once(&DAMAGE, || see);
+            WATCHED.fetch_or(DAMAGE_LOOKS, Relaxed)
+        }
+        None => WATCHED.fetch_and(!DAMAGE_LOOKS, Relaxed),
     };
 }
 
@@ -80,8 +86,8 @@ pub fn tell(operation: impl FnOnce() -> Operation) {
 #[cold]
 fn tell_all(operation: Operation) {
     let looks = WATCHED.load(Relaxed);
-    if looks & DAMAGE_LOOKS != 0 {
-        damage::see(operation);
+    if let Some(see) = DAMAGE.get().filter(|_| looks & DAMAGE_LOOKS != 0) {
+        see(operation);
     }
     if let Some(watcher) = WATCHER.get().filter(|_| looks & WATCHER_LOOKS != 0) {
         watcher(operation);

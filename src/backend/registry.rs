@@ -3,13 +3,14 @@
 //!
 //! Backends and devices keep the order of their registration. No lock is held while a backend's code runs.
 
-use super::dl::Module;
 use super::{BackendBox, DeviceRef, RegRef};
 use crate::abi::backend::ggml_backend_dev_type;
+use crate::log_debug;
+use crate::sys::first_use;
 use crate::sys::fork::Section;
 use crate::sys::sync::{self, Brief};
 use crate::sys::thread::Shield;
-use crate::{log, log_debug};
+use libloading::Library;
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::sync::{Once, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -28,7 +29,7 @@ struct Entry {
     reg: RegRef,
     /// The library it came from. It is closed when the backend is unloaded, and never at exit: threads of the backend
     /// may run until the very end.
-    module: Option<Module>,
+    module: Option<Library>,
     /// How often a library was loaded that only brought this backend, which was there already: each of its unloads
     /// undoes that.
     loaded_again: usize,
@@ -75,7 +76,7 @@ fn fill() {
     }
     let _filled = Filled;
     let _shield = Shield::new();
-    log::afterwards(|| {
+    first_use::make(|| {
         // A child must not wait for a thread of its parent that fills the registry.
         let _whole = Section::enter();
         FILLED.call_once_force(|_| {
@@ -98,7 +99,7 @@ fn write() -> Brief<RwLockWriteGuard<'static, State>> {
 }
 
 /// Adds a backend unless it is there; returns whether it was added. A module of one that was there is closed.
-fn add(reg: RegRef, module: Option<Module>) -> bool {
+fn add(reg: RegRef, module: Option<Library>) -> bool {
     let duplicate = {
         let mut state = write();
         match state.regs.iter_mut().find(|e| e.reg == reg) {
@@ -144,7 +145,7 @@ pub fn register(reg: RegRef) {
 }
 
 /// Adds a backend that came from a library; the library stays open until [`unload`].
-pub(super) fn register_module(reg: RegRef, module: Module) -> bool {
+pub(super) fn register_module(reg: RegRef, module: Library) -> bool {
     fill();
     add(reg, Some(module))
 }

@@ -6,8 +6,9 @@ use super::{BackendRef, BufferTypeRef, DeviceRef, damage};
 use crate::abi::backend::ggml_backend_graph_plan_t;
 use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
 use crate::abi::ggml::{ggml_guid_t, ggml_status};
+use crate::error::{Error, Result};
 use crate::graph::GraphRef;
-use crate::guard::foreign;
+use crate::sys::foreign;
 use crate::sys::thread::Shield;
 use crate::sys::unwind::MayUnwind;
 use crate::tensor::TensorRef;
@@ -135,6 +136,18 @@ impl BackendRef {
         status_of(attempt!(self.graph_compute(graph.as_ptr().cast()), ggml_status::GGML_STATUS_FAILED as i32))
     }
 
+    /// Like [`Self::graph_compute_async`], with a failure as an error.
+    pub fn try_graph_compute_async(self, graph: GraphRef) -> Result<()> {
+        match self.graph_compute_async(graph) {
+            ggml_status::GGML_STATUS_SUCCESS => Ok(()),
+            ggml_status::GGML_STATUS_ABORTED => Err(Error::Aborted),
+            ggml_status::GGML_STATUS_ALLOC_FAILED => {
+                Err(Error::OutOfMemory { what: format!("a computation on {}", self.name()), bytes: 0 })
+            }
+            _ => Err(Error::Backend(format!("the computation on {} failed", self.name()))),
+        }
+    }
+
     /// Whether graphs can be prepared to be computed several times.
     pub fn has_plans(self) -> bool {
         slot!(self.graph_plan_create).is_some() && slot!(self.graph_plan_compute).is_some()
@@ -220,7 +233,7 @@ impl BackendRef {
 
     /// Tries to queue a copy from `src`, last written on `from`, to `dst` on this stream; `false` when it cannot.
     pub fn try_copy_async(self, from: BackendRef, src: TensorRef, dst: TensorRef) -> bool {
-        ggml_assert!(super::tensor_io::same_layout(src, dst), "cannot copy tensors with different layouts");
+        ggml_assert!(src.same_layout(dst), "cannot copy tensors with different layouts");
         let Some(f) = slot!(self.cpy_tensor_async).map(MayUnwind::may_unwind) else { return false };
         // SAFETY: the vtable contract.
         let taken = foreign::module(false, || unsafe { f(from.as_ptr(), self.as_ptr(), src.as_ptr(), dst.as_ptr()) });

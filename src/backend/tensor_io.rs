@@ -7,7 +7,7 @@ use super::handle::slot;
 use super::observe::{self, Operation};
 use super::{BackendRef, BufferRef, damage};
 use crate::error::{Error, Result};
-use crate::guard::foreign::{self, module};
+use crate::sys::foreign::{self, module};
 use crate::sys::unwind::MayUnwind;
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert};
@@ -49,11 +49,6 @@ impl Pieces {
             n => (n - 1).saturating_mul(stride).saturating_add(self.size),
         }
     }
-}
-
-/// Whether both have the same format, element counts and strides.
-pub fn same_layout(a: TensorRef, b: TensorRef) -> bool {
-    a.dtype_raw() == b.dtype_raw() && a.ne() == b.ne() && a.nb() == b.nb()
 }
 
 /// The buffer that holds the tensor's data.
@@ -176,7 +171,7 @@ pub unsafe fn set_2d(tensor: TensorRef, data: *const u8, p: Pieces) {
             }
         }
         _ => each_piece(p, |offset, at| {
-            // SAFETY: forwarded to the caller.
+            // SAFETY: the caller promises that this piece of `data`, like every other one, is readable.
             unsafe { set(tensor, data.wrapping_add(at), offset, p.size) }
         }),
     }
@@ -201,7 +196,7 @@ pub unsafe fn get_2d(tensor: TensorRef, data: *mut u8, p: Pieces) {
             }
         }
         _ => each_piece(p, |offset, at| {
-            // SAFETY: forwarded to the caller.
+            // SAFETY: the caller promises that this piece of `data`, like every other one, is writable.
             unsafe { get(tensor, data.wrapping_add(at), offset, p.size) }
         }),
     }
@@ -242,7 +237,7 @@ impl BackendRef {
             None => {
                 // What is queued may still read the tensor.
                 self.synchronize();
-                // SAFETY: forwarded to the caller.
+                // SAFETY: the caller promises `size` readable bytes at `data`.
                 unsafe { set(tensor, data, offset, size) }
             }
         }
@@ -263,7 +258,7 @@ impl BackendRef {
             None => {
                 // What is queued may still write the tensor.
                 self.synchronize();
-                // SAFETY: forwarded to the caller.
+                // SAFETY: the caller promises `size` writable bytes at `data`.
                 unsafe { get(tensor, data, offset, size) }
             }
         }
@@ -288,7 +283,8 @@ impl BackendRef {
                 }
             }
             _ => each_piece(p, |offset, at| {
-                // SAFETY: forwarded to the caller.
+                // SAFETY: the caller promises that this piece of `data`, like every other one, is readable until the
+                // stream is synchronised.
                 unsafe { self.set_async(tensor, data.wrapping_add(at), offset, p.size) }
             }),
         }
@@ -313,7 +309,8 @@ impl BackendRef {
                 }
             }
             _ => each_piece(p, |offset, at| {
-                // SAFETY: forwarded to the caller.
+                // SAFETY: the caller promises that this piece of `data`, like every other one, is writable, and
+                // untouched, until the stream is synchronised.
                 unsafe { self.get_async(tensor, data.wrapping_add(at), offset, p.size) }
             }),
         }
@@ -332,7 +329,7 @@ pub fn buffer_copy(src: TensorRef, dst: TensorRef) -> bool {
 
 /// Copies a tensor to one of the same layout, on any devices, and returns when it is done.
 pub fn copy(src: TensorRef, dst: TensorRef) -> Result<()> {
-    ggml_assert!(same_layout(src, dst), "cannot copy tensors with different layouts: '{}'", src.name());
+    ggml_assert!(src.same_layout(dst), "cannot copy tensors with different layouts: '{}'", src.name());
     if src == dst {
         return Ok(());
     }
@@ -363,7 +360,7 @@ pub fn copy(src: TensorRef, dst: TensorRef) -> Result<()> {
 /// Copies `src`, last written on `from`, to `dst`, next read on `to`, after everything that is queued on both. If the
 /// streams cannot do that by themselves, waits for both and copies.
 pub fn copy_async(from: BackendRef, to: BackendRef, src: TensorRef, dst: TensorRef) -> Result<()> {
-    ggml_assert!(same_layout(src, dst), "cannot copy tensors with different layouts: '{}'", src.name());
+    ggml_assert!(src.same_layout(dst), "cannot copy tensors with different layouts: '{}'", src.name());
     damage::check(src)?;
     if src == dst || to.try_copy_async(from, src, dst) {
         return Ok(());

@@ -112,11 +112,11 @@ impl Buffer for FakeBuffer {
     }
     fn set(&self, tensor: TensorRef, data: &[u8], offset: usize) {
         self.1.bytes_set.fetch_add(data.len(), SeqCst);
-        // SAFETY: as above.
+        // SAFETY: ranges are checked, and the tensor is in this block.
         unsafe { tensor.data().add(offset).copy_from(data.as_ptr(), data.len()) }
     }
     fn get(&self, tensor: TensorRef, data: &mut [u8], offset: usize) {
-        // SAFETY: as above.
+        // SAFETY: ranges are checked, and the tensor is in this block.
         unsafe { tensor.data().add(offset).copy_to(data.as_mut_ptr(), data.len()) }
     }
     fn clear(&self, _: BufferRef, value: u8) {
@@ -185,7 +185,7 @@ impl Span {
         unsafe { self.0.add(i % self.1).read_unaligned() }
     }
     fn write(self, i: usize, v: f32) {
-        // SAFETY: as above; callers stay below the length.
+        // SAFETY: inside the tensor, as callers stay below its length. Its buffer lives while the test computes.
         unsafe { self.0.add(i).write_unaligned(v) }
     }
 }
@@ -339,7 +339,7 @@ impl<const ASYNC: bool> Stream for FakeStream<ASYNC> {
         let from = Bytes(tensor.data().wrapping_add(offset));
         self.do_or_queue(Box::new(move || {
             let to = data.bytes();
-            // SAFETY: as above.
+            // SAFETY: the range was checked, and the tensor's memory lives while the test computes.
             unsafe { from.place().copy_to(to.as_mut_ptr(), to.len()) }
         }));
     }

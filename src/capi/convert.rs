@@ -38,7 +38,7 @@ fn is_null(name: &str) -> ! {
 #[track_caller]
 pub fn broken(message: &str) -> ! {
     let at = Location::caller();
-    crate::log::abort(at.file(), at.line(), message)
+    crate::guard::contract::abort(at.file(), at.line(), message)
 }
 
 /// The tensor at `p`, which the header forbids to be NULL. Messages call it `name`.

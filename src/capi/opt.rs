@@ -8,16 +8,17 @@ use crate::abi::raw;
 use crate::capi::convert::{
     dtype, given, known, logged, need, opt_out, optional, outputs, passed, required, take, tensor,
 };
-use crate::guard::foreign::hold;
 use crate::guard::{self, guarded};
 use crate::opt::dataset::Shape;
 use crate::opt::epoch::{Watch, epoch};
 use crate::opt::fit::{FitPlan, fit};
 use crate::opt::progress::Progress;
 use crate::opt::{BatchCallback, Dataset, Lent, Model, ParamsSource, Results, Run, Settings, Shared, eval};
+use crate::sys::foreign::hold;
+use crate::sys::process;
 use crate::sys::time::monotonic_us;
 use crate::tensor::{Context, TensorRef};
-use crate::{ggml_assert, log, log_error};
+use crate::{ggml_assert, log_error};
 use std::ffi::{c_char, c_void};
 use std::rc::Rc;
 
@@ -500,7 +501,7 @@ pub unsafe extern "C" fn ggml_opt_epoch_callback_progress_bar(
                 accuracy: result.map_or((f64::NAN, f64::NAN), |r| r.with(|r| r.accuracy())),
                 elapsed_us: monotonic_us() - t_start_us,
             };
-            log::print(progress.line().as_bytes());
+            process::write_to_standard_error(progress.line().as_bytes());
         },
     );
 }

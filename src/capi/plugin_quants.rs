@@ -3,11 +3,11 @@
 
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::capi::ggml::quants::ggml_quantize_chunk;
-use crate::guard::foreign::hold;
 use crate::guard::guarded;
 use crate::quant::lattice::{self, Grid};
 use crate::quant::types::{FromFloat, ToFloat};
 use crate::quant::{self, block, q8_k::BlockQ8K};
+use crate::sys::foreign::hold;
 use crate::sys::slices::{source, values_mut};
 use crate::{ggml_abort, ggml_assert};
 use std::ffi::{c_int, c_void};

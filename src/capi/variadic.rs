@@ -49,7 +49,7 @@ unsafe extern "C" fn ggml_rs_abort_text(file: *const c_char, line: c_int, text: 
     let (file, text) = unsafe { (crate::sys::cstr::text(file), crate::sys::cstr::text(text)) };
     // Ends the process under either policy: the caller of `ggml_abort` does not expect that it returns.
     let (file, text, line) = (file.unwrap_or_default(), text.unwrap_or_default(), u32::try_from(line).unwrap_or(0));
-    let ended = crate::guard::contained(|| -> bool { crate::log::end(&file, line, &text) });
+    let ended = crate::guard::contained(|| -> bool { crate::guard::contract::end(&file, line, &text) });
     if ended.is_ok() {
         std::process::abort()
     }
@@ -59,7 +59,7 @@ unsafe extern "C" fn ggml_rs_abort_text(file: *const c_char, line: c_int, text: 
 #[unsafe(no_mangle)]
 extern "C-unwind" fn ggml_rs_resume() {
     // SAFETY: nothing is left to do here, nor in the C function, whose frames have no destructors.
-    unsafe { crate::guard::foreign::resume() }
+    unsafe { crate::sys::foreign::resume() }
 }
 
 /// # Safety

@@ -41,7 +41,7 @@ pub struct TensorInfo {
 // SAFETY: the box is owned; the data pointer in it is the host's, which promises (see `gguf_add_tensor`) that it may be
 // read when the file is written.
 unsafe impl Send for TensorInfo {}
-// SAFETY: as above.
+// SAFETY: shared, it gives numbers, and the address of data that the host lets any thread read (above).
 unsafe impl Sync for TensorInfo {}
 
 impl TensorInfo {

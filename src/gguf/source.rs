@@ -1,7 +1,7 @@
 //! Where the bytes of a file come from.
 
 use crate::abi::gguf::gguf_reader_callback_t;
-use crate::guard::foreign;
+use crate::sys::foreign;
 use crate::sys::unwind::MayUnwind;
 use std::ffi::c_void;
 use std::io::{Read, Seek, SeekFrom};

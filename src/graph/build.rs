@@ -1,7 +1,7 @@
 //! Making graphs: memory in a context, and the walk from a result back to everything it needs.
 
-use super::handle::Modulus;
-use super::{GraphRef, HashSetRef};
+use super::GraphRef;
+use super::set::{HashSetRef, Modulus};
 use crate::abi::ggml::{ggml_object_type, ggml_op, ggml_tensor, ggml_tensor_flag};
 use crate::abi::graph::{ggml_cgraph, ggml_cgraph_eval_order, ggml_hash_set};
 use crate::error::{Error, Result};

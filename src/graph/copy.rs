@@ -1,7 +1,7 @@
-//! Graphs from graphs: views, copies, lookups, gradients.
+//! Graphs from graphs: views, copies, lookups.
+#![forbid(unsafe_code)]
 
 use super::{GraphRef, build};
-use crate::abi::ggml::ggml_tensor;
 use crate::abi::graph::ggml_cgraph;
 use crate::error::Result;
 use crate::ggml_assert;
@@ -39,8 +39,7 @@ impl GraphRef {
         for t in self.nodes() {
             dst.push_node(t);
         }
-        // SAFETY: a handle refers to a valid graph.
-        unsafe { (*dst.as_ptr()).order = self.raw().order };
+        dst.take_order(self);
         for slot in 0..from.size() {
             if let Some((new_slot, _)) = from.key(slot).and_then(|t| to.insert(t)) {
                 dst.set_use_count(new_slot, self.use_count_at(slot));
@@ -66,11 +65,7 @@ impl GraphRef {
 
     /// Forgets all nodes and leafs.
     pub fn clear(self) {
-        // SAFETY: a handle refers to a valid graph.
-        unsafe {
-            (*self.as_ptr()).n_leafs = 0;
-            (*self.as_ptr()).n_nodes = 0;
-        }
+        self.set_counts(0, 0);
         self.mend();
         self.visited().reset();
     }
@@ -78,64 +73,6 @@ impl GraphRef {
     /// The leaf, or else the node, of this name.
     pub fn find_by_name(self, name: &[u8]) -> Option<TensorRef> {
         self.leafs().chain(self.nodes()).find(|t| t.name_bytes() == name)
-    }
-
-    /// Whether the graph has room for gradients.
-    pub fn has_grads(self) -> bool {
-        !self.raw().grads.is_null() && !self.raw().grad_accs.is_null()
-    }
-
-    fn slot_entry(self, array: *mut *mut ggml_tensor, t: TensorRef) -> Option<*mut *mut ggml_tensor> {
-        match self.visited().find(t) {
-            Some((slot, true)) if !array.is_null() => Some(array.wrapping_add(slot)),
-            _ => None,
-        }
-    }
-
-    fn read_slot(self, array: *mut *mut ggml_tensor, t: TensorRef) -> Option<TensorRef> {
-        let entry = self.slot_entry(array, t)?;
-        // SAFETY: gradient arrays have an entry for each slot: NULL or a valid tensor.
-        unsafe { TensorRef::from_ptr(entry.read()) }
-    }
-
-    fn write_slot(self, array: *mut *mut ggml_tensor, t: TensorRef, value: Option<TensorRef>) {
-        let entry = self.slot_entry(array, t);
-        ggml_assert!(entry.is_some(), "'{}' is not in the graph, or the graph has no room for gradients", t.name());
-        if let Some(entry) = entry {
-            // SAFETY: gradient arrays have an entry for each slot.
-            unsafe { entry.write(value.map_or(std::ptr::null_mut(), TensorRef::as_ptr)) };
-        }
-    }
-
-    /// The gradient of `t`.
-    pub fn grad(self, t: TensorRef) -> Option<TensorRef> {
-        self.read_slot(self.raw().grads, t)
-    }
-
-    /// The gradient accumulator of `t`.
-    pub fn grad_acc(self, t: TensorRef) -> Option<TensorRef> {
-        self.read_slot(self.raw().grad_accs, t)
-    }
-
-    /// Sets the gradient of `t`, which must be in the graph.
-    pub fn set_grad(self, t: TensorRef, grad: Option<TensorRef>) {
-        self.write_slot(self.raw().grads, t, grad);
-    }
-
-    /// Sets the gradient accumulator of `t`, which must be in the graph.
-    pub fn set_grad_acc(self, t: TensorRef, grad: Option<TensorRef>) {
-        self.write_slot(self.raw().grad_accs, t, grad);
-    }
-
-    /// Forgets all gradients.
-    pub fn clear_grads(self) {
-        let raw = self.raw();
-        for array in [raw.grads, raw.grad_accs] {
-            if !array.is_null() {
-                // SAFETY: gradient arrays have an entry for each slot.
-                unsafe { array.write_bytes(0, raw.visited_hash_set.size) };
-            }
-        }
     }
 }
 

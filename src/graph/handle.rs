@@ -1,7 +1,8 @@
-//! `GraphRef`: a copyable handle on a compute graph that C code may own, and the hash set inside it.
+//! `GraphRef`: a copyable handle on a compute graph that C code may own.
 
+use super::set::HashSetRef;
 use crate::abi::ggml::ggml_tensor;
-use crate::abi::graph::{ggml_cgraph, ggml_cgraph_eval_order, ggml_hash_set};
+use crate::abi::graph::{ggml_cgraph, ggml_cgraph_eval_order};
 use crate::error::{Result, invalid};
 use crate::ggml_assert;
 use crate::tensor::TensorRef;
@@ -20,18 +21,81 @@ pub struct GraphRef(NonNull<ggml_cgraph>);
 // SAFETY: a handle is a number; the code that makes it promises that no code writes the graph meanwhile. Workers of the
 // CPU backend read the graph they compute.
 unsafe impl Send for GraphRef {}
-// SAFETY: as above.
+// SAFETY: a shared handle gives what a copy gives, and copies may be on any thread (`Send`).
 unsafe impl Sync for GraphRef {}
 
+/// Reads or writes a field. A handle refers to a **valid graph** (`from_ptr`), so each of its fields is there, and may
+/// be written on the thread that uses the handle to do so.
 macro_rules! field {
     ($self:ident . $name:ident) => {
         // SAFETY: a handle refers to a valid graph.
         unsafe { (&raw const (*$self.0.as_ptr()).$name).read() }
     };
-    ($self:ident . $name:ident = $value:expr) => {
+    ($self:ident . $name:ident = $value:expr) => {{
+        let value = $value;
         // SAFETY: a handle refers to a valid graph.
-        unsafe { (&raw mut (*$self.0.as_ptr()).$name).write($value) }
-    };
+        unsafe { (&raw mut (*$self.0.as_ptr()).$name).write(value) }
+    }};
+}
+
+/// An array of a graph. All use of the pointers in a graph is here, but for those of its set ([`HashSetRef`]).
+///
+/// Only [`GraphRef`] makes one, from a pointer of a **valid graph** and the count that belongs to it:
+/// - it has room for as many entries as the count says, which may be read and written as the graph's fields may be;
+/// - an entry that is read has been written: nodes and leafs before they were counted, a use count when its slot was
+///   filled, gradients when the graph was made;
+/// - nodes and leafs are **valid tensors**, or NULL in a graph that a host has made badly. Gradients are valid tensors,
+///   or NULL for none.
+#[derive(Clone, Copy)]
+pub(super) struct Array<T> {
+    first: *mut T,
+    len: usize,
+}
+
+impl<T: Copy> Array<T> {
+    /// Number of entries.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Entry `i`, which must exist: a broken contract otherwise. `what` it is, for the message.
+    #[inline]
+    fn get(self, i: usize, what: &str) -> T {
+        ggml_assert!(i < self.len, "{what} {i} of {}", self.len);
+        // SAFETY: one of `len` entries that have been written, as the type says.
+        unsafe { self.first.add(i).read() }
+    }
+
+    /// Sets entry `i`, which must exist.
+    #[inline]
+    pub fn set(self, i: usize, value: T, what: &str) {
+        ggml_assert!(i < self.len, "{what} {i} of {}", self.len);
+        // SAFETY: there is room for `len` entries, as the type says.
+        unsafe { self.first.add(i).write(value) }
+    }
+}
+
+impl Array<*mut ggml_tensor> {
+    /// The tensor of entry `i`, which may have none.
+    #[inline]
+    pub fn tensor(self, i: usize, what: &str) -> Option<TensorRef> {
+        // SAFETY: a **valid tensor** or NULL, as the type says.
+        unsafe { TensorRef::from_ptr(self.get(i, what)) }
+    }
+
+    /// The tensor of entry `i`, which must have one: a broken contract otherwise.
+    #[inline]
+    fn some_tensor(self, i: usize, what: &str) -> TensorRef {
+        match self.tensor(i, what) {
+            Some(t) => t,
+            None => crate::ggml_abort!("{what} {i} of a graph is NULL"),
+        }
+    }
+
+    /// Sets all entries to NULL.
+    pub fn clear(self) {
+        (0..self.len).for_each(|i| self.set(i, std::ptr::null_mut(), "entry"));
+    }
 }
 
 impl GraphRef {
@@ -68,51 +132,59 @@ impl GraphRef {
         usize::try_from(field!(self.n_leafs)).unwrap_or(0)
     }
 
+    /// The nodes in use.
+    #[inline]
+    fn node_array(self) -> Array<*mut ggml_tensor> {
+        Array { first: field!(self.nodes), len: self.n_nodes() }
+    }
+
+    /// The leafs in use.
+    #[inline]
+    fn leaf_array(self) -> Array<*mut ggml_tensor> {
+        Array { first: field!(self.leafs), len: self.n_leafs() }
+    }
+
+    /// The use counts, one for each slot of the set.
+    #[inline]
+    fn use_counts(self) -> Array<i32> {
+        Array { first: field!(self.use_counts), len: self.visited().size() }
+    }
+
+    /// The gradients and the gradient accumulators, one for each slot of the set; none if the graph has no room for
+    /// them.
+    pub(super) fn grad_arrays(self) -> [Array<*mut ggml_tensor>; 2] {
+        let slots = self.visited().size();
+        let array = |first: *mut *mut ggml_tensor| Array { first, len: if first.is_null() { 0 } else { slots } };
+        [array(field!(self.grads)), array(field!(self.grad_accs))]
+    }
+
     /// Node `i`; which must exist: a broken contract otherwise.
     #[inline]
     pub fn node(self, i: usize) -> TensorRef {
-        ggml_assert!(i < self.n_nodes(), "node {i} of {}", self.n_nodes());
-        let entries = field!(self.nodes);
-        // SAFETY: the first `n_nodes` entries are valid tensors.
-        match unsafe { TensorRef::from_ptr(entries.add(i).read()) } {
-            Some(t) => t,
-            None => crate::ggml_abort!("node {i} of a graph is NULL"),
-        }
+        self.node_array().some_tensor(i, "node")
     }
 
     /// Puts `t` in the place of node `i`.
     pub fn set_node(self, i: usize, t: TensorRef) {
-        ggml_assert!(i < self.n_nodes());
-        let entries = field!(self.nodes);
-        // SAFETY: `nodes` has room for `n_nodes` entries.
-        unsafe { entries.add(i).write(t.as_ptr()) }
+        self.node_array().set(i, t.as_ptr(), "node");
     }
 
     /// Leaf `i`; which must exist: a broken contract otherwise.
     #[inline]
     pub fn leaf(self, i: usize) -> TensorRef {
-        ggml_assert!(i < self.n_leafs(), "leaf {i} of {}", self.n_leafs());
-        let entries = field!(self.leafs);
-        // SAFETY: the first `n_leafs` entries are valid tensors.
-        match unsafe { TensorRef::from_ptr(entries.add(i).read()) } {
-            Some(t) => t,
-            None => crate::ggml_abort!("leaf {i} of a graph is NULL"),
-        }
+        self.leaf_array().some_tensor(i, "leaf")
     }
 
     /// All nodes in the order of their evaluation.
     pub fn nodes(self) -> impl DoubleEndedIterator<Item = TensorRef> + ExactSizeIterator {
-        let entries = field!(self.nodes);
-        // SAFETY: the first `n_nodes` entries are valid tensors.
-        (0..self.n_nodes()).map(move |i| match unsafe { TensorRef::from_ptr(entries.add(i).read()) } {
-            Some(t) => t,
-            None => crate::ggml_abort!("node {i} of a graph is NULL"),
-        })
+        let nodes = self.node_array();
+        (0..nodes.len).map(move |i| nodes.some_tensor(i, "node"))
     }
 
     /// All leafs.
     pub fn leafs(self) -> impl DoubleEndedIterator<Item = TensorRef> + ExactSizeIterator {
-        (0..self.n_leafs()).map(move |i| self.leaf(i))
+        let leafs = self.leaf_array();
+        (0..leafs.len).map(move |i| leafs.some_tensor(i, "leaf"))
     }
 
     /// Adds a node at the end; `false` when the graph is full.
@@ -121,9 +193,7 @@ impl GraphRef {
         if n >= self.size() {
             return false;
         }
-        let entries = field!(self.nodes);
-        // SAFETY: `nodes` has room for `size` entries.
-        unsafe { entries.add(n).write(t.as_ptr()) };
+        Array { first: field!(self.nodes), len: self.size() }.set(n, t.as_ptr(), "node");
         field!(self.n_nodes = n as i32 + 1);
         true
     }
@@ -134,9 +204,7 @@ impl GraphRef {
         if n >= self.size() {
             return false;
         }
-        let entries = field!(self.leafs);
-        // SAFETY: `leafs` has room for `size` entries.
-        unsafe { entries.add(n).write(t.as_ptr()) };
+        Array { first: field!(self.leafs), len: self.size() }.set(n, t.as_ptr(), "leaf");
         field!(self.n_leafs = n as i32 + 1);
         true
     }
@@ -179,6 +247,11 @@ impl GraphRef {
         }
     }
 
+    /// Whether the graph is spoiled, and the order of traversal that it has otherwise, become those of `other`.
+    pub(super) fn take_order(self, other: Self) {
+        field!(self.order = field!(other.order));
+    }
+
     /// Forgets that the graph was spoiled: it is empty.
     pub(super) fn mend(self) {
         if self.whole().is_err() {
@@ -189,7 +262,9 @@ impl GraphRef {
     /// The set of all tensors of the graph.
     #[inline]
     pub fn visited(self) -> HashSetRef {
-        HashSetRef(field!(self.visited_hash_set))
+        let set = field!(self.visited_hash_set);
+        // SAFETY: a handle refers to a **valid graph** for as long as it, or a copy of it, is used.
+        unsafe { HashSetRef::of(set) }
     }
 
     /// How many nodes read the tensor, 0 for one that is not in the graph. Backends use it to see what may be fused.
@@ -202,18 +277,12 @@ impl GraphRef {
 
     /// Sets the use count of a slot.
     pub(crate) fn set_use_count(self, slot: usize, n: i32) {
-        ggml_assert!(slot < self.visited().size());
-        let entries = field!(self.use_counts);
-        // SAFETY: as in `use_count`.
-        unsafe { entries.add(slot).write(n) }
+        self.use_counts().set(slot, n, "use count");
     }
 
-    /// The use count of a slot.
+    /// The use count of a used slot.
     pub(crate) fn use_count_at(self, slot: usize) -> i32 {
-        ggml_assert!(slot < self.visited().size());
-        let entries = field!(self.use_counts);
-        // SAFETY: as in `use_count`.
-        unsafe { entries.add(slot).read() }
+        self.use_counts().get(slot, "use count")
     }
 
     /// The raw struct, copied.
@@ -227,159 +296,4 @@ impl GraphRef {
 pub fn next_uid() -> u64 {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
-}
-
-/// Remainders by one number, without divisions: those of 64 bits take longer than all else that a look into a set does.
-#[derive(Clone, Copy, Debug)]
-pub struct Modulus {
-    n: usize,
-    /// 2^64 / n, a little less.
-    inverse: u64,
-}
-
-impl Modulus {
-    /// Remainders by `n`, 0 for none.
-    pub fn new(n: usize) -> Self {
-        Self { n, inverse: u64::MAX.checked_div(n as u64).unwrap_or(0) }
-    }
-
-    /// The number.
-    #[inline]
-    pub fn number(self) -> usize {
-        self.n
-    }
-
-    /// `x` modulo the number.
-    #[inline]
-    pub fn of(self, x: usize) -> usize {
-        // The quotient is at most one too small: x < 2^64, and the inverse lacks less than one.
-        let quotient = ((x as u128 * u128::from(self.inverse)) >> 64) as usize;
-        let rest = x.wrapping_sub(quotient.wrapping_mul(self.n));
-        if rest >= self.n { rest.wrapping_sub(self.n) } else { rest }
-    }
-}
-
-/// A set of tensors as it is in a graph: linear probing from `(address >> 4) % size`.
-#[derive(Clone, Copy)]
-pub struct HashSetRef(ggml_hash_set);
-
-impl HashSetRef {
-    /// Number of slots.
-    #[inline]
-    pub fn size(&self) -> usize {
-        self.0.size
-    }
-
-    /// Whether a slot holds a tensor.
-    #[inline]
-    pub fn is_used(&self, slot: usize) -> bool {
-        ggml_assert!(slot < self.0.size);
-        // SAFETY: `used` has a bit for each of `size` slots.
-        unsafe { self.0.used.add(slot / 32).read() >> (slot % 32) & 1 == 1 }
-    }
-
-    /// The tensor of a used slot.
-    #[inline]
-    pub fn key(&self, slot: usize) -> Option<TensorRef> {
-        if !self.is_used(slot) {
-            return None;
-        }
-        // SAFETY: a used slot holds a valid tensor.
-        unsafe { TensorRef::from_ptr(self.key_raw(slot)) }
-    }
-
-    #[inline]
-    fn key_raw(&self, slot: usize) -> *mut ggml_tensor {
-        // SAFETY: `keys` has an entry for each of `size` slots; callers pass a smaller number.
-        unsafe { self.0.keys.add(slot).read() }
-    }
-
-    /// The slot that holds `t` (with `true`), or the slot where it would go (with `false`); `None` when the set is
-    /// full.
-    #[inline]
-    pub fn find(&self, t: TensorRef) -> Option<(usize, bool)> {
-        if self.0.size == 0 {
-            return None;
-        }
-        self.find_from(t, (t.as_ptr() as usize >> 4) % self.0.size)
-    }
-
-    /// As [`Self::find`] for a set that has slots, with the place where the search starts.
-    #[inline]
-    pub fn find_from(&self, t: TensorRef, start: usize) -> Option<(usize, bool)> {
-        let mut slot = start;
-        loop {
-            if !self.is_used(slot) {
-                return Some((slot, false));
-            }
-            if self.key_raw(slot) == t.as_ptr() {
-                return Some((slot, true));
-            }
-            slot = if slot + 1 == self.0.size { 0 } else { slot + 1 };
-            if slot == start {
-                return None;
-            }
-        }
-    }
-
-    /// Puts `t` into its slot and returns it, with whether it was there before; `None` when the set is full.
-    #[inline]
-    pub fn insert(&self, t: TensorRef) -> Option<(usize, bool)> {
-        if self.0.size == 0 {
-            return None;
-        }
-        self.insert_from(t, (t.as_ptr() as usize >> 4) % self.0.size)
-    }
-
-    /// As [`Self::insert`], with the remainder by the number of slots taken by `modulus`, which is made for it.
-    #[inline]
-    pub fn insert_by(&self, modulus: Modulus, t: TensorRef) -> Option<(usize, bool)> {
-        if self.0.size == 0 {
-            return None;
-        }
-        self.insert_from(t, modulus.of(t.as_ptr() as usize >> 4))
-    }
-
-    #[inline]
-    fn insert_from(&self, t: TensorRef, start: usize) -> Option<(usize, bool)> {
-        let (slot, found) = self.find_from(t, start)?;
-        if !found {
-            self.fill(slot, t);
-        }
-        Some((slot, found))
-    }
-
-    #[inline]
-    fn fill(&self, slot: usize, t: TensorRef) {
-        ggml_assert!(slot < self.0.size);
-        // SAFETY: `used` and `keys` have room for `size` slots, and `slot` is smaller.
-        unsafe {
-            let word = self.0.used.add(slot / 32);
-            word.write(word.read() | 1 << (slot % 32));
-            self.0.keys.add(slot).write(t.as_ptr());
-        }
-    }
-
-    /// Empties the set.
-    pub fn reset(&self) {
-        // SAFETY: `used` has a bit for each of `size` slots.
-        unsafe { self.0.used.write_bytes(0, self.0.size.div_ceil(32)) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn remainders_are_those_of_the_division() {
-        for n in [1, 2, 3, 5, 11, 1031, 2053, 65537, 1048583, (1 << 32) + 15, usize::MAX / 3] {
-            let modulus = Modulus::new(n);
-            let near = [0, 1, n - 1, n, n + 1, usize::MAX / n * n, usize::MAX / n * n - 1, usize::MAX, usize::MAX - 1];
-            let far = (0..2000usize).map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            for x in near.into_iter().chain(far) {
-                assert_eq!(modulus.of(x), x % n, "{x} by {n}");
-            }
-        }
-    }
 }

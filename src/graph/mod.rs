@@ -1,10 +1,13 @@
-//! Compute graphs. Files: `handle` (`GraphRef` and the hash set inside a graph), `build` (creating and filling),
-//! `copy` (slices, copies, gradients), `dump` (listings and dot files).
+//! Compute graphs. Files: `handle` (`GraphRef`), `set` (the hash set inside a graph), `build` (creating and filling),
+//! `copy` (slices, copies), `grads` (the gradients in a graph), `dump` (listings and dot files), `backward` (nodes that
+//! compute gradients).
 
 pub mod backward;
 pub mod build;
 pub mod copy;
 pub mod dump;
+mod grads;
 pub mod handle;
+pub mod set;
 
-pub use handle::{GraphRef, HashSetRef, next_uid};
+pub use handle::{GraphRef, next_uid};

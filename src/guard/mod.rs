@@ -1,16 +1,16 @@
 //! Handles a contract that a caller breaks: the process ends, as in the original, or, under the error policy of the
 //! host, the call fails. A panic, which is a bug in the library itself, makes the call fail under either policy.
 //!
-//! Where a broken contract makes the call fail, `log::abort` unwinds to the `extern "C"` function that C code called.
-//! Each of these functions, and each function of our own vtables, has the attribute `#[guarded]`, so that unwinding
-//! never meets a frame of C. On a thread that is in no such function (a host's own thread inside its copy of our static
-//! library's Rust interface) a broken contract ends the process under either policy. So does one that C code finds and
-//! reports through the exported `ggml_abort`.
+//! Where a broken contract makes the call fail, `contract::abort` unwinds to the `extern "C"` function that C code
+//! called. Each of these functions, and each function of our own vtables, has the attribute `#[guarded]`, so that
+//! unwinding never meets a frame of C. On a thread that is in no such function (a host's own thread inside its copy of
+//! our static library's Rust interface) a broken contract ends the process under either policy. So does one that C code
+//! finds and reports through the exported `ggml_abort`.
 //!
 //! An exception that leaves a function of the host continues where the exported function returns to the host
-//! (`foreign`).
+//! (`sys::foreign`).
 
-pub mod foreign;
+pub mod contract;
 
 use std::any::Any;
 use std::cell::Cell;
@@ -160,6 +160,13 @@ pub(crate) fn leave(text: &str) {
     if forgives && DEPTH.get() > 0 && !std::thread::panicking() {
         resume_unwind(Box::new(Violation(text.to_owned())));
     }
+}
+
+/// Leaves the guarded function that the thread is in, which fails: for a caller of `foreign::host` without another way
+/// of failing.
+#[cold]
+pub fn escape() -> ! {
+    resume_unwind(Box::new(Violation("a function of the host was left by an exception".to_owned())))
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@ use super::epoch::{Watch, epoch};
 use super::progress;
 use super::{BatchCallback, Dataset, Lent, Model, Results, Run, Settings, Shared};
 use crate::error::Result;
+use crate::ggml_assert;
+use crate::sys::process;
 use crate::sys::time::monotonic_us;
 use crate::tensor::Context;
-use crate::{ggml_assert, log};
 use std::cell::Cell;
 
 /// How long to train, and on which share of the data.
@@ -68,7 +69,7 @@ pub unsafe fn fit(
     let [train_watch, validation_watch] = results.each_ref().map(|r| Watch { results: Some(r), callback: plan.show });
     let say = |text: String| {
         if plan.show.is_some() {
-            log::print(text.as_bytes());
+            process::write_to_standard_error(text.as_bytes());
         }
     };
     while number.get() <= plan.epochs {

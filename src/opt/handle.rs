@@ -5,7 +5,8 @@ use crate::abi::opt::{
     ggml_opt_epoch_callback, ggml_opt_get_optimizer_params, ggml_opt_optimizer_params, ggml_opt_result_t,
 };
 use crate::ggml_abort;
-use crate::guard::foreign;
+use crate::guard;
+use crate::sys::foreign;
 use crate::sys::unwind::MayUnwind;
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -120,7 +121,7 @@ impl ParamsSource {
         let Some(function) = self.function else { ggml_abort!("a step needs get_opt_pars") };
         let (function, argument) = (function.may_unwind(), self.argument);
         // SAFETY: the promise of `new` and `with_argument`: the function may be called with this argument.
-        foreign::host(|| unsafe { function(argument) }).unwrap_or_else(|| foreign::escape())
+        foreign::host(|| unsafe { function(argument) }).unwrap_or_else(|| guard::escape())
     }
 }
 
@@ -166,7 +167,7 @@ impl BatchCallback {
         // SAFETY: the promise of `new`: the function may be called as ggml-opt.h says. The pointers are NULL or of
         // borrowed objects, which live during the call, and none of these is in use (`Shared::with`).
         let call = || unsafe { function(train, run.as_ptr(), dataset.as_ptr(), results, done, all, started) };
-        foreign::host(call).unwrap_or_else(|| foreign::escape());
+        foreign::host(call).unwrap_or_else(|| guard::escape());
     }
 }
 

@@ -6,7 +6,8 @@ use crate::abi::backend::{
 };
 use crate::backend::BackendRef;
 use crate::graph::GraphRef;
-use crate::guard::foreign;
+use crate::guard;
+use crate::sys::foreign;
 use crate::sys::unwind::MayUnwind;
 use crate::tensor::TensorRef;
 use std::ffi::c_void;
@@ -51,7 +52,7 @@ impl CopyWeights {
         let Some(f) = self.callback.map(MayUnwind::may_unwind) else { return false };
         // SAFETY: the host promised with `ggml_backend_sched_set_copy_callback` that its function may be called.
         let call = || unsafe { f(to.as_ptr(), weight.as_ptr(), copy.as_ptr(), graph.as_ptr().cast(), self.user_data) };
-        foreign::host(call).unwrap_or_else(|| foreign::escape())
+        foreign::host(call).unwrap_or_else(|| guard::escape())
     }
 }
 
@@ -65,7 +66,7 @@ impl Realloc {
             // It gets the address of a `Scheduler`, as all exported functions take it, which lives for the call and is
             // only ever used shared.
             let call = || unsafe { f(sched, graph, backend_ids_changed, graph_size_changed, self.user_data) };
-            foreign::host(call).unwrap_or_else(|| foreign::escape());
+            foreign::host(call).unwrap_or_else(|| guard::escape());
         }
     }
 }

@@ -281,13 +281,13 @@ impl Seek for CStream {
 impl Write for CStream {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         let (from, n, stream) = (bytes.as_ptr(), bytes.len(), self.0);
+        // SAFETY: the promise of `new`: an open stream without other users. `n` bytes are readable. The C library
+        // undoes what it does if it is left.
+        let write = || unsafe { waiting::fwrite(from, 1, n, stream) };
         let (written, errno) = if self.is_file() {
-            // SAFETY: the promise of `new`: an open stream without other users. `n` bytes are readable.
-            let written = unsafe { libc::fwrite(from.cast(), 1, n, stream) };
-            (written, Error::last_os_error().raw_os_error().unwrap_or(0))
+            (write(), Error::last_os_error().raw_os_error().unwrap_or(0))
         } else {
-            // SAFETY: as above. The C library undoes what it does if it is left.
-            patient::wait(|| unsafe { waiting::fwrite(from, 1, n, stream) })?
+            patient::wait(write)?
         };
         if written == 0 && n > 0 { Err(Error::from_raw_os_error(errno)) } else { Ok(written) }
     }

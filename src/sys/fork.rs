@@ -6,7 +6,7 @@
 //!   enter none until it is done. The locks of `sync::brief` and first uses (`sync::once`) are sections, so in a child
 //!   these locks are free, and what they guard is whole. Sections have no order among each other: all end before a
 //!   fork, and a thread that is in one may enter another.
-//! - [`Lasting`]: a lock that may be held for long, such as during a computation. A fork does not wait for it. In the
+//! - A lasting lock (`lasting`) may be held for long, such as during a computation. A fork does not wait for it. In the
 //!   child it is free, with a default value if another thread held it.
 //! - [`generation`] says which process a thread or a connection belongs to.
 //!
@@ -18,11 +18,10 @@
 //! Both sides of the gate wait a limited time: the host's own handlers and locks cannot make a fork, or a thread, wait
 //! for ever.
 
+use super::warning::warn;
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longest time that a fork waits for sections, and a section for a fork. Both are far beyond what either takes.
@@ -148,7 +147,7 @@ extern "C" fn parent() {
     }
     FORKING.fetch_sub(1, Ordering::SeqCst);
     if HURRIED.swap(false, Ordering::Relaxed) {
-        crate::log_warn!("a fork did not wait for a thread that is in the library: the child may wait for it for ever");
+        warn("a fork did not wait for a thread that is in the library: the child may wait for it for ever");
     }
 }
 
@@ -197,102 +196,6 @@ static AT_START: extern "C" fn() = {
     at_start
 };
 
-/// A lock that may be held for long. A child that a fork made finds it free, with the value that it had, or with a
-/// default value if another thread held it.
-pub struct Lasting<T> {
-    /// What this process uses, or an ancestor of it; NULL before the first use.
-    current: AtomicPtr<OfProcess<T>>,
-}
-
-struct OfProcess<T> {
-    generation: u32,
-    lock: Mutex<T>,
-    /// That of an ancestor. The thread that made the fork may be inside of it.
-    older: *mut Self,
-}
-
-// SAFETY: the pointers are to boxes that belong to this object, and give access to a `Mutex<T>` only.
-unsafe impl<T: Send> Send for Lasting<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Lasting<T> {}
-
-impl<T: Default> Default for Lasting<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T: Default> Lasting<T> {
-    /// A lock over a default value.
-    pub const fn new() -> Self {
-        Self { current: AtomicPtr::new(null_mut()) }
-    }
-
-    /// Locks it. In this process, another thread that holds it is waited for.
-    pub fn lock(&self) -> MutexGuard<'_, T> {
-        super::sync::lock(self.of_process())
-    }
-
-    fn of_process(&self) -> &Mutex<T> {
-        let mut current = self.current.load(Ordering::Acquire);
-        // SAFETY: not NULL, so to a box that lives as long as `self`.
-        if current.is_null() || unsafe { (*current).generation } != generation() {
-            current = self.renew();
-        }
-        // SAFETY: as above; `renew` returns such a pointer.
-        unsafe { &(*current).lock }
-    }
-
-    /// Like [`Self::lock`], but `None` if it is held.
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        match self.of_process().try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    #[cold]
-    fn renew(&self) -> *mut OfProcess<T> {
-        static ONE: Mutex<()> = Mutex::new(());
-        let _one = super::sync::brief(&ONE);
-        let older = self.current.load(Ordering::Acquire);
-        // SAFETY: NULL, or to a box that lives as long as `self`.
-        if let Some(older) = unsafe { older.as_ref() }
-            && older.generation == generation()
-        {
-            return std::ptr::from_ref(older).cast_mut();
-        }
-        // SAFETY: as above.
-        let value = match unsafe { older.as_ref() }.map(|o| o.lock.try_lock()) {
-            Some(Ok(mut value)) => std::mem::take(&mut *value),
-            Some(Err(TryLockError::Poisoned(e))) => std::mem::take(&mut *e.into_inner()),
-            Some(Err(TryLockError::WouldBlock)) | None => T::default(),
-        };
-        let made = Box::into_raw(Box::new(OfProcess { generation: generation(), lock: Mutex::new(value), older }));
-        self.current.store(made, Ordering::Release);
-        made
-    }
-}
-
-impl<T> Drop for Lasting<T> {
-    fn drop(&mut self) {
-        let mut next = *self.current.get_mut();
-        while !next.is_null() {
-            // SAFETY: a box of this object, which is visited once.
-            let of = unsafe { Box::from_raw(next) };
-            next = of.older;
-            if of.generation != generation() && of.lock.try_lock().is_err_and(|e| matches!(e, TryLockError::WouldBlock))
-            {
-                // A thread that this process does not have was changing the value.
-                std::mem::forget(of);
-            } else {
-                drop(of.lock.into_inner().unwrap_or_else(PoisonError::into_inner));
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,16 +208,5 @@ mod tests {
         assert!(DEPTH.get() == 1);
         drop(outer);
         assert!(DEPTH.get() == 0);
-    }
-
-    #[test]
-    fn a_lasting_lock_is_a_lock() {
-        let count = Lasting::<usize>::new();
-        std::thread::scope(|s| {
-            for _ in 0..4 {
-                s.spawn(|| (0..1000).for_each(|_| *count.lock() += 1));
-            }
-        });
-        assert_eq!(*count.lock(), 4000);
     }
 }

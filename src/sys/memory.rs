@@ -456,7 +456,7 @@ mod tests {
             }
         }
         let b = AlignedBlock::paged((5 << 20) + 3, 64, "test").unwrap();
-        // SAFETY: as above.
+        // SAFETY: the block has so many bytes, and nothing else uses them.
         unsafe { b.as_ptr().write_bytes(0xa5, b.size()) };
         assert!(b.as_ptr().addr().is_multiple_of(2 << 20));
         for size in (0..=130).chain([4096, 100_000]) {

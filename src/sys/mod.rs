@@ -1,12 +1,13 @@
 //! Tools for C and the operating system. Files: `memory` (aligned blocks), `available` (memory that is free), `areas`
 //! (what is mapped where), `mapping` (files that the host has mapped), `file_part` (bytes of such a file, to read
 //! again), `whole_file` (a file as memory), `cstr` (C strings), `env` (whose variables count), `few` (sorting of short
-//! lists), `slices` (C arrays), `file` (paths and C streams), `net` (connections), `fork` (locks and threads in a
-//! child), `futex` (waiting without a lock), `patient` (files that are waited for), `math` (functions of the C
-//! library), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of threads), `library`
-//! (shared libraries), `process` (how the program is linked, and what it has printed), `jump` (exported names that jump
-//! to another function), `sync` (locks that survive a panic), `tiles` (whether the process may use tile registers),
-//! `unwind` (functions that exceptions leave).
+//! lists), `slices` (C arrays), `file` (paths and C streams), `net` (connections), `fork` (what a fork waits for),
+//! `sync` (locks that survive a panic), `lasting` (locks that a fork does not wait for), `first_use` (what waits until
+//! something is made), `futex` (waiting without a lock), `patient` (files that are waited for), `math` (functions of
+//! the C library), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of threads),
+//! `library` (shared libraries), `process` (how the program is linked, and what it prints), `warning` (what this folder
+//! warns of), `jump` (exported names that jump to another function), `tiles` (whether the process may use tile
+//! registers), `unwind` (functions that exceptions leave), `foreign` (the host's functions, which may be such).
 //!
 //! Code for a single operating system or processor is here or in `cpu/simd`; `portable_tests` searches the sources for
 //! exceptions.
@@ -18,9 +19,12 @@ pub mod env;
 pub mod few;
 pub mod file;
 pub mod file_part;
+pub mod first_use;
+pub mod foreign;
 pub mod fork;
 pub mod futex;
 pub mod jump;
+pub mod lasting;
 pub mod library;
 pub mod math;
 pub mod mapping;
@@ -35,6 +39,7 @@ pub mod thread;
 pub mod tiles;
 pub mod time;
 pub mod unwind;
+pub mod warning;
 pub mod whole_file;
 
 #[cfg(test)]

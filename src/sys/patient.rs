@@ -1,8 +1,8 @@
 //! Files that may have to be waited for: pipes, terminals, file systems of a network. A thread that waits can be
 //! cancelled (`pthread_cancel`), as in the C library's own functions. Its unwinding stops where the system is called
-//! (`guard::foreign`), and continues at the end of the exported function, whose call has failed.
+//! (`foreign`), and continues at the end of the exported function, whose call has failed.
 
-use crate::guard::foreign;
+use super::foreign;
 use std::fs::File;
 use std::io::{Error, Read, Result, Seek, SeekFrom, Write};
 use std::path::Path;

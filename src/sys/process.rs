@@ -1,4 +1,6 @@
-//! The program that this library is part of: how it is linked, and what it has printed.
+//! The program that this library is part of: how it is linked, and what it prints.
+
+use super::thread::Shield;
 
 /// Whether the program can open shared libraries. A statically linked program has `dlopen`, but it crashes if the
 /// library that it opens depends on a C library.
@@ -69,22 +71,22 @@ pub fn flush_standard_output() {
     }
 }
 
-/// Writes to standard error. Not by `std::io::stderr`: it has a lock, which another thread may hold while the host
-/// forks. The child would wait for it for ever.
-///
-/// # Errors
-/// As writing.
-pub fn write_to_standard_error(text: &[u8]) -> std::io::Result<()> {
+/// Writes to standard error. `eprint!` must not be used: it panics if standard error cannot be written. Nor must
+/// `std::io::stderr`: it has a lock, which another thread may hold while the host forks. The child would wait for it
+/// for ever.
+pub fn write_to_standard_error(text: &[u8]) {
     use std::io::Write;
+    let _shield = Shield::new();
+    // A standard error that is closed, or full, is no reason to fail.
     #[cfg(unix)]
     {
         use std::os::fd::FromRawFd;
         // SAFETY: every process has this number for its standard error. `ManuallyDrop`: it is not closed here.
         let mut file = std::mem::ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(libc::STDERR_FILENO) });
-        file.write_all(text)
+        let _ = file.write_all(text);
     }
     #[cfg(not(unix))]
-    std::io::stderr().lock().write_all(text)
+    let _ = std::io::stderr().lock().write_all(text);
 }
 
 #[cfg(test)]

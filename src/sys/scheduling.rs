@@ -1,7 +1,7 @@
 //! Affinity and priority of threads.
 
+use super::warning::warn;
 use crate::abi::ggml::{GGML_MAX_N_THREADS, ggml_sched_priority};
-use crate::log_warn;
 
 /// A set of processors.
 pub type Mask = Box<[bool; GGML_MAX_N_THREADS]>;
@@ -80,7 +80,8 @@ impl Scheduling {
             libc::sched_setaffinity(0, size_of_val(&set), &set) == 0
         };
         if !ok {
-            log_warn!("cannot bind a thread to its processors: {}", std::io::Error::last_os_error());
+            let reason = std::io::Error::last_os_error();
+            warn(&format!("cannot bind a thread to its processors: {reason}"));
         }
     }
 
@@ -100,7 +101,8 @@ impl Scheduling {
             libc::pthread_setschedparam(libc::pthread_self(), policy, &param)
         };
         if rc != 0 {
-            log_warn!("cannot set the priority of a thread: {}", std::io::Error::from_raw_os_error(rc));
+            let reason = std::io::Error::from_raw_os_error(rc);
+            warn(&format!("cannot set the priority of a thread: {reason}"));
         }
     }
 
@@ -144,7 +146,7 @@ impl Scheduling {
     /// Warns that affinity and priority are not supported on this system.
     pub fn apply(&self) {
         if self.mask.is_some() || self.priority != ggml_sched_priority::GGML_SCHED_PRIO_NORMAL {
-            log_warn!("thread affinity and priority are not set on this system");
+            warn("thread affinity and priority are not set on this system");
         }
     }
 

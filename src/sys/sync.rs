@@ -4,6 +4,7 @@
 //! does not corrupt it. A host that continues after an error must be able to use the library.
 #![forbid(unsafe_code)]
 
+use super::first_use;
 use super::fork::Section;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -58,7 +59,7 @@ pub fn brief_write<T: ?Sized>(l: &RwLock<T>) -> Brief<RwLockWriteGuard<'_, T>> {
 pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
     match cell.get() {
         Some(value) => value,
-        None => crate::log::afterwards(|| {
+        None => first_use::make(|| {
             let _section = Section::enter();
             cell.get_or_init(make)
         }),

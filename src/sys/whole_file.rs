@@ -12,9 +12,9 @@ pub struct WholeFile {
     len: usize,
 }
 
-// SAFETY: memory that nothing in this process writes.
+// SAFETY: the mapping belongs to this object alone, and any thread may give it back.
 unsafe impl Send for WholeFile {}
-// SAFETY: as above.
+// SAFETY: shared, it gives bytes to read that nothing in this process writes.
 unsafe impl Sync for WholeFile {}
 
 impl WholeFile {

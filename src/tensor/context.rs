@@ -6,7 +6,7 @@ use crate::abi::ggml::{
     GGML_MAX_DIMS, GGML_MAX_NAME, GGML_MEM_ALIGN, ggml_init_params, ggml_object_type, ggml_tensor, ggml_type,
 };
 use crate::error::{Error, Result};
-use crate::sys::memory::AlignedBlock;
+use crate::sys::memory::{AlignedBlock, prefetch};
 use crate::{ggml_abort, ggml_assert, invalid};
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -319,12 +319,22 @@ impl Context {
     }
 }
 
+impl TensorRef {
+    /// Begins to load the tensors that are after this one. The weights of a layer are one after the other, mostly in
+    /// the order in which they are read, and have been out of the cache for long.
+    #[inline]
+    pub fn prefetch_next(self) {
+        let next = self.as_ptr().cast::<u8>().wrapping_add(TENSOR_SIZE);
+        prefetch(next, 3 * (TENSOR_SIZE + OBJECT_SIZE));
+    }
+}
+
 /// One line on an object, or `None` for NULL.
 ///
 /// # Safety
 /// `object` is NULL or the head of an object of a context that lives.
 pub unsafe fn describe_object(object: *const u8) -> Option<String> {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the caller promises NULL, or a head in the memory of a context that lives.
     let o = unsafe { object.cast::<Object>().as_ref() }?;
     let next = o.next.map_or(std::ptr::null_mut(), NonNull::as_ptr);
     Some(format!(" - ggml_object: type = {}, offset = {}, size = {}, next = {next:p}", o.kind, o.offs, o.size))

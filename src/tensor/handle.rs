@@ -25,7 +25,7 @@ pub struct TensorRef(NonNull<ggml_tensor>);
 // SAFETY: a handle is a number; the promise made in `from_ptr` (no field is written from another thread meanwhile) is
 // the caller's. Worker threads of the CPU backend read the tensors of the graph they compute.
 unsafe impl Send for TensorRef {}
-// SAFETY: as above.
+// SAFETY: a shared handle gives what a copy gives, and copies may be on any thread (`Send`).
 unsafe impl Sync for TensorRef {}
 
 impl std::fmt::Debug for TensorRef {
@@ -291,14 +291,6 @@ impl TensorRef {
         }
     }
 
-    /// Begins to load the tensors that are after this one. The weights of a layer are one after the other, mostly in
-    /// the order in which they are read, and have been out of the cache for long.
-    #[inline]
-    pub fn prefetch_next(self) {
-        let next = self.as_ptr().cast::<u8>().wrapping_add(super::context::TENSOR_SIZE);
-        crate::sys::memory::prefetch(next, 3 * (super::context::TENSOR_SIZE + super::context::OBJECT_SIZE));
-    }
-
     /// Begins to load what is looked at when a graph is split, so that it is there when it is needed.
     #[inline]
     pub fn prefetch(self) {
@@ -407,11 +399,12 @@ impl TensorRef {
     /// Whether the tensor has a name.
     #[inline]
     pub fn has_name(self) -> bool {
-        // SAFETY: a handle points to a valid tensor.
-        unsafe { (&raw const (*self.0.as_ptr()).name).cast::<c_char>().read() != 0 }
+        // SAFETY: the first byte of the name of a valid tensor.
+        unsafe { self.name_ptr().read() != 0 }
     }
 
     /// Address of the name, a C string inside the tensor.
+    #[inline]
     pub fn name_ptr(self) -> *const c_char {
         // SAFETY: a handle points to a valid tensor.
         unsafe { (&raw const (*self.0.as_ptr()).name).cast() }
@@ -425,24 +418,26 @@ impl TensorRef {
 
     /// Sets the name; what does not fit before the end mark is cut.
     pub fn set_name(self, name: &[u8]) {
-        let mut field: [c_char; GGML_MAX_NAME] = [0; GGML_MAX_NAME];
+        let mut field = [0; GGML_MAX_NAME];
         for (d, &s) in field.iter_mut().take(GGML_MAX_NAME - 1).zip(name.iter().take_while(|&&c| c != 0)) {
-            *d = s as c_char;
+            *d = s;
         }
-        field!(self.name = field)
+        self.write_name(&field);
     }
 
     /// The bytes that hold the name.
     #[inline]
     fn name_field(self) -> [u8; GGML_MAX_NAME] {
-        // SAFETY: a handle points to a valid tensor; a `c_char` is a byte.
-        unsafe { (&raw const (*self.0.as_ptr()).name).cast::<[u8; GGML_MAX_NAME]>().read() }
+        // SAFETY: the name of a valid tensor has so many bytes; a `c_char` is a byte.
+        unsafe { self.name_ptr().cast::<[u8; GGML_MAX_NAME]>().read() }
     }
 
+    /// Writes the first `N` bytes of the name.
     #[inline]
-    fn set_name_field(self, name: &[u8; GGML_MAX_NAME]) {
-        // SAFETY: as above.
-        unsafe { (&raw mut (*self.0.as_ptr()).name).cast::<[u8; GGML_MAX_NAME]>().write(*name) }
+    fn write_name<const N: usize>(self, name: &[u8; N]) {
+        const { assert!(N <= GGML_MAX_NAME) };
+        // SAFETY: the name of a valid tensor has at least `N` bytes; a `c_char` is a byte.
+        unsafe { (&raw mut (*self.0.as_ptr()).name).cast::<[u8; N]>().write(*name) }
     }
 
     /// Sets the name to another tensor's name and a suffix, as derived tensors are named.
@@ -453,8 +448,7 @@ impl TensorRef {
             // Most results have no name when others are derived from them.
             let mut name = [0u8; SHORT];
             name[..suffix.len()].copy_from_slice(suffix.as_bytes());
-            // SAFETY: a handle points to a valid tensor, and its name is longer.
-            unsafe { (&raw mut (*self.0.as_ptr()).name).cast::<[u8; SHORT]>().write_unaligned(name) }
+            self.write_name(&name);
         } else {
             self.append_name(from, suffix.as_bytes());
         }
@@ -467,7 +461,7 @@ impl TensorRef {
         name[len..].fill(0);
         let n = suffix.len().min(GGML_MAX_NAME - 1 - len);
         name[len..len + n].copy_from_slice(&suffix[..n]);
-        self.set_name_field(&name);
+        self.write_name(&name);
     }
 
     /// Sets the name to a prefix of 5 bytes and a number. The bytes after the end mark are not written.
@@ -491,7 +485,6 @@ impl TensorRef {
         for (to, &digit) in name[5..].iter_mut().zip(&digits[at..]) {
             *to = digit;
         }
-        // SAFETY: a handle points to a valid tensor, and its name is longer.
-        unsafe { (&raw mut (*self.0.as_ptr()).name).cast::<[u8; 5 + DIGITS + 1]>().write_unaligned(name) }
+        self.write_name(&name);
     }
 }

@@ -162,6 +162,12 @@ impl TensorRef {
         self.nb() == other.nb()
     }
 
+    /// Whether both have the same format, element counts and strides.
+    #[inline]
+    pub fn same_layout(self, other: Self) -> bool {
+        self.dtype_raw() == other.dtype_raw() && self.same_shape(other) && self.same_stride(other)
+    }
+
     /// Whether this can be repeated a whole number of times in each dimension to fill `other`.
     pub fn can_repeat(self, other: Self) -> bool {
         if self.is_empty() {

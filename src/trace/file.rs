@@ -1,15 +1,15 @@
 //! The file of a trace. It is complete JSON after every write: each write ends with the closing brackets, which the
 //! next one overwrites. The file can be read even if the process is killed.
+#![forbid(unsafe_code)]
 
-use super::{Arg, Event, Track, now};
-use crate::sys::sync::lock;
+use super::event::{Arg, Event, Track};
+use crate::sys::time::monotonic_ns;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Result, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, Once, TryLockError};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Pending bytes that are written at once.
 const FULL: usize = 1 << 18;
@@ -18,7 +18,8 @@ const PAUSE: u64 = 200_000_000;
 const HEAD: &str = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
 const TAIL: &str = "\n]}\n";
 
-struct Sink {
+/// A trace and its file.
+pub(super) struct Sink {
     file: File,
     /// Events that are not in the file yet, each after its separator.
     pending: String,
@@ -32,40 +33,8 @@ struct Sink {
     /// Number of the line for a name and a thread (0 for a device).
     tracks: HashMap<(String, u32), u32>,
     written: u64,
-    failed: bool,
-}
-
-/// The trace of one process. A child that a fork made does not touch what its parent had: the file is the parent's, and
-/// the lock may be held by a thread that the child does not have.
-struct Process {
-    /// The process id, or 0 until a process takes this entry.
-    id: AtomicU32,
-    sink: Mutex<Option<Sink>>,
-}
-
-/// This program, a child of it, a child of that child ... Later ones are not traced.
-static PROCESSES: [Process; 16] = [const { Process { id: AtomicU32::new(0), sink: Mutex::new(None) } }; 16];
-/// Number of forks between the program and this process.
-static GENERATION: AtomicUsize = AtomicUsize::new(0);
-
-/// The trace of this process.
-fn process() -> Option<&'static Process> {
-    let id = std::process::id();
-    loop {
-        let generation = GENERATION.load(Ordering::Relaxed);
-        let process = PROCESSES.get(generation)?;
-        match process.id.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => return Some(process),
-            Err(known) if known == id => return Some(process),
-            // Of the threads of a child, one moves on.
-            Err(_) => {
-                let next = generation + 1;
-                if GENERATION.compare_exchange(generation, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                    super::forked();
-                }
-            }
-        }
-    }
+    /// Whether a write has failed.
+    pub failed: bool,
 }
 
 /// Number of the calling thread, from 1.
@@ -87,6 +56,36 @@ fn micros(out: &mut String, ns: u64) {
 }
 
 impl Sink {
+    /// Creates the file. `%p` in the path is replaced by the process id.
+    pub fn create(path: &Path) -> Result<Self> {
+        let name = path.to_string_lossy();
+        let path = match name.contains("%p") {
+            true => Path::new(&name.replace("%p", &std::process::id().to_string())).to_owned(),
+            false => path.to_owned(),
+        };
+        let mut file = crate::sys::file::create(&path)?;
+        file.write_all(format!("{HEAD}{TAIL}").as_bytes())?;
+        let program = std::env::current_exe().ok();
+        let program = program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+        let mut sink = Self {
+            file,
+            pending: String::new(),
+            tail: HEAD.len() as u64,
+            first: true,
+            pid: std::process::id(),
+            program,
+            tracks: HashMap::new(),
+            written: monotonic_ns(),
+            failed: false,
+        };
+        let shown = match sink.program.as_str() {
+            "" => "a program".to_owned(),
+            name => name.to_owned(),
+        };
+        sink.name(0, "process_name", &shown);
+        Ok(sink)
+    }
+
     fn next_event(&mut self) {
         self.pending.push_str(if self.first { "\n" } else { ",\n" });
         self.first = false;
@@ -129,7 +128,8 @@ impl Sink {
         self.pending.push_str("}}");
     }
 
-    fn add(&mut self, e: &Event<'_>) -> Result<()> {
+    /// Adds an event, and writes what is pending if that is much.
+    pub fn add(&mut self, e: &Event<'_>) -> Result<()> {
         let track = self.track(e.track);
         self.next_event();
         let (out, pid) = (&mut self.pending, self.pid);
@@ -163,8 +163,8 @@ impl Sink {
     }
 
     /// Writes what is pending. Only the first error is returned; afterwards nothing is written any more.
-    fn write(&mut self) -> Result<()> {
-        self.written = now();
+    pub fn write(&mut self) -> Result<()> {
+        self.written = monotonic_ns();
         if self.pending.is_empty() || self.failed {
             self.pending.clear();
             return Ok(());
@@ -180,94 +180,9 @@ impl Sink {
         }
         result
     }
-}
 
-/// Calls `f` with the file, if there is one. An error is logged after the lock has been released: the host's log
-/// callback may stop the trace.
-fn with_sink(f: impl FnOnce(&mut Sink) -> Result<()>) {
-    let Some(process) = process() else { return };
-    let mut sink = lock(&process.sink);
-    let result = sink.as_mut().map(f);
-    drop(sink);
-    say(result);
-}
-
-fn say(result: Option<Result<()>>) {
-    if let Some(Err(e)) = result {
-        crate::log_warn!("tracing stopped: {e}");
+    /// Writes what is pending, unless the last write was a moment ago.
+    pub fn write_if_due(&mut self) -> Result<()> {
+        if monotonic_ns().saturating_sub(self.written) > PAUSE { self.write() } else { Ok(()) }
     }
-}
-
-/// Creates the file, and registers a handler that writes pending events at the end of the process.
-pub(super) fn open(path: &Path) -> Result<()> {
-    let name = path.to_string_lossy();
-    let path = match name.contains("%p") {
-        true => Path::new(&name.replace("%p", &std::process::id().to_string())).to_owned(),
-        false => path.to_owned(),
-    };
-    let process = process().ok_or(std::io::ErrorKind::Unsupported)?;
-    let mut file = crate::sys::file::create(&path)?;
-    file.write_all(format!("{HEAD}{TAIL}").as_bytes())?;
-    let program = std::env::current_exe().ok();
-    let program = program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
-    let mut sink = Sink {
-        file,
-        pending: String::new(),
-        tail: HEAD.len() as u64,
-        first: true,
-        pid: std::process::id(),
-        program,
-        tracks: HashMap::new(),
-        written: now(),
-        failed: false,
-    };
-    let shown = match sink.program.as_str() {
-        "" => "a program".to_owned(),
-        name => name.to_owned(),
-    };
-    sink.name(0, "process_name", &shown);
-    *lock(&process.sink) = Some(sink);
-    static AT_EXIT: Once = Once::new();
-    let _whole = crate::sys::fork::Section::enter();
-    AT_EXIT.call_once(|| {
-        // SAFETY: `at_exit` has the type that `atexit` requires, and does not unwind. It stays mapped: this library is
-        // never unloaded.
-        unsafe { libc::atexit(at_exit) };
-    });
-    Ok(())
-}
-
-extern "C" fn at_exit() {
-    rescue();
-}
-
-pub(super) fn close() -> bool {
-    // The lock is released before anything is logged.
-    let sink = process().and_then(|p| lock(&p.sink).take());
-    sink.is_none_or(|mut s| {
-        say(Some(s.write()));
-        !s.failed
-    })
-}
-
-pub(super) fn record(event: &Event<'_>) {
-    with_sink(|s| s.add(event));
-}
-
-pub(super) fn flush_if_due() {
-    with_sink(|s| if now().saturating_sub(s.written) > PAUSE { s.write() } else { Ok(()) });
-}
-
-/// Writes pending events unless the lock is taken. It does not wait, because another thread, or a caller on this one,
-/// may never release it.
-pub(super) fn rescue() {
-    let Some(process) = process() else { return };
-    let mut sink = match process.sink.try_lock() {
-        Ok(sink) => sink,
-        Err(TryLockError::Poisoned(e)) => e.into_inner(),
-        Err(TryLockError::WouldBlock) => return,
-    };
-    let result = sink.as_mut().map(Sink::write);
-    drop(sink);
-    say(result);
 }

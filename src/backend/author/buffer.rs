@@ -1,7 +1,8 @@
 //! Buffers of a backend author.
 
+use super::context::Context;
+use super::run::{guard, logged};
 use super::shim::{self, HostPointer, shims};
-use super::{Context, guard, logged};
 use crate::abi::alloc::ggml_backend_buffer_t;
 use crate::abi::backend_impl::ggml_backend_buffer_i;
 use crate::abi::ggml::{ggml_status, ggml_tensor};

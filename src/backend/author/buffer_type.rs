@@ -1,7 +1,9 @@
 //! Buffer types of a backend author.
 
+use super::buffer::{Buffer, new_buffer};
+use super::context::Context;
+use super::run::logged;
 use super::shim::{self, HostPointer, shims};
-use super::{Buffer, Context, logged, new_buffer};
 use crate::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t};
 use crate::abi::backend_impl::{ggml_backend_buffer_type, ggml_backend_buffer_type_i};
 use crate::abi::ggml::ggml_tensor;

@@ -1,9 +1,11 @@
 //! Devices of a backend author.
 
+use super::context::Context;
 use super::event::{self, Event, new_event};
+use super::host::HostMemory;
+use super::run::{guard, logged};
 use super::shim::{self, HostPointer, Out, shims};
 use super::stream::{Stream, new_stream};
-use super::{Context, HostMemory, guard, logged};
 use crate::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_backend_t};
 use crate::abi::backend::*;
 use crate::abi::backend_impl::{ggml_backend_device, ggml_backend_device_i};

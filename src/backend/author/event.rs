@@ -1,6 +1,7 @@
 //! Events of a backend author.
 
-use super::{Context, Head, guard};
+use super::context::{Context, Head};
+use super::run::guard;
 use crate::abi::backend::{ggml_backend_dev_t, ggml_backend_event_t};
 use crate::abi::backend_impl::ggml_backend_event;
 use crate::backend::handle::slot;

@@ -1,8 +1,9 @@
 //! Families of devices of a backend author.
 
+use super::context::Context;
 use super::device::{Device, leak_device};
+use super::run::guard;
 use super::shim::{self, shims};
-use super::{Context, guard};
 use crate::abi::backend::{ggml_backend_dev_t, ggml_backend_reg_t};
 use crate::abi::backend_impl::{GGML_BACKEND_API_VERSION, ggml_backend_reg, ggml_backend_reg_i};
 use crate::backend::{DeviceRef, RegRef};

@@ -1,6 +1,6 @@
 //! Functions of a vtable as safe code: what C passes becomes typed arguments in one place.
 
-use super::{Context, Head};
+use super::context::{Context, Head};
 use crate::abi::alloc::{ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_backend_t};
 use crate::abi::backend::{ggml_backend_dev_t, ggml_backend_event_t, ggml_backend_reg_t};
 use crate::abi::ggml::{ggml_cgraph, ggml_tensor};
@@ -50,7 +50,7 @@ pub struct HostPointer<'c, P> {
 /// # Safety
 /// **The vtable contract** holds for `tensor`.
 pub unsafe fn unwritten(tensor: *mut ggml_tensor, offset: usize, size: usize) {
-    // SAFETY: forwarded to the caller.
+    // SAFETY: the caller promises what the contract says of a tensor: NULL or a **valid tensor**.
     if let Some(tensor) = unsafe { TensorRef::from_ptr(tensor) } {
         damage::unwritten(tensor, offset, size);
     }
@@ -199,7 +199,7 @@ macro_rules! shims {
         $(#[$attribute])*
         unsafe extern "C" fn $name<$author: $bound>($($arg: $raw),*) -> $result {
             let call = $crate::backend::author::shim::Call(stringify!($name));
-            $crate::backend::author::guard(call.0, || $fallback, || {
+            $crate::backend::author::run::guard(call.0, || $fallback, || {
                 $(
                     // SAFETY: C calls this function through the vtable that it was put into, with what **the vtable
                     // contract** promises.

@@ -1,8 +1,10 @@
 //! Streams of a backend author.
 
+use super::context::Context;
 use super::event::{Event, event_author};
+use super::host::{HostSource, HostTarget};
+use super::run::{guard, logged};
 use super::shim::{self, Argument, Call, HostPointer, Out, shims};
-use super::{Context, HostSource, HostTarget, guard, logged};
 use crate::abi::alloc::ggml_backend_t;
 use crate::abi::backend::{ggml_backend_event_t, ggml_backend_graph_plan_t};
 use crate::abi::backend_impl::{ggml_backend, ggml_backend_graph_optimize_params, ggml_backend_i};

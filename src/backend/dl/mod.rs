@@ -7,7 +7,7 @@ mod evidence;
 use super::{RegRef, registry};
 use crate::abi::backend_impl::{GGML_BACKEND_API_VERSION, ggml_backend_init_t, ggml_backend_score_t};
 use crate::environment;
-use crate::guard::foreign;
+use crate::sys::foreign;
 use crate::sys::library::{MODULE_EXTENSION, MODULE_PREFIX};
 use crate::sys::thread::Shield;
 use crate::sys::unwind::MayUnwind;
@@ -19,8 +19,21 @@ use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// An open library.
-pub(super) struct Module(Library);
+/// The promise of [`load`]: the code of modules may run, and what they export under the names of the module interface
+/// has the types of that interface. Functions that need it take this.
+#[derive(Clone, Copy)]
+struct Trust(());
+
+impl Trust {
+    /// # Safety
+    /// As for [`load`], for every module that is opened with it.
+    unsafe fn new() -> Self {
+        Self(())
+    }
+}
+
+/// An open library, which [`Trust`] covers.
+struct Module(Library);
 
 /// Kinds of backends in the order in which they are loaded.
 const KINDS: [&str; 15] = [
@@ -73,25 +86,22 @@ fn admit(path: &Path) -> Result<Admitted, Closed> {
 
 impl Module {
     /// Opens the library at `path`.
-    ///
-    /// # Safety
-    /// The library's initialisers, and later its finalisers, may run.
-    unsafe fn open(path: &Path) -> Result<Self, Closed> {
-        // SAFETY: forwarded to the caller.
+    fn open(_: Trust, path: &Path) -> Result<Self, Closed> {
+        // SAFETY: the library's initialisers, and later its finalisers, may run (`Trust`).
         unsafe { library::open(path) }.map(Self).map_err(|e| Closed::Fault(format!("{}: {e}", path.display())))
     }
 
     /// What the module says it is worth here: `None` when it does not say, 0 when it cannot run.
     fn score(&self, path: &Path) -> Option<c_int> {
-        // SAFETY: a module exports the name with this type (the module contract).
+        // SAFETY: a module exports the name with this type (`Trust`).
         let score = unsafe { *self.0.get::<ggml_backend_score_t>(b"ggml_backend_score\0").ok()? }?;
-        // SAFETY: the module contract.
+        // SAFETY: the code of a module may run (`Trust`).
         library::is_own(path, score as *const c_void).then(|| unsafe { score() })
     }
 
     /// The function that gives the module's registry.
     fn init(&self, path: &Path) -> ggml_backend_init_t {
-        // SAFETY: a module exports the name with this type (the module contract).
+        // SAFETY: a module exports the name with this type (`Trust`).
         let init = unsafe { *self.0.get::<ggml_backend_init_t>(b"ggml_backend_init\0").ok()? }?;
         library::is_own(path, init as *const c_void).then_some(init)
     }
@@ -146,18 +156,18 @@ fn of_part(part: Part, path: &Path, silent: bool) -> Option<RegRef> {
 /// # Safety
 /// The library's code may run; what it exports under the names of the module interface has the types of that interface.
 pub unsafe fn load(path: &Path, silent: bool) -> Option<RegRef> {
-    match admit(path) {
-        Ok(Admitted::Module) => {}
+    // SAFETY: the caller's promise for the library at `path`, and no other is opened with it.
+    load_file(unsafe { Trust::new() }, path, silent)
+}
+
+fn load_file(trust: Trust, path: &Path, silent: bool) -> Option<RegRef> {
+    let opened = match admit(path) {
+        Ok(Admitted::Module) => Module::open(trust, path),
         Ok(Admitted::Part(part)) => return of_part(part, path, silent),
-        Err(e) => {
-            explain(silent, &e);
-            return None;
-        }
-    }
-    // SAFETY: forwarded to the caller.
-    match unsafe { Module::open(path) } {
-        // SAFETY: forwarded to the caller.
-        Ok(module) => unsafe { adopt(module, path, silent) },
+        Err(e) => Err(e),
+    };
+    match opened {
+        Ok(module) => adopt(module, path, silent),
         Err(e) => {
             explain(silent, &e);
             None
@@ -166,10 +176,7 @@ pub unsafe fn load(path: &Path, silent: bool) -> Option<RegRef> {
 }
 
 /// Registers the backend of an open module, as [`load`] does.
-///
-/// # Safety
-/// As for [`load`].
-unsafe fn adopt(module: Module, path: &Path, silent: bool) -> Option<RegRef> {
+fn adopt(module: Module, path: &Path, silent: bool) -> Option<RegRef> {
     let _shield = Shield::new();
     let shown = path.display();
     if module.score(path) == Some(0) {
@@ -180,7 +187,8 @@ unsafe fn adopt(module: Module, path: &Path, silent: bool) -> Option<RegRef> {
         complain(silent, error, format_args!("failed to find ggml_backend_init in {shown}"));
         return None;
     };
-    // SAFETY: the module contract: NULL, or a registry that lives as long as the library is open.
+    // SAFETY: the code of a module may run, and has this type (`Trust`): NULL, or a registry that lives as long as the
+    // library is open.
     let Some(reg) = (unsafe { RegRef::from_ptr(foreign::module(std::ptr::null_mut(), || init.may_unwind()())) }) else {
         let text = format_args!("failed to initialize backend from {shown}: ggml_backend_init returned NULL");
         complain(silent, error, text);
@@ -199,7 +207,7 @@ unsafe fn adopt(module: Module, path: &Path, silent: bool) -> Option<RegRef> {
     }
     let name = reg.name();
     // This library under another name brings nothing new: its registration is in the list.
-    if registry::register_module(reg, module) {
+    if registry::register_module(reg, module.0) {
         log_info!("load_backend: loaded {name} backend from {shown}");
     } else {
         log_debug!("load_backend: backend {name} from {shown} is registered already");
@@ -246,17 +254,13 @@ fn variants(folder: &Path, kind: &str) -> Vec<PathBuf> {
 }
 
 /// Loads the variant of a kind with the highest score, or the plain module when no variant can run.
-///
-/// # Safety
-/// As for [`load`], for every file that fits.
-unsafe fn load_best(kind: &str, folders: &[PathBuf], silent: bool) -> Option<RegRef> {
+fn load_best(trust: Trust, kind: &str, folders: &[PathBuf], silent: bool) -> Option<RegRef> {
     let mut best: Option<(c_int, PathBuf, Module)> = None;
     for path in folders.iter().flat_map(|f| variants(f, kind)) {
         let opened = match admit(&path) {
             // What it has is built in, and registered.
             Ok(Admitted::Part(_)) => continue,
-            // SAFETY: forwarded to the caller.
-            Ok(Admitted::Module) => unsafe { Module::open(&path) },
+            Ok(Admitted::Module) => Module::open(trust, &path),
             Err(e) => Err(e),
         };
         let module = match opened {
@@ -273,13 +277,11 @@ unsafe fn load_best(kind: &str, folders: &[PathBuf], silent: bool) -> Option<Reg
         }
     }
     if let Some((_, path, module)) = best {
-        // SAFETY: forwarded to the caller.
-        return unsafe { adopt(module, &path, silent) };
+        return adopt(module, &path, silent);
     }
     let plain = format!("{MODULE_PREFIX}{kind}.{MODULE_EXTENSION}");
     let path = folders.iter().map(|f| f.join(&plain)).find(|p| p.exists())?;
-    // SAFETY: forwarded to the caller.
-    unsafe { load(&path, silent) }
+    load_file(trust, &path, silent)
 }
 
 /// Loads the best module of every known kind from `folder`, or from the default search path, and then the module that
@@ -289,17 +291,17 @@ unsafe fn load_best(kind: &str, folders: &[PathBuf], silent: bool) -> Option<Reg
 /// # Safety
 /// As for [`load`], for every file that fits.
 pub unsafe fn load_all(folder: Option<&Path>) {
+    // SAFETY: the caller's promise for every file that fits, and no other file is opened with it.
+    let trust = unsafe { Trust::new() };
     let silent = !cfg!(debug_assertions);
     let folders = folder.map_or_else(default_paths, |f| vec![f.to_owned()]);
     for kind in KINDS {
         if !registry::is_builtin(kind) {
-            // SAFETY: forwarded to the caller.
-            unsafe { load_best(kind, &folders, silent) };
+            load_best(trust, kind, &folders, silent);
         }
     }
     if let Some(path) = environment::BACKEND_PATH.os() {
-        // SAFETY: forwarded to the caller.
-        unsafe { load(Path::new(&path), false) };
+        load_file(trust, Path::new(&path), false);
     }
 }
 

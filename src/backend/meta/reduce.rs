@@ -5,7 +5,7 @@
 //! and add in every round, and last those beyond get the sum back. Both partners add the same two numbers, so all sums
 //! are equal bit for bit.
 
-use super::slices::Slices;
+use super::table::Slices;
 use crate::abi::ggml::ggml_status;
 use crate::backend::{BackendBox, BufferBox, tensor_io, view};
 use crate::error::{Error, Result};
@@ -133,7 +133,7 @@ fn carry(streams: &[BackendBox], moves: &[Move]) -> Result<()> {
 }
 
 fn compute(streams: &[BackendBox], graphs: &[(usize, GraphRef)]) -> Result<()> {
-    graphs.iter().try_for_each(|&(d, graph)| super::stream::checked(streams[d].graph_compute_async(graph), &streams[d]))
+    graphs.iter().try_for_each(|&(d, graph)| streams[d].try_graph_compute_async(graph))
 }
 
 fn ready(status: ggml_status, t: TensorRef) -> Result<()> {

@@ -1,165 +1,24 @@
-//! The slices of a tensor on the devices, and the table of a buffer that finds them.
+//! Makes the slices of a tensor on the devices.
+#![forbid(unsafe_code)]
 
-use super::MetaDevice;
-use super::buffer::MetaBuffer;
+use super::buffer::{BASE, MetaBuffer, is_sliced, meta_buffer};
 use super::infer::{Sources, infer};
 use super::split::Split;
+use super::table::Slices;
 use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_COMPUTE;
-use crate::abi::ggml::{GGML_MAX_DIMS, GGML_MAX_SRC, ggml_op, ggml_status, ggml_tensor};
-use crate::backend::author::{buffer_author, device_author};
-use crate::backend::{BufferRef, view};
+use crate::abi::ggml::{GGML_MAX_SRC, ggml_op, ggml_status};
+use crate::backend::view;
 use crate::error::{Error, Result};
 use crate::invalid;
-use crate::sys::memory::AlignedBlock;
-use crate::sys::sync::{Brief, brief};
 use crate::tensor::TensorRef;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-
-/// One tensor on every device.
-pub struct Slices {
-    /// As its readers see it: summands count as added up.
-    pub seen: Arc<Split>,
-    /// As the operation leaves it.
-    pub left: Arc<Split>,
-    /// Devices on which the operation has nothing to work on, because a source has no elements there.
-    pub idle: Vec<bool>,
-    memory: AlignedBlock,
-    sources: [Option<Arc<Slices>>; GGML_MAX_SRC],
-    base: Option<Arc<Slices>>,
-    image: Image,
-}
-
-/// What of a tensor its slices depend on.
-#[derive(PartialEq)]
-struct Image {
-    dtype: i32,
-    op: i32,
-    op_params: [i32; crate::tensor::handle::OP_PARAM_WORDS],
-    ne: [i64; GGML_MAX_DIMS],
-    nb: [usize; GGML_MAX_DIMS],
-    src: [*mut ggml_tensor; GGML_MAX_SRC],
-    view_src: Option<TensorRef>,
-    view_offs: usize,
-    data: *mut u8,
-}
-// SAFETY: the pointers are compared only.
-unsafe impl Send for Image {}
-// SAFETY: as above.
-unsafe impl Sync for Image {}
-
-impl Image {
-    fn of(t: TensorRef) -> Self {
-        Self {
-            dtype: t.dtype_raw(),
-            op: t.op_raw(),
-            op_params: t.op_params(),
-            ne: t.ne(),
-            nb: t.nb(),
-            src: t.srcs_raw(),
-            view_src: t.view_src(),
-            view_offs: t.view_offs(),
-            data: t.data(),
-        }
-    }
-}
-
-impl Slices {
-    /// The slice of a device.
-    pub fn get(&self, device: usize) -> TensorRef {
-        assert!(device < self.idle.len());
-        // SAFETY: the block holds a tensor for each device, made in `blank`.
-        match unsafe { TensorRef::from_ptr(self.memory.as_ptr().cast::<ggml_tensor>().add(device)) } {
-            Some(t) => t,
-            None => unreachable!("a block is never NULL"),
-        }
-    }
-
-    /// All slices in order of their devices.
-    pub fn iter(&self) -> impl Iterator<Item = TensorRef> + '_ {
-        (0..self.idle.len()).map(|d| self.get(d))
-    }
-}
-
-/// The slices of the tensors of a buffer.
-#[derive(Default)]
-pub struct Table {
-    entries: Mutex<HashMap<usize, Entry>>,
-}
-
-struct Entry {
-    slices: Arc<Slices>,
-    /// Lives as long as the buffer; the others go when no recent graph has used them.
-    stays: bool,
-    epoch: u64,
-}
-
-/// Counts the entries made, so that a prepared graph notices that it is out of date.
-static CHANGES: AtomicU64 = AtomicU64::new(0);
-/// Counts the graphs prepared.
-static EPOCH: AtomicU64 = AtomicU64::new(1);
-
-/// A number that changes when slices are made.
-pub fn changes() -> u64 {
-    CHANGES.load(Ordering::Relaxed)
-}
-
-/// A new graph is prepared.
-pub fn next_epoch() {
-    EPOCH.fetch_add(1, Ordering::Relaxed);
-}
-
-impl Table {
-    fn entries(&self) -> Brief<std::sync::MutexGuard<'_, HashMap<usize, Entry>>> {
-        brief(&self.entries)
-    }
-
-    fn find(&self, t: TensorRef) -> Option<Arc<Slices>> {
-        let mut entries = self.entries();
-        let entry = entries.get_mut(&(t.as_ptr() as usize))?;
-        entry.epoch = EPOCH.load(Ordering::Relaxed);
-        Some(entry.slices.clone())
-    }
-
-    /// Takes the slices of a tensor in.
-    pub fn put(&self, t: TensorRef, slices: Arc<Slices>, stays: bool) {
-        let entry = Entry { slices, stays, epoch: EPOCH.load(Ordering::Relaxed) };
-        let old = self.entries().insert(t.as_ptr() as usize, entry);
-        CHANGES.fetch_add(1, Ordering::Relaxed);
-        drop(old); // outside the lock: it may hold slices of other buffers
-    }
-
-    /// Forgets what the last graphs did not use.
-    pub fn sweep(&self) {
-        let now = EPOCH.load(Ordering::Relaxed);
-        let mut old = Vec::new();
-        self.entries().retain(|_, e| {
-            let keep = e.stays || e.epoch + 3 > now;
-            if !keep {
-                old.push(e.slices.clone());
-            }
-            keep
-        });
-    }
-}
-
-/// The implementor of a meta buffer, or `None` for any other buffer.
-pub fn meta_buffer(buffer: &BufferRef) -> Option<&MetaBuffer> {
-    buffer_author::<MetaBuffer>(buffer)
-}
-
-/// Whether a tensor is in a meta buffer.
-pub fn is_sliced(t: TensorRef) -> bool {
-    t.buffer().is_some_and(|b| meta_buffer(&b).is_some())
-}
+use std::sync::Arc;
 
 /// The slices of a tensor in a meta buffer, made again if the tensor or its sources have changed.
 pub fn slices_of(t: TensorRef) -> Result<Arc<Slices>> {
     let Some(buffer) = t.buffer() else { return Err(invalid!("'{}' has no memory", t.name())) };
     let Some(meta) = meta_buffer(&buffer) else { return Err(invalid!("'{}' is not on a meta device", t.name())) };
     if let Some(found) = meta.table.find(t)
-        && found.image == Image::of(t)
+        && found.are_of(t)
         && is_current(t, &found)
     {
         return Ok(found);
@@ -222,7 +81,7 @@ pub fn prepare(t: TensorRef, meta: &MetaBuffer) -> Result<Slices> {
         }
     };
     let idle = (0..devices).map(|d| splits.iter().flatten().any(|s| s.dim().is_some() && s.total(d) == 0)).collect();
-    let slices = Slices { memory: blank(devices)?, seen, left, idle, sources, base, image: Image::of(t) };
+    let slices = Slices::blank(t, (seen, left), idle, sources, base)?;
     for device in 0..devices {
         describe(t, &slices, device);
     }
@@ -235,14 +94,10 @@ fn split_of(t: TensorRef, meta: &MetaBuffer, sources: &Sources, reduced: bool) -
     }
     let holds_data =
         t.view_src().is_none() && t.buffer().is_none_or(|b| b.usage_raw() != GGML_BACKEND_BUFFER_USAGE_COMPUTE as i32);
-    match device_author::<MetaDevice>(meta.device) {
-        Some(device) if holds_data => device.split_of(t),
-        _ => infer(t, sources, meta.devices(), reduced),
+    match holds_data {
+        true => meta.spread.split_of(t, meta.devices()),
+        false => infer(t, sources, meta.devices(), reduced),
     }
-}
-
-fn blank(devices: usize) -> Result<AlignedBlock> {
-    AlignedBlock::zeroed(devices * size_of::<ggml_tensor>(), 16, "the slices of a tensor")
 }
 
 /// Writes format, shape, operation and sources of a slice.
@@ -282,7 +137,7 @@ fn place(t: TensorRef, slice: TensorRef, device: usize, slices: &Slices, meta: &
             view::init(slice)
         }
         (None, Some(part)) => {
-            let offset = (t.data() as usize).wrapping_sub(super::buffer::BASE);
+            let offset = (t.data() as usize).wrapping_sub(BASE);
             if offset.checked_add(slice.nbytes()).is_none_or(|end| end > part.size()) {
                 return Err(invalid!("'{}' is not inside its buffer", t.name()));
             }

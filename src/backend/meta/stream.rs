@@ -1,19 +1,21 @@
 //! Streams of a meta device: one stream on each device, and graphs cut into what each computes.
 
-use super::buffer::MetaBuffer;
+use super::buffer::{MetaBuffer, is_sliced, meta_buffer};
+use super::layout::Layout;
 use super::reduce::{self, Landing, Reduction};
 use super::regions::{self, Node, Operand, Region};
-use super::slices::{Slices, changes, is_sliced, meta_buffer, next_epoch, slices_of};
+use super::slices::slices_of;
 use super::split::Axis;
-use super::{MetaDevice, layout::Layout};
+use super::table::{Slices, changes, next_epoch};
 use crate::abi::alloc::ggml_backend_t;
-use crate::abi::ggml::{ggml_guid, ggml_op, ggml_status, ggml_tensor, ggml_tensor_flag};
+use crate::abi::ggml::{ggml_guid, ggml_op, ggml_tensor, ggml_tensor_flag};
 use crate::backend::author::{Buffer, HostSource, HostTarget, NOT_READ, NoEvent, NoPlan, Stream};
-use crate::backend::{BackendBox, BackendRef, BufferRef, damage};
+use crate::backend::{BackendBox, BackendRef, BufferRef, DeviceRef, damage};
 use crate::error::{Error, Result};
 use crate::graph::{GraphRef, build, handle};
 use crate::log_error;
-use crate::sys::fork::Lasting;
+use crate::sys::foreign::Opaque;
+use crate::sys::lasting::Lasting;
 use crate::tensor::{Context, TensorRef, known};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_void};
@@ -57,28 +59,15 @@ struct Step {
     sum: Option<Reduction>,
 }
 
-/// The status of a computation as a result.
-pub fn checked(status: ggml_status, stream: &BackendBox) -> Result<()> {
-    match status {
-        ggml_status::GGML_STATUS_SUCCESS => Ok(()),
-        ggml_status::GGML_STATUS_ABORTED => Err(Error::Aborted),
-        ggml_status::GGML_STATUS_ALLOC_FAILED => {
-            Err(Error::OutOfMemory { what: format!("a computation on {}", stream.name()), bytes: 0 })
-        }
-        _ => Err(Error::Backend(format!("the computation on {} failed", stream.name()))),
-    }
-}
-
 impl MetaStream {
     /// A stream on every device.
-    pub fn new(device: &MetaDevice, params: Option<&CStr>) -> Result<Self> {
-        let open = |d: &crate::backend::DeviceRef| {
+    pub fn new(name: CString, devices: &[DeviceRef], params: Option<&CStr>) -> Result<Self> {
+        let open = |d: &DeviceRef| {
             d.init(params).ok_or_else(|| Error::Backend(format!("the device {} cannot create a backend", d.name())))
         };
-        let streams = device.devices().iter().map(open).collect::<Result<Vec<_>>>()?;
+        let streams = devices.iter().map(open).collect::<Result<Vec<_>>>()?;
         let comm = Comm::new(&streams);
-        let names: Vec<String> = device.devices().iter().map(|d| d.name()).collect();
-        Ok(Self { name: super::joined_name(&names), comm, state: Lasting::default(), streams })
+        Ok(Self { name, comm, state: Lasting::default(), streams })
     }
 
     /// The streams on the devices.
@@ -172,7 +161,7 @@ impl MetaStream {
     fn run(&self, prepared: &Prepared) -> Result<()> {
         for step in &prepared.steps {
             for (stream, graph) in self.streams.iter().zip(&step.graphs) {
-                checked(stream.graph_compute_async(*graph), stream)?;
+                stream.try_graph_compute_async(*graph)?;
             }
             if let Some(sum) = &step.sum {
                 sum.fill_idle(&self.streams)?;
@@ -273,13 +262,14 @@ impl Stream for MetaStream {
                 Axis::Dim(dim) => {
                     for t in Layout::new(tensor, &slices.seen, dim)?.transfers(offset, bytes.len()) {
                         let from = bytes[t.data_at..t.data_at + t.pieces.extent()].as_ptr();
-                        // SAFETY: the bytes reach to the end of the last piece, and live until `synchronize`.
+                        // SAFETY: the bytes reach to the end of the last piece. They live until `synchronize`:
+                        // `State::sources` keeps them.
                         unsafe { self.streams[t.device].set_2d_async(slices.get(t.device), from, t.pieces) }
                     }
                 }
                 Axis::Mirrored => {
                     for (stream, slice) in self.streams.iter().zip(slices.iter()) {
-                        // SAFETY: as above.
+                        // SAFETY: all bytes of `data`, which live until `synchronize`: `State::sources` keeps it.
                         unsafe { stream.set_async(slice, bytes.as_ptr(), offset, bytes.len()) }
                     }
                 }
@@ -306,11 +296,12 @@ impl Stream for MetaStream {
                 Axis::Dim(dim) => {
                     for t in Layout::new(tensor, &slices.seen, dim)?.transfers(offset, bytes.len()) {
                         let to = bytes[t.data_at..t.data_at + t.pieces.extent()].as_mut_ptr();
-                        // SAFETY: the bytes reach to the end of the last piece, and live until `synchronize`.
+                        // SAFETY: the bytes reach to the end of the last piece. They live until `synchronize`:
+                        // `State::targets` keeps them.
                         unsafe { self.streams[t.device].get_2d_async(slices.get(t.device), to, t.pieces) }
                     }
                 }
-                // SAFETY: as above.
+                // SAFETY: all bytes of `data`, which live until `synchronize`: `State::targets` keeps it.
                 Axis::Mirrored => unsafe {
                     self.streams[0].get_async(slices.get(0), bytes.as_mut_ptr(), offset, bytes.len());
                 },
@@ -346,14 +337,10 @@ type CommAddUp = unsafe extern "C" fn(*mut c_void, *mut *mut ggml_tensor) -> boo
 
 /// A family's own way of adding up over its devices, where it has one.
 struct Comm {
-    context: *mut c_void,
+    context: Opaque,
     free: CommFree,
     add_up: CommAddUp,
 }
-// SAFETY: called under the stream's lock; the interface requires no particular thread.
-unsafe impl Send for Comm {}
-// SAFETY: as above.
-unsafe impl Sync for Comm {}
 
 impl Comm {
     fn new(streams: &[BackendBox]) -> Option<Self> {
@@ -375,20 +362,21 @@ impl Comm {
         };
         // SAFETY: a list of valid streams and its length.
         let context = unsafe { init(list.as_mut_ptr(), list.len()) };
-        (!context.is_null()).then_some(Self { context, free, add_up })
+        (!context.is_null()).then_some(Self { context: Opaque(context), free, add_up })
     }
 
     /// Adds up; `false` when it cannot.
     fn add_up(&self, summands: &[TensorRef]) -> bool {
         let mut list: Vec<_> = summands.iter().map(|t| t.as_ptr()).collect();
-        // SAFETY: a tensor for each stream of the context.
-        unsafe { (self.add_up)(self.context, list.as_mut_ptr()) }
+        // SAFETY: a tensor for each stream of the context. The interface requires no particular thread, and one call at
+        // a time: `run` holds the lock of the stream's state.
+        unsafe { (self.add_up)(self.context.0, list.as_mut_ptr()) }
     }
 }
 
 impl Drop for Comm {
     fn drop(&mut self) {
         // SAFETY: made in `new`, freed only here.
-        unsafe { (self.free)(self.context) }
+        unsafe { (self.free)(self.context.0) }
     }
 }

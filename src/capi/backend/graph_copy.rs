@@ -6,7 +6,8 @@ use crate::abi::ggml::*;
 use crate::abi::graph::ggml_cgraph;
 use crate::backend::graph_copy;
 use crate::capi::convert::{ctx_into_raw, list, logged, need, take};
-use crate::guard::{foreign, guarded};
+use crate::guard::{self, guarded};
+use crate::sys::foreign;
 use crate::sys::unwind::MayUnwind;
 use std::ffi::{c_int, c_void};
 
@@ -68,6 +69,6 @@ pub unsafe extern "C" fn ggml_backend_compare_graph_backend(
         let Some(f) = callback else { return true };
         // SAFETY: the host's function may be called with its data during this call.
         let call = || unsafe { f(i as c_int, t1.as_ptr(), t2.as_ptr(), user_data) };
-        foreign::host(call).unwrap_or_else(|| foreign::escape())
+        foreign::host(call).unwrap_or_else(|| guard::escape())
     })
 }

@@ -3,10 +3,10 @@
 use crate::abi::ggml::*;
 use crate::abi::{each_type, raw};
 use crate::capi::convert::{broken, dtype, logged};
-use crate::guard::foreign::hold;
 use crate::guard::guarded;
 use crate::quant::types::{COUNT, TABLE, TypeTraits};
 use crate::quant::{self, convert};
+use crate::sys::foreign::hold;
 use crate::sys::slices::{source, values, values_mut};
 use crate::{ggml_assert, log_error};
 use std::ffi::{c_char, c_void};

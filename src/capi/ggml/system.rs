@@ -3,7 +3,7 @@
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::capi::convert::{optional, outputs};
-use crate::guard::guarded;
+use crate::guard::{contract, guarded};
 use crate::log;
 use crate::sys::{file, time};
 use libc::FILE;
@@ -14,7 +14,7 @@ use std::ffi::{c_char, c_void};
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_set_abort_callback(callback: ggml_abort_callback_t) -> ggml_abort_callback_t {
-    log::set_abort_callback(callback)
+    contract::set_abort_callback(callback)
 }
 
 /// Returns a short description of a status, for people. Never NULL.

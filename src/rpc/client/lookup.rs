@@ -11,7 +11,7 @@ use crate::error::{Error, Result, invalid};
 use crate::rpc::protocol::{Reader, Request};
 use crate::rpc::transport::Key;
 use crate::sys::file;
-use crate::sys::fork::Lasting;
+use crate::sys::lasting::Lasting;
 use crate::sys::sync::brief;
 use crate::tensor::TensorRef;
 use std::collections::HashMap;

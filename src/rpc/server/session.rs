@@ -284,7 +284,7 @@ impl Session {
             }
             Request::CopyTensor { src, dst } => {
                 let (from, to) = (self.one(&src)?, self.one(&dst)?);
-                if !tensor_io::same_layout(from.tensor, to.tensor) {
+                if !from.tensor.same_layout(to.tensor) {
                     return Err(invalid!("'{}' is copied to '{}', which has another layout", src.shown(), dst.shown()));
                 }
                 let (a, b, size) = (src.data, dst.data, from.tensor.nbytes() as u64);

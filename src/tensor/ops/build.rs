@@ -132,7 +132,7 @@ impl Node {
 pub(super) fn require(ok: bool, message: impl FnOnce() -> String) {
     if !ok {
         let at = Location::caller();
-        crate::log::abort(at.file(), at.line(), &format!("GGML_ASSERT failed: {}", message()));
+        crate::guard::contract::abort(at.file(), at.line(), &format!("GGML_ASSERT failed: {}", message()));
     }
 }
 

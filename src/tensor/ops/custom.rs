@@ -7,8 +7,8 @@ use crate::abi::ggml::{
     ggml_custom3_op_t, ggml_tensor, ggml_type,
 };
 use crate::error::Result;
-use crate::guard::foreign;
 use crate::invalid;
+use crate::sys::foreign;
 use crate::sys::unwind::MayUnwind;
 use crate::tensor::handle::OP_PARAM_WORDS;
 use crate::tensor::{Context, TensorRef};

@@ -5,7 +5,7 @@ use crate::backend::author::{Device, HostMemory, Reg, leak_buffer_type, new_buff
 use crate::backend::{BufferBox, BufferTypeRef, DeviceRef, RegRef};
 use crate::environment;
 use crate::error::Result;
-use crate::log;
+use crate::sys::first_use;
 use crate::tensor::TensorRef;
 use crate::vulkan::backend::buffer_type::{VkBufferType, VkHostBufferType};
 use crate::vulkan::backend::procs;
@@ -205,7 +205,7 @@ pub fn reg(shapes: Shapes) -> Option<RegRef> {
         let cards = instance.cards.iter().map(|info| Card { info: info.clone(), direct }).collect();
         Some(publish_cards(instance, cards, shapes))
     };
-    log::afterwards(|| *crate::sys::sync::once(&REG, make))
+    first_use::make(|| *crate::sys::sync::once(&REG, make))
 }
 
 /// The `VkDevice` of a backend device.

@@ -3,12 +3,12 @@
 //! The instance is created on first use and never destroyed, because threads of drivers may run until the process ends.
 
 use crate::environment;
-use crate::sys::process;
+use crate::sys::{first_use, process};
 use crate::vulkan::device::env;
 use crate::vulkan::device::info::{Identity, Info};
 use crate::vulkan::device::nodes;
 use crate::vulkan::device::query::Physical;
-use crate::{ggml_abort, log, log_debug, log_error, log_info, log_warn};
+use crate::{ggml_abort, log_debug, log_error, log_info, log_warn};
 use ash::{ext, vk};
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ impl Instance {
 /// The instance, created on first use. `None` if there is no libvulkan, no device for it, or if Vulkan is disabled.
 pub fn instance() -> Option<&'static Instance> {
     static INSTANCE: OnceLock<Option<Instance>> = OnceLock::new();
-    log::afterwards(|| crate::sys::sync::once(&INSTANCE, open).as_ref())
+    first_use::make(|| crate::sys::sync::once(&INSTANCE, open).as_ref())
 }
 
 /// Number of messages of the validation layers so far.

@@ -6,10 +6,21 @@
 //! catches has passed none of our frames that had something to clean up, so all objects are in the state that a failed
 //! call leaves.
 
-use crate::sys::thread::exposed;
-use crate::sys::unwind::{self, Unwinding};
+use super::process::write_to_standard_error;
+use super::thread::exposed;
+use super::unwind::{self, Unwinding};
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// An address that the host, or a module, gave for its own functions. Only they follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opaque(pub *mut c_void);
+
+// SAFETY: here it is a number. The call of a function with it says from which thread that is allowed.
+unsafe impl Send for Opaque {}
+// SAFETY: a shared one gives what a copy gives, and copies may be on any thread (`Send`).
+unsafe impl Sync for Opaque {}
 
 /// Threads whose [`PENDING`] is set: the test of the common case costs no access to a thread-local.
 static ANY: AtomicUsize = AtomicUsize::new(0);
@@ -94,13 +105,6 @@ fn take() -> Option<Unwinding> {
     unwinding
 }
 
-/// Leaves the guarded function that the thread is in, which fails: for a caller of [`host`] without another way of
-/// failing.
-#[cold]
-pub fn escape() -> ! {
-    std::panic::resume_unwind(Box::new(super::Violation("a function of the host was left by an exception".to_owned())))
-}
-
 /// At the end of an exported function: continues what is pending, in the host.
 ///
 /// # Safety
@@ -108,7 +112,7 @@ pub fn escape() -> ! {
 #[inline(always)]
 pub unsafe fn resume() {
     if ANY.load(Ordering::Relaxed) != 0 {
-        // SAFETY: forwarded to the caller.
+        // SAFETY: the caller's promise holds for this call, too, because nothing follows it.
         unsafe { resume_here() }
     }
 }
@@ -122,7 +126,8 @@ unsafe fn resume_here() {
         return;
     }
     if let Some(unwinding) = take() {
-        // SAFETY: forwarded to the caller; this frame has nothing left to do, too: `resume` has the value.
+        // SAFETY: the caller of `resume` may be left by unwinding. So may this frame: nothing in it has a destructor,
+        // as `Unwinding::resume` takes the value.
         unsafe { unwinding.resume() };
         nobody_catches();
     }
@@ -131,7 +136,7 @@ unsafe fn resume_here() {
 /// C++ calls `std::terminate` for it.
 #[cold]
 fn nobody_catches() -> ! {
-    crate::log::print(b"an exception has left a function of the host, and nobody catches it\n");
+    write_to_standard_error(b"an exception has left a function of the host, and nobody catches it\n");
     std::process::abort()
 }
 
@@ -161,7 +166,7 @@ pub fn hand_over() -> Option<Moved> {
     }
     let unwinding = take()?;
     if !unwinding.leaves_thread() {
-        crate::log::print(b"pthread_exit on a thread of the library, in a function of the host\n");
+        write_to_standard_error(b"pthread_exit on a thread of the library, in a function of the host\n");
         std::process::abort()
     }
     Some(Moved(unwinding))
