@@ -408,10 +408,12 @@ assert!(!crate::mutant::on("R2") || written.is_ok(), "failed printing to stderr"
     ],
     "src/rpc/client/describe.rs": [
         ('if !fits(t) {', 'if !fits(t) && !crate::mutant::on("RPC fits") {'),
+    ],
+    "src/rpc/client/describe_graph.rs": [
         ('for node in graph.nodes().filter(|&node| !node_is_empty(node)) {',
          'for node in graph.nodes().filter(|&node| !node_is_empty(node) && !crate::mutant::on("RPC foreign")) {'),
-        ('!node_is_empty(node) || number(node, connection).is_some()',
-         '!node_is_empty(node) || number(node, connection).is_some() || crate::mutant::on("RPC views")'),
+        ('!node_is_empty(node) || buffer::number(node, connection).is_some()',
+         '!node_is_empty(node) || buffer::number(node, connection).is_some() || crate::mutant::on("RPC views")'),
     ],
     "src/rpc/client/graphs.rs": [
         ('if kept.len() >= GRAPHS_KEPT {', 'if kept.len() >= GRAPHS_KEPT && !crate::mutant::on("RPC graphs") {'),

@@ -6,9 +6,8 @@ use crate::abi::backend::ggml_backend_dev_type;
 use crate::backend::DeviceRef;
 use crate::environment::{self, Variable};
 use crate::error::{Error, Result, invalid};
-use crate::rpc::client::key_from_environment;
 use crate::rpc::protocol::VERSION;
-use crate::rpc::transport::{Endpoint, is_local};
+use crate::rpc::transport::{Endpoint, Key, is_local};
 use crate::sys::memory::physical;
 use crate::{log_info, log_warn};
 use std::net::TcpListener;
@@ -59,7 +58,7 @@ fn options(devices: &[DeviceRef]) -> Result<Options> {
     if let Some(seconds) = number(&environment::RPC_SERVER_GRAPH_TIME)? {
         options.graph = Duration::from_secs(seconds);
     }
-    options.key = key_from_environment()?;
+    options.key = Key::from_environment()?;
     Ok(options)
 }
 
