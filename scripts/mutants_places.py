@@ -452,6 +452,11 @@ else {''',
 }
 #[derive(Clone, Copy, PartialEq)]'''),
     ],
+    "src/rpc/server/greeting.rs": [
+        ('if size != CAPS as u64 {', 'if size != CAPS as u64 && !crate::mutant::on("RPC greeting") {'),
+        ('if !key.is_proven(Role::Client, &caps, &ours, &proof) {',
+         'if !key.is_proven(Role::Client, &caps, &ours, &proof) && !crate::mutant::on("RPC key") {'),
+    ],
     "src/rpc/server/memory.rs": [
         ('let more = |used: u64| {',
          r'''let is_free = self.whole.is_some() && crate::mutant::on("RPC share");
@@ -471,9 +476,6 @@ if (is_crowd || clients >= self.clients) && !crate::mutant::on("RPC places") {''
         ('Stage::Working => false,', 'Stage::Working => crate::mutant::on("RPC evicts"),'),
     ],
     "src/rpc/server/session.rs": [
-        ('if size != CAPS as u64 {', 'if size != CAPS as u64 && !crate::mutant::on("RPC greeting") {'),
-        ('if !key.is_proven(Role::Client, &caps, &ours, &proof) {',
-         'if !key.is_proven(Role::Client, &caps, &ours, &proof) && !crate::mutant::on("RPC key") {'),
         ('if is_graph && n > most {', 'if is_graph && n > most && !crate::mutant::on("RPC tensors") {'),
         ('if self.channel.caught_up() {', 'if self.channel.caught_up() || crate::mutant::on("RPC ahead") {'),
         ('kept.take_if(|graph| graph.buffers.contains(&buffer));',

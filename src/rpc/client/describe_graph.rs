@@ -50,7 +50,8 @@ pub fn is_sent(node: TensorRef, connection: &Arc<Connection>) -> bool {
 /// A graph with everything that its nodes refer to.
 ///
 /// # Errors
-/// A message cannot say how large a tensor is, or a node has a source or a parameter that this version does not know: nor may the server.
+/// A message cannot say how large a tensor is. Or a node has a source or a parameter that this version does not know,
+/// and that the server may not know either.
 pub fn graph(graph: GraphRef, device: u32, connection: &Arc<Connection>) -> Result<Graph> {
     let mut all = All { ids: HashMap::new(), tensors: Vec::new(), graph, connection };
     let sent = graph.nodes().filter(|&node| is_sent(node, connection));

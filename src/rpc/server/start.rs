@@ -1,7 +1,10 @@
 //! Starting a server as hosts do: with an endpoint, devices, and what environment variables say.
 #![forbid(unsafe_code)]
 
-use super::{Cache, Checks, Host, Open, Options, serve};
+use super::accept::serve;
+use super::cache::Cache;
+use super::host::{Checks, Host, Open};
+use super::options::Options;
 use crate::abi::backend::ggml_backend_dev_type;
 use crate::backend::DeviceRef;
 use crate::environment::{self, Variable};
