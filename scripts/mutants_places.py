@@ -509,6 +509,14 @@ Err(e) if e.kind() == ErrorKind::Interrupted => {}
 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
     if Instant::now() >= deadline && !crate::mutant::on("RPC deaf") && !crate::mutant::on("RPC sips") {'''),
     ],
+    "src/sched/allocate.rs": [
+        (r'''// Not from a callback of the graph under way, although that only has to be read.
+drop(self.write()?);''',
+         r'''// Not from a callback of the graph under way, although that only has to be read.
+if !crate::mutant::on("callbacks") {
+    drop(self.write()?);
+}'''),
+    ],
     "src/sched/arena.rs": [
         ('if !self.arenas.iter().any(|arena| arena.contains(src)) {',
          'if !self.arenas.iter().any(|arena| arena.contains(src)) || crate::mutant::on("S18") {'),
@@ -605,12 +613,6 @@ if crate::mutant::on("S10") {
     "src/sched/scheduler.rs": [
         ('if std::thread::panicking() && !self.was_panicking {',
          'if std::thread::panicking() && !self.was_panicking && !crate::mutant::on("R3 scheduler") {'),
-        (r'''// Not from a callback of the graph under way, although that only has to be read.
-drop(self.write()?);''',
-         r'''// Not from a callback of the graph under way, although that only has to be read.
-if !crate::mutant::on("callbacks") {
-    drop(self.write()?);
-}'''),
     ],
     "src/sched/split.rs": [
         ('splits.push(std::mem::replace(s, new_split(backend, i)));',
@@ -626,12 +628,12 @@ let is_written = self.writers.write(self.flat, id);'''),
         ('asked.eq(known) && self.known.holds(&settings.backends, &self.ids)',
          '(asked.eq(known) || crate::mutant::on("S10 follow")) && self.known.holds(&settings.backends, &self.ids)'),
     ],
-    "src/sched/writers.rs": [
-        ('writers.list.chunk_by(|a, b| a.root == b.root).try_for_each(|group| self.unite(group))',
+    "src/sched/assign_writers.rs": [
+        ('writers.by_root().try_for_each(|group| self.unite(group))',
          r'''if crate::mutant::on("S23") {
     return Ok(());
 }
-writers.list.chunk_by(|a, b| a.root == b.root).try_for_each(|group| self.unite(group))'''),
+writers.by_root().try_for_each(|group| self.unite(group))'''),
     ],
     "src/sys/env.rs": [
         ('unsafe { libc::getauxval(libc::AT_SECURE) != 0 }',

@@ -1,6 +1,6 @@
-//! Serving devices of this machine. `accept` accepts connections, and each has a thread with a `session` of its own: its
-//! buffers (`memory`), its graphs (`graph`), its streams. Sessions share what a `host` has (the budget of memory and the
-//! `cache` of weights, above all), and nothing else.
+//! Serving devices of this machine. `accept` accepts connections, and each has a thread with a `session` of its own:
+//! its buffers (`memory`), its graphs (`graph`), its streams. Sessions share what the `host` has, above all the budget
+//! of memory and the `cache` of weights, and nothing else.
 //!
 //! - `start`: starts a server as hosts do, with `options` from the user
 //! - `greeting`: the first messages of a connection, with which each end proves that it has the key
