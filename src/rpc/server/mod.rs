@@ -2,7 +2,8 @@
 //! its buffers (`memory`), its graphs (`graph`), its streams. Sessions share what the `host` has, above all the budget
 //! of memory and the `cache` of weights, and nothing else.
 //!
-//! - `start`: starts a server as hosts do, with `options` from the user
+//! - `start`: starts a server as hosts do
+//! - `options`: what a server allows; `limits`: what hosts set of it
 //! - `greeting`: the first messages of a connection, with which each end proves that it has the key
 //! - `places`: which connections there are, and which of them give way when there are too many
 //! - `tensors`: checks descriptions of tensors, and makes tensors of this process from them
@@ -15,6 +16,7 @@ mod data;
 mod graph;
 mod greeting;
 mod host;
+mod limits;
 mod memory;
 mod options;
 mod places;
@@ -26,6 +28,7 @@ mod tensors;
 pub use accept::serve;
 pub use cache::Cache;
 pub use host::{Checks, Host, Open};
+pub use limits::set_limit;
 pub use memory::Budget;
 pub use options::Options;
 pub use places::Patience;
