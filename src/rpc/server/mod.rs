@@ -25,12 +25,11 @@ mod start;
 mod stream;
 mod tensors;
 
-pub use accept::serve;
-pub use cache::Cache;
-pub use host::{Checks, Host, Open};
+pub use host::Checks;
 pub use limits::set_limit;
-pub use memory::Budget;
-pub use options::Options;
-pub use places::Patience;
 pub use start::start;
 pub use stream::Deadline;
+
+// For tests and fuzz targets, which listen themselves.
+#[cfg(any(test, feature = "internals"))]
+pub use {accept::serve, cache::Cache, host::Host, options::Options};
