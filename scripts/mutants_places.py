@@ -399,11 +399,6 @@ assert!(!crate::mutant::on("R2") || written.is_ok(), "failed printing to stderr"
         ('if !text.contains(is_harmful) {', 'if !text.contains(is_harmful) || crate::mutant::on("G6") {'),
     ],
     "src/rpc/client/connection.rs": [
-        ('if size != next.size as u64 {', 'if size != next.size as u64 && !crate::mutant::on("RPC reply") {'),
-        ('target.bytes().fill(NOT_READ);',
-         r'''if !crate::mutant::on("RPC unread") {
-    target.bytes().fill(NOT_READ);
-}'''),
         ('if major != VERSION[0] || minor > VERSION[1] {', 'if (major != VERSION[0] || minor > VERSION[1]) && !crate::mutant::on("RPC version") {'),
     ],
     "src/rpc/client/describe.rs": [
@@ -423,6 +418,13 @@ assert!(!crate::mutant::on("R2") || written.is_ok(), "failed printing to stderr"
     "src/rpc/client/offers.rs": [
         ('if offers.has_some_of(&tensor, offset, data.len()) {',
          'if offers.has_some_of(&tensor, offset, data.len()) && !crate::mutant::on("RPC offered") {'),
+    ],
+    "src/rpc/client/requests.rs": [
+        ('if size != next.size as u64 {', 'if size != next.size as u64 && !crate::mutant::on("RPC reply") {'),
+        ('target.bytes().fill(NOT_READ);',
+         r'''if !crate::mutant::on("RPC unread") {
+    target.bytes().fill(NOT_READ);
+}'''),
     ],
     "src/rpc/server/cache.rs": [
         ('if found != number {', 'if found != number && !crate::mutant::on("RPC cache") {'),

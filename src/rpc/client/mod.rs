@@ -1,6 +1,6 @@
 //! Devices whose memory and work are a server's.
 //!
-//! - `connection`: requests in order on one connection, and their replies
+//! - `connection`: one connection, with its `requests` in order and their replies
 //! - `servers`: the servers of this process, by their endpoints
 //! - `describe`: tensors as messages; `describe_graph`: graphs; `graphs`: which graphs a server still has; `offers`:
 //!   which weights it may have
@@ -16,6 +16,7 @@ mod device;
 mod graphs;
 mod offers;
 mod registrations;
+mod requests;
 mod servers;
 mod stream;
 
