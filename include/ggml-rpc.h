@@ -46,7 +46,8 @@ GGML_BACKEND_API void ggml_backend_rpc_get_device_memory(
 //
 
 /// Serves `n_devices` devices to other machines, until the process ends; returns only if it cannot. Caches weights in
-/// the folder `cache_dir`, unless it is NULL. Environment variables set limits and a key: docs/DISTRIBUTED.md.
+/// the folder `cache_dir`, unless it is NULL. The environment variable GGML_RPC_KEY_FILE names the key that clients
+/// must have, and `ggml_rs_set_rpc_server_limit` of ggml-rs.h sets limits: docs/DISTRIBUTED.md.
 GGML_BACKEND_API void ggml_backend_rpc_start_server(
     const char *endpoint,
     const char *cache_dir,

@@ -1,6 +1,6 @@
 // ggml-rs.h: what this library adds to the original's interface: the text of the last error, errors instead of aborts,
-// reports of where a scheduler places a graph and why, timelines, and what the library is and uses. A host that should
-// also run with the original looks these functions up with dlsym().
+// reports of where a scheduler places a graph and why, timelines, limits of RPC servers, and what the library is and
+// uses. A host that should also run with the original looks these functions up with dlsym().
 //
 //     if (!ggml_backend_sched_alloc_graph(sched, graph)) {
 //         fprintf(stderr, "%s\n", ggml_rs_last_error());
@@ -181,6 +181,24 @@ GGML_API bool ggml_rs_trace_start(const char *path);
 
 /// Ends the timeline. Returns false if some of it could not be written; true also if there was none.
 GGML_API bool ggml_rs_trace_stop(void);
+
+//
+// RPC servers
+//
+
+/// Sets a limit of the servers that `ggml_backend_rpc_start_server` starts afterwards in this process. If there is no
+/// limit of this name, or it cannot have this value, logs an error, changes nothing and returns false.
+///
+/// - "memory": MiB of all clients together. Default: the memory of the devices, for the CPU 7/8 of the machine's.
+/// - "client-memory": MiB of these that one client may have in buffers. Default: all but what is left for work.
+/// - "client-work": MiB of these that one client may have besides, for messages, graphs and their work memory.
+///   Default: 1/8 of "memory", at least 512.
+/// - "clients": clients at once, at most 4096. Default: 16.
+/// - "per-address": clients at once from one address. Default: 3/4 of "clients".
+/// - "idle": seconds without a request after which a client is disconnected. Default: a day.
+/// - "graph-time": seconds that a graph may take, or all that a client has sent ahead. Default: 600.
+/// - "cache-limit": MiB that the cache may take on its disk. Default: what it has, and 7/8 of what is free.
+GGML_API bool ggml_rs_set_rpc_server_limit(const char *name, uint64_t value);
 
 #ifdef __cplusplus
 }

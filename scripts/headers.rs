@@ -3,7 +3,7 @@
 //! Each header has an outline in `scripts/outlines/`: its introduction, what only a preprocessor understands, the
 //! section headings, and the names of the public items in the order of the original's header. The items themselves,
 //! with their comments, come from `src/abi/x.rs` (types, constants) and `src/capi/x.rs` (functions), or from all files
-//! of the folders `x/`, by way of cbindgen.
+//! of the folders `x/`, by way of cbindgen. Types that an outline lists can also be in the file of another header.
 //!
 //! An outline is copied line by line, except for lines that start with `@`:
 //!
@@ -13,7 +13,7 @@
 //! An item that no outline lists, or that is listed twice or does not exist, is an error.
 
 use cbindgen::{Builder, Config, DocumentationStyle, Language, Style};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -50,9 +50,11 @@ fn main() {
     let out = args.next().map_or_else(|| root.join("include"), PathBuf::from);
     fs::create_dir_all(&out).expect("the output folder can be made");
     let tags = tagged_types(&src);
-    for header in &HEADERS {
-        let outline = read(&root.join("scripts/outlines").join(header.file));
-        let text = fill(&outline, bindings(header, &src, &tags)).unwrap_or_else(|e| panic!("{}: {e}", header.file));
+    let outlines = HEADERS.each_ref().map(|header| read(&root.join("scripts/outlines").join(header.file)));
+    for (header, outline) in HEADERS.iter().zip(&outlines) {
+        let of_others = outlines.iter().filter(|other| *other != outline).flat_map(|other| listed(other)).collect();
+        let text = fill(outline, bindings(header, outline, &src, &tags), &of_others)
+            .unwrap_or_else(|e| panic!("{}: {e}", header.file));
         fs::write(out.join(header.file), text).expect("the header can be written");
         println!("{}", header.file);
     }
@@ -88,9 +90,42 @@ fn types(source: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The declarations that cbindgen makes of a module, with their comments, separated by empty lines.
-fn bindings(header: &Header, src: &Path, tags: &BTreeMap<String, (&'static str, &'static str)>) -> String {
+/// The names of the items that an outline lists.
+fn listed(outline: &str) -> Vec<String> {
+    let lines = outline.lines().filter_map(|l| l.strip_prefix('@')).filter(|names| !matches!(*names, "{" | "}"));
+    lines.flat_map(names).collect()
+}
+
+/// The names on a line of an outline.
+fn names(line: &str) -> Vec<String> {
+    let mut words = line.split_whitespace();
+    let mut names = Vec::new();
+    while let Some(word) = words.next() {
+        names.push(match word {
+            "struct" | "enum" => format!("{word} {}", words.next().unwrap_or_default()),
+            _ => word.to_string(),
+        });
+    }
+    names
+}
+
+/// The modules of `abi` that define the types of an outline.
+fn modules(header: &Header, outline: &str, abi: &Path) -> Vec<&'static str> {
+    let listed = listed(outline);
+    let is_listed = |(_, name): (String, String)| listed.iter().any(|l| l.rsplit(' ').next() == Some(&name));
+    let has_some = |module: &str| types(&source(abi, module)).into_iter().any(is_listed);
+    HEADERS.iter().map(|h| h.module).filter(|&module| module == header.module || has_some(module)).collect()
+}
+
+/// The declarations that cbindgen makes of a header's modules, with their comments, separated by empty lines.
+fn bindings(
+    header: &Header,
+    outline: &str,
+    src: &Path,
+    tags: &BTreeMap<String, (&'static str, &'static str)>,
+) -> String {
     let abi = src.join("abi");
+    let modules = modules(header, outline, &abi);
     let mut config = Config {
         language: Language::C,
         no_includes: true,
@@ -104,27 +139,26 @@ fn bindings(header: &Header, src: &Path, tags: &BTreeMap<String, (&'static str, 
     };
     config.function.prefix = Some(header.api.to_string());
     config.function.deprecated_with_note = Some("GGML_DEPRECATED_NOTE({})".to_string());
-    config.export.include = types(&source(&abi, header.module))
-        .into_iter()
+    config.export.include = modules
+        .iter()
+        .flat_map(|module| types(&source(&abi, module)))
         .map(|(_, name)| name)
         .filter(|name| !TYPEDEFS.contains(&name.as_str()))
         .collect();
     config.export.rename = tags
         .iter()
-        .filter(|(_, (_, module))| *module != header.module)
+        .filter(|(_, (_, module))| !modules.contains(module))
         .map(|(name, (word, _))| (name.clone(), format!("{word} {name}")))
         .collect();
-    let builder = Builder::new()
-        .with_config(config)
-        .with_src(file(&abi, header.module))
-        .with_src(file(&src.join("capi"), header.module));
+    let builder = Builder::new().with_config(config).with_src(file(&src.join("capi"), header.module));
+    let builder = modules.iter().fold(builder, |builder, module| builder.with_src(file(&abi, module)));
     let mut text = Vec::new();
     builder.generate().unwrap_or_else(|e| panic!("{}: {e}", header.file)).write(&mut text);
     String::from_utf8(text).expect("cbindgen writes UTF-8")
 }
 
-/// The outline with its items in place.
-fn fill(outline: &str, bindings: String) -> Result<String, String> {
+/// The outline with its items in place. Items that other outlines list are left out.
+fn fill(outline: &str, bindings: String, of_others: &BTreeSet<String>) -> Result<String, String> {
     let mut items = BTreeMap::new();
     for block in bindings.split("\n\n").filter(|b| !b.trim().is_empty()) {
         let (name, text) = item(block.trim_matches('\n'))?;
@@ -144,12 +178,7 @@ fn fill(outline: &str, bindings: String) -> Result<String, String> {
             Some("{") => out.push_str("#ifdef __cplusplus\nextern \"C\" {\n#endif\n"),
             Some("}") => out.push_str("#ifdef __cplusplus\n}\n#endif\n"),
             Some(names) => {
-                let mut words = names.split_whitespace();
-                while let Some(word) = words.next() {
-                    let name = match word {
-                        "struct" | "enum" => format!("{word} {}", words.next().unwrap_or_default()),
-                        _ => word.to_string(),
-                    };
+                for name in self::names(names) {
                     let text = items.remove(&name);
                     let text =
                         text.ok_or_else(|| format!("the outline lists {name}, which is not there, or lists it twice"))?;
@@ -160,6 +189,7 @@ fn fill(outline: &str, bindings: String) -> Result<String, String> {
             }
         }
     }
+    items.retain(|name, _| !of_others.contains(name));
     match items.is_empty() {
         true => Ok(out),
         false => Err(format!("the outline does not list {}", items.into_keys().collect::<Vec<_>>().join(", "))),

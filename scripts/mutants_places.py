@@ -385,19 +385,16 @@ if counted {'''),
         ('if !text.contains(is_harmful) {', 'if !text.contains(is_harmful) || crate::mutant::on("G6") {'),
     ],
     "src/rpc/client/connection.rs": [
-        ('if size != next.size as u64 {', 'if size != next.size as u64 && !crate::mutant::on("RPC reply") {'),
-        ('target.bytes().fill(NOT_READ);',
-         r'''if !crate::mutant::on("RPC unread") {
-    target.bytes().fill(NOT_READ);
-}'''),
         ('if major != VERSION[0] || minor > VERSION[1] {', 'if (major != VERSION[0] || minor > VERSION[1]) && !crate::mutant::on("RPC version") {'),
     ],
     "src/rpc/client/describe.rs": [
         ('if !fits(t) {', 'if !fits(t) && !crate::mutant::on("RPC fits") {'),
+    ],
+    "src/rpc/client/describe_graph.rs": [
         ('for node in graph.nodes().filter(|&node| !node_is_empty(node)) {',
          'for node in graph.nodes().filter(|&node| !node_is_empty(node) && !crate::mutant::on("RPC foreign")) {'),
-        ('!node_is_empty(node) || number(node, connection).is_some()',
-         '!node_is_empty(node) || number(node, connection).is_some() || crate::mutant::on("RPC views")'),
+        ('!node_is_empty(node) || buffer::number(node, connection).is_some()',
+         '!node_is_empty(node) || buffer::number(node, connection).is_some() || crate::mutant::on("RPC views")'),
     ],
     "src/rpc/client/graphs.rs": [
         ('if kept.len() >= GRAPHS_KEPT {', 'if kept.len() >= GRAPHS_KEPT && !crate::mutant::on("RPC graphs") {'),
@@ -407,6 +404,13 @@ if counted {'''),
     "src/rpc/client/offers.rs": [
         ('if offers.has_some_of(&tensor, offset, data.len()) {',
          'if offers.has_some_of(&tensor, offset, data.len()) && !crate::mutant::on("RPC offered") {'),
+    ],
+    "src/rpc/client/requests.rs": [
+        ('if size != next.size as u64 {', 'if size != next.size as u64 && !crate::mutant::on("RPC reply") {'),
+        ('target.bytes().fill(NOT_READ);',
+         r'''if !crate::mutant::on("RPC unread") {
+    target.bytes().fill(NOT_READ);
+}'''),
     ],
     "src/rpc/server/cache.rs": [
         ('if found != number {', 'if found != number && !crate::mutant::on("RPC cache") {'),
@@ -436,6 +440,11 @@ else {''',
 }
 #[derive(Clone, Copy, PartialEq)]'''),
     ],
+    "src/rpc/server/greeting.rs": [
+        ('if size != CAPS as u64 {', 'if size != CAPS as u64 && !crate::mutant::on("RPC greeting") {'),
+        ('if !key.is_proven(Role::Client, &caps, &ours, &proof) {',
+         'if !key.is_proven(Role::Client, &caps, &ours, &proof) && !crate::mutant::on("RPC key") {'),
+    ],
     "src/rpc/server/memory.rs": [
         ('let more = |used: u64| {',
          r'''let is_free = self.whole.is_some() && crate::mutant::on("RPC share");
@@ -455,9 +464,6 @@ if (is_crowd || clients >= self.clients) && !crate::mutant::on("RPC places") {''
         ('Stage::Working => false,', 'Stage::Working => crate::mutant::on("RPC evicts"),'),
     ],
     "src/rpc/server/session.rs": [
-        ('if size != CAPS as u64 {', 'if size != CAPS as u64 && !crate::mutant::on("RPC greeting") {'),
-        ('if !key.is_proven(Role::Client, &caps, &ours, &proof) {',
-         'if !key.is_proven(Role::Client, &caps, &ours, &proof) && !crate::mutant::on("RPC key") {'),
         ('if is_graph && n > most {', 'if is_graph && n > most && !crate::mutant::on("RPC tensors") {'),
         ('if self.channel.caught_up() {', 'if self.channel.caught_up() || crate::mutant::on("RPC ahead") {'),
         ('kept.take_if(|graph| graph.buffers.contains(&buffer));',
@@ -490,6 +496,14 @@ Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
 Err(e) if e.kind() == ErrorKind::Interrupted => {}
 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
     if Instant::now() >= deadline && !crate::mutant::on("RPC deaf") && !crate::mutant::on("RPC sips") {'''),
+    ],
+    "src/sched/allocate.rs": [
+        (r'''// Not from a callback of the graph under way, although that only has to be read.
+drop(self.write()?);''',
+         r'''// Not from a callback of the graph under way, although that only has to be read.
+if !crate::mutant::on("callbacks") {
+    drop(self.write()?);
+}'''),
     ],
     "src/sched/arena.rs": [
         ('if !self.arenas.iter().any(|arena| arena.contains(src)) {',
@@ -587,12 +601,6 @@ if crate::mutant::on("S10") {
     "src/sched/scheduler.rs": [
         ('if std::thread::panicking() && !self.was_panicking {',
          'if std::thread::panicking() && !self.was_panicking && !crate::mutant::on("R3 scheduler") {'),
-        (r'''// Not from a callback of the graph under way, although that only has to be read.
-drop(self.write()?);''',
-         r'''// Not from a callback of the graph under way, although that only has to be read.
-if !crate::mutant::on("callbacks") {
-    drop(self.write()?);
-}'''),
     ],
     "src/sched/split.rs": [
         ('splits.push(std::mem::replace(s, new_split(backend, i)));',
@@ -608,12 +616,12 @@ let is_written = self.writers.write(self.flat, id);'''),
         ('asked.eq(known) && self.known.holds(&settings.backends, &self.ids)',
          '(asked.eq(known) || crate::mutant::on("S10 follow")) && self.known.holds(&settings.backends, &self.ids)'),
     ],
-    "src/sched/writers.rs": [
-        ('writers.list.chunk_by(|a, b| a.root == b.root).try_for_each(|group| self.unite(group))',
+    "src/sched/assign_writers.rs": [
+        ('writers.by_root().try_for_each(|group| self.unite(group))',
          r'''if crate::mutant::on("S23") {
     return Ok(());
 }
-writers.list.chunk_by(|a, b| a.root == b.root).try_for_each(|group| self.unite(group))'''),
+writers.by_root().try_for_each(|group| self.unite(group))'''),
     ],
     "src/sys/env.rs": [
         ('unsafe { libc::getauxval(libc::AT_SECURE) != 0 }',

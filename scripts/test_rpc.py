@@ -107,7 +107,7 @@ def tool(t):
     program = os.path.join(os.path.dirname(t.libs["ours"]), "bin/ggml-rpc-server")
     helped = subprocess.run([program, "--help"], capture_output=True, text=True)
     t.check(helped.returncode == 0 and "--key-file" in helped.stdout, "ggml-rpc-server --help")
-    for wrong in (["--port", "0"], ["--frobnicate", "1"], ["-t"], ["-d", "Nothing0"], ["-H", "no.such.host.invalid"]):
+    for wrong in (["--port", "0"], ["--frobnicate", "1"], ["-t"], ["-d", "Nothing0"], ["-H", "no.such.host.invalid"], ["--idle", "0"], ["--clients", "5000"]):
         r = subprocess.run([program, *wrong], capture_output=True, text=True, timeout=60)
         t.check(r.returncode == 1 and r.stderr.strip(), f"ggml-rpc-server {' '.join(wrong)}", r.stderr.strip().splitlines()[-1][:100] if r.stderr else "")
     key = t.model("rpc") + ".key"

@@ -4,8 +4,10 @@
 
 #include "ggml-backend.h"
 #include "ggml-rpc.h"
+#include "ggml-rs.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,9 @@
 #include <unistd.h>
 
 #define MAX_DEVICES 64
+
+// The original's library does not have it.
+#pragma weak ggml_rs_set_rpc_server_limit
 
 static const char USAGE[] =
     "usage: ggml-rpc-server [options]\n"
@@ -25,6 +30,7 @@ static const char USAGE[] =
     "  -t, --threads N         threads of the CPU for each client (default: half of the processors)\n"
     "  -c, --cache             keep weights in LLAMA_CACHE, or in the user's cache folder\n"
     "      --cache-dir DIR     keep weights in this folder\n"
+    "      --cache-limit MIB   disk space for them (default: what they take, and 7/8 of what is free)\n"
     "  -k, --key-file FILE     serve only clients with the key in this file\n"
     "  -m, --memory MIB        memory of all clients together\n"
     "      --client-memory MIB buffers of one client (default: the memory of all)\n"
@@ -47,6 +53,31 @@ static long number(const char * text, long max) {
     errno = 0;
     const long n = strtol(text, &end, 10);
     return *text != '\0' && *end == '\0' && errno == 0 && n > 0 && n <= max ? n : 0;
+}
+
+// The name of the limit that an option sets, or NULL.
+static const char * limit_of(const char * option) {
+    static const char * const names[] = {
+        "memory", "client-memory", "client-work", "clients", "per-address", "idle", "graph-time", "cache-limit",
+    };
+    if (strcmp(option, "-m") == 0) {
+        return names[0];
+    }
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strncmp(option, "--", 2) == 0 && strcmp(option + 2, names[i]) == 0) {
+            return names[i];
+        }
+    }
+    return NULL;
+}
+
+// Limits the server that is started later. If the library does not accept the value, it says why.
+static int set_limit(const char * name, const char * value) {
+    if (ggml_rs_set_rpc_server_limit == NULL) {
+        return fail("the ggml library that was found is not libggml-rs, and has no limit ", name);
+    }
+    const long n = number(value, LONG_MAX);
+    return n != 0 && ggml_rs_set_rpc_server_limit(name, (uint64_t) n) ? 0 : fail("not a number that can be: ", value);
 }
 
 // The folder of the original's server for weights, so that both can use it.
@@ -113,16 +144,6 @@ int main(int argc, char ** argv) {
     if (threads < 1) {
         threads = 1;
     }
-    // Limits are passed to the library by environment variables.
-    const struct { const char * shortly; const char * option; const char * variable; long max; } limits[] = {
-        { "-m", "--memory", "GGML_RPC_SERVER_MEMORY", 1L << 40 },
-        { "", "--client-memory", "GGML_RPC_SERVER_CLIENT_MEMORY", 1L << 40 },
-        { "", "--client-work", "GGML_RPC_SERVER_CLIENT_WORK", 1L << 40 },
-        { "", "--clients", "GGML_RPC_SERVER_CLIENTS", 4096 },
-        { "", "--per-address", "GGML_RPC_SERVER_PER_ADDRESS", 4096 },
-        { "", "--idle", "GGML_RPC_SERVER_IDLE", 1L << 30 },
-        { "", "--graph-time", "GGML_RPC_SERVER_GRAPH_TIME", 1L << 30 },
-    };
     for (int i = 1; i < argc; i++) {
         const char * option = argv[i];
         if (strcmp(option, "-h") == 0 || strcmp(option, "--help") == 0) {
@@ -161,17 +182,13 @@ int main(int argc, char ** argv) {
         } else if (strcmp(option, "-k") == 0 || strcmp(option, "--key-file") == 0) {
             setenv("GGML_RPC_KEY_FILE", value, 1);
         } else {
-            size_t k = 0;
-            while (k < sizeof(limits) / sizeof(limits[0]) && strcmp(option, limits[k].option) != 0 && strcmp(option, limits[k].shortly) != 0) {
-                k++;
-            }
-            if (k == sizeof(limits) / sizeof(limits[0])) {
+            const char * limit = limit_of(option);
+            if (limit == NULL) {
                 return fail("no such option: ", option);
             }
-            if (number(value, limits[k].max) == 0) {
-                return fail("not a number that can be: ", value);
+            if (set_limit(limit, value) != 0) {
+                return 1;
             }
-            setenv(limits[k].variable, value, 1);
         }
     }
 

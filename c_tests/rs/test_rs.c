@@ -411,6 +411,22 @@ static void a_timeline_is_written_while_it_is_wanted(void) {
     world_end(&w);
 }
 
+/* ---- limits of RPC servers ---- */
+
+static void limits_of_servers_are_checked(void) {
+    static const char * const names[] = { "memory", "client-memory", "client-work", "clients", "per-address", "idle", "graph-time", "cache-limit" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        CHECK(ggml_rs_set_rpc_server_limit(names[i], 4096));
+        ggml_rs_clear_error();
+        CHECK(!ggml_rs_set_rpc_server_limit(names[i], 0));
+        CHECK(strstr(ggml_rs_last_error(), names[i]) != NULL);
+        CHECK(!ggml_rs_set_rpc_server_limit(names[i], UINT64_MAX));
+    }
+    CHECK(!ggml_rs_set_rpc_server_limit("speed", 1));
+    CHECK(strstr(ggml_rs_last_error(), "speed") != NULL && strstr(ggml_rs_last_error(), "cache-limit") != NULL);
+    CHECK(!ggml_rs_set_rpc_server_limit(NULL, 1));
+}
+
 /* Ends without freeing anything: normally, by a broken contract, or killed. */
 static void leave_in_the_middle(void * user) {
     struct world w;
@@ -453,5 +469,6 @@ int main(int argc, char ** argv) {
     RUN(a_report_says_what_is_where);
     RUN(what_falls_back_to_the_cpu_is_said);
     RUN(a_timeline_is_written_while_it_is_wanted);
+    RUN(limits_of_servers_are_checked);
     return test_summary();
 }

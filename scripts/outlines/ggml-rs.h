@@ -1,6 +1,6 @@
 // ggml-rs.h: what this library adds to the original's interface: the text of the last error, errors instead of aborts,
-// reports of where a scheduler places a graph and why, timelines, and what the library is and uses. A host that should
-// also run with the original looks these functions up with dlsym().
+// reports of where a scheduler places a graph and why, timelines, limits of RPC servers, and what the library is and
+// uses. A host that should also run with the original looks these functions up with dlsym().
 //
 //     if (!ggml_backend_sched_alloc_graph(sched, graph)) {
 //         fprintf(stderr, "%s\n", ggml_rs_last_error());
@@ -43,5 +43,11 @@
 //
 
 @ ggml_rs_trace_start ggml_rs_trace_stop
+
+//
+// RPC servers
+//
+
+@ ggml_rs_set_rpc_server_limit
 
 @}

@@ -1,16 +1,7 @@
-//! ggml-alloc.h: the linear and the graph allocator.
+//! ggml-alloc.h: the linear and the graph allocator. `backend_impl` has the handles that this header declares.
 
-use super::backend_impl::*;
+pub use super::backend_impl::{ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_backend_t};
 use std::ffi::c_void;
-
-/// A kind of buffer: where its memory is, and how data is laid out in it.
-pub type ggml_backend_buffer_type_t = *mut ggml_backend_buffer_type;
-
-/// Memory of a device.
-pub type ggml_backend_buffer_t = *mut ggml_backend_buffer;
-
-/// A stream of work on a device.
-pub type ggml_backend_t = *mut ggml_backend;
 
 /// Plans and owns the memory in which graphs are computed.
 pub struct ggml_gallocr {

@@ -1,7 +1,11 @@
-//! ggml-backend.h: buffers, devices, streams, the scheduler, seen from a host.
+//! ggml-backend.h: buffers, devices, streams, the scheduler, seen from a host. `backend_impl` has the handles that this
+//! header declares, and what a device says about itself.
 
-use super::alloc::*;
-use super::backend_impl::*;
+use super::backend_impl::{ggml_backend_buffer_t, ggml_backend_buffer_type_t, ggml_backend_t};
+pub use super::backend_impl::{
+    ggml_backend_dev_caps, ggml_backend_dev_props, ggml_backend_dev_t, ggml_backend_event_t, ggml_backend_graph_plan_t,
+    ggml_backend_reg_t,
+};
 use super::ggml::*;
 use super::raw;
 use libggml_macros::Numbered;
@@ -65,42 +69,6 @@ pub struct ggml_backend_sched {
     _opaque: [u8; 0],
 }
 
-/// Capabilities of a device.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct ggml_backend_dev_caps {
-    /// Works asynchronously.
-    pub r#async: bool,
-    /// Has a buffer type in pinned host memory, for fast transfers.
-    pub host_buffer: bool,
-    /// Can make a buffer of memory that the host has allocated.
-    pub buffer_from_host_ptr: bool,
-    /// Has events to synchronize streams.
-    pub events: bool,
-    /// Loads well from memory-mapped files.
-    pub mmap_support: bool,
-}
-
-/// Properties of a device. The strings live as long as the device.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct ggml_backend_dev_props {
-    /// Short name, such as "CPU".
-    pub name: *const c_char,
-    /// Description for people, such as the product name.
-    pub description: *const c_char,
-    /// Free memory in bytes.
-    pub memory_free: usize,
-    /// Total memory in bytes.
-    pub memory_total: usize,
-    /// Kind of device.
-    pub r#type: raw::ggml_backend_dev_type,
-    /// PCI address in lower case, "domain:bus:device.function". NULL if unknown.
-    pub device_id: *const c_char,
-    /// Capabilities.
-    pub caps: ggml_backend_dev_caps,
-}
-
 /// A feature of a backend.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -142,18 +110,6 @@ pub struct ggml_backend_graph_copy {
     /// The copied graph. NULL if the copy failed.
     pub graph: *mut ggml_cgraph,
 }
-
-/// A point in a stream of work, which the host or another stream can wait for.
-pub type ggml_backend_event_t = *mut ggml_backend_event;
-
-/// A graph that a backend has prepared to compute several times.
-pub type ggml_backend_graph_plan_t = *mut c_void;
-
-/// A registered backend: a family of devices.
-pub type ggml_backend_reg_t = *mut ggml_backend_reg;
-
-/// A device.
-pub type ggml_backend_dev_t = *mut ggml_backend_device;
 
 /// "ggml_backend_comm_init": creates a communication context for backends that compute together. Returns NULL on
 /// failure.

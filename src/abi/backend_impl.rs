@@ -1,13 +1,69 @@
-//! ggml-backend-impl.h: the vtables (API version 3), seen by an author of a backend.
+//! ggml-backend-impl.h: the vtables (API version 3), seen by an author of a backend. With the handles of these objects,
+//! which ggml-alloc.h and ggml-backend.h declare for hosts: the objects contain handles of each other.
 
-use super::alloc::*;
-use super::backend::*;
 use super::ggml::*;
 use super::raw;
 use std::ffi::{c_char, c_int, c_void};
 
 /// Version of the vtables below. Modules with another version are not loaded.
 pub const GGML_BACKEND_API_VERSION: i32 = 3;
+
+/// A kind of buffer: where its memory is, and how data is laid out in it.
+pub type ggml_backend_buffer_type_t = *mut ggml_backend_buffer_type;
+
+/// Memory of a device.
+pub type ggml_backend_buffer_t = *mut ggml_backend_buffer;
+
+/// A stream of work on a device.
+pub type ggml_backend_t = *mut ggml_backend;
+
+/// A point in a stream of work, which the host or another stream can wait for.
+pub type ggml_backend_event_t = *mut ggml_backend_event;
+
+/// A graph that a backend has prepared to compute several times.
+pub type ggml_backend_graph_plan_t = *mut c_void;
+
+/// A registered backend: a family of devices.
+pub type ggml_backend_reg_t = *mut ggml_backend_reg;
+
+/// A device.
+pub type ggml_backend_dev_t = *mut ggml_backend_device;
+
+/// Capabilities of a device.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ggml_backend_dev_caps {
+    /// Works asynchronously.
+    pub r#async: bool,
+    /// Has a buffer type in pinned host memory, for fast transfers.
+    pub host_buffer: bool,
+    /// Can make a buffer of memory that the host has allocated.
+    pub buffer_from_host_ptr: bool,
+    /// Has events to synchronize streams.
+    pub events: bool,
+    /// Loads well from memory-mapped files.
+    pub mmap_support: bool,
+}
+
+/// Properties of a device. The strings live as long as the device.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ggml_backend_dev_props {
+    /// Short name, such as "CPU".
+    pub name: *const c_char,
+    /// Description for people, such as the product name.
+    pub description: *const c_char,
+    /// Free memory in bytes.
+    pub memory_free: usize,
+    /// Total memory in bytes.
+    pub memory_total: usize,
+    /// Kind of device.
+    pub r#type: raw::ggml_backend_dev_type,
+    /// PCI address in lower case, "domain:bus:device.function". NULL if unknown.
+    pub device_id: *const c_char,
+    /// Capabilities.
+    pub caps: ggml_backend_dev_caps,
+}
 
 /// Functions of a buffer type. Optional ones may be NULL.
 #[repr(C)]

@@ -1,4 +1,5 @@
 //! The binary interface: `repr(C)` structs, enums and constants, one file per header, items in the original's order.
+//! Objects that point to each other are in one file, `backend_impl`, whichever header declares them.
 //!
 //! From these files and from `capi/` the headers in `include/` are generated. Enums that C code passes or writes are
 //! taken as the integers in [`raw`] and checked with `from_raw`.

@@ -4,9 +4,9 @@ use crate::abi::alloc::*;
 use crate::abi::backend::*;
 use crate::backend::author::stream_author;
 use crate::backend::{BackendBox, DeviceRef, RegRef};
-use crate::capi::backend::registry::prepare;
 use crate::capi::convert::{self, objects, optional, outputs};
 use crate::cpu;
+use crate::environment;
 use crate::error::{Result, invalid};
 use crate::graph::GraphRef;
 use crate::guard::guarded;
@@ -60,7 +60,7 @@ fn found(endpoint: Option<&CStr>, index: u32) -> Result<DeviceRef> {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_rpc_init(endpoint: *const c_char, device: u32) -> ggml_backend_t {
-    prepare();
+    environment::warn_once();
     optional!(endpoint);
     let backend = logged("ggml_backend_rpc_init", found(endpoint, device)).and_then(|d| d.init(None));
     backend.map_or(std::ptr::null_mut(), BackendBox::into_raw)
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn ggml_backend_rpc_buffer_type(
     endpoint: *const c_char,
     device: u32,
 ) -> ggml_backend_buffer_type_t {
-    prepare();
+    environment::warn_once();
     optional!(endpoint);
     let buft = logged("ggml_backend_rpc_buffer_type", found(endpoint, device)).and_then(DeviceRef::buffer_type);
     buft.map_or(std::ptr::null_mut(), |b| b.as_ptr())
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn ggml_backend_rpc_get_device_memory(
     free: *mut usize,
     total: *mut usize,
 ) {
-    prepare();
+    environment::warn_once();
     optional!(endpoint);
     outputs!(free, total);
     let memory = text(endpoint).and_then(|e| client::server(e).memory(device));
@@ -107,7 +107,8 @@ pub unsafe extern "C" fn ggml_backend_rpc_get_device_memory(
 }
 
 /// Serves `n_devices` devices to other machines, until the process ends; returns only if it cannot. Caches weights in
-/// the folder `cache_dir`, unless it is NULL. Environment variables set limits and a key: docs/DISTRIBUTED.md.
+/// the folder `cache_dir`, unless it is NULL. The environment variable GGML_RPC_KEY_FILE names the key that clients
+/// must have, and `ggml_rs_set_rpc_server_limit` of ggml-rs.h sets limits: docs/DISTRIBUTED.md.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_rpc_start_server(
@@ -117,7 +118,7 @@ pub unsafe extern "C" fn ggml_backend_rpc_start_server(
     n_devices: usize,
     devices: *mut ggml_backend_dev_t,
 ) {
-    prepare();
+    environment::warn_once();
     optional!(endpoint, cache_dir);
     objects!(n_devices; devices);
     let open = move |device: DeviceRef, deadline: &Arc<Deadline>| open(device, n_threads, deadline);

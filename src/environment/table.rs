@@ -125,22 +125,6 @@ variables! {
         "How long a client waits for a reply.";
     RPC_KEY_FILE = "GGML_RPC_KEY_FILE", Rpc, since "0.28.0", original NO, SameRights, values "a path", default "no key",
         "The key that client and server must both have.";
-    RPC_SERVER_MEMORY = "GGML_RPC_SERVER_MEMORY", Rpc, since "0.28.0", original NO, Anyone, values "MiB", default "the devices' memory",
-        "The memory of all clients of a server together.";
-    RPC_SERVER_CLIENT_MEMORY = "GGML_RPC_SERVER_CLIENT_MEMORY", Rpc, since "0.28.0", original NO, Anyone, values "MiB", default "that of all clients",
-        "The memory of one client of a server.";
-    RPC_SERVER_CLIENT_WORK = "GGML_RPC_SERVER_CLIENT_WORK", Rpc, since "0.28.0", original NO, Anyone, values "MiB", default "1/8 of that of all clients, at least 512",
-        "The memory of one client of a server for messages, graphs and their work, besides buffers.";
-    RPC_SERVER_CLIENTS = "GGML_RPC_SERVER_CLIENTS", Rpc, since "0.28.0", original NO, Anyone, values "a number from 1", default "16",
-        "Clients of a server at once.";
-    RPC_SERVER_PER_ADDRESS = "GGML_RPC_SERVER_PER_ADDRESS", Rpc, since "0.28.0", original NO, Anyone, values "a number from 1", default "3/4 of the clients",
-        "Clients of a server at once from one address.";
-    RPC_SERVER_IDLE = "GGML_RPC_SERVER_IDLE", Rpc, since "0.28.0", original NO, Anyone, values "seconds", default "86400",
-        "A server disconnects a client after so long without a request.";
-    RPC_SERVER_GRAPH_TIME = "GGML_RPC_SERVER_GRAPH_TIME", Rpc, since "0.28.0", original NO, Anyone, values "seconds", default "600",
-        "A server stops a graph, or all that a client has sent ahead, if it takes longer.";
-    RPC_CACHE_LIMIT = "GGML_RPC_CACHE_LIMIT", Rpc, since "0.28.0", original NO, Anyone, values "MiB", default "7/8 of what is free",
-        "The size of a server's cache of weights on its disk.";
 
     XDG_CACHE_HOME = "XDG_CACHE_HOME", System, since "0.26.0", original NO, SameRights, values "a folder", default "`$HOME/.cache`",
         "The user's cache folder, for pipelines of Vulkan.";

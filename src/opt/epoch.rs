@@ -1,7 +1,7 @@
 //! One pass over a data set.
 #![forbid(unsafe_code)]
 
-use super::handle::{Batch, BatchCallback};
+use super::batch_callback::{Batch, BatchCallback};
 use super::{Dataset, Results, Run, Shared, eval};
 use crate::sys::time::monotonic_us;
 use crate::{ggml_abort, ggml_assert, log_error};

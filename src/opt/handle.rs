@@ -1,9 +1,7 @@
 //! Objects that hosts hold by a C pointer, and that callbacks of the host may use during our loops. Objects and
 //! functions of the host that a run uses.
 
-use crate::abi::opt::{
-    ggml_opt_epoch_callback, ggml_opt_get_optimizer_params, ggml_opt_optimizer_params, ggml_opt_result_t,
-};
+use crate::abi::opt::{ggml_opt_get_optimizer_params, ggml_opt_optimizer_params};
 use crate::ggml_abort;
 use crate::guard;
 use crate::sys::foreign;
@@ -122,52 +120,6 @@ impl ParamsSource {
         let (function, argument) = (function.may_unwind(), self.argument);
         // SAFETY: the promise of `new` and `with_argument`: the function may be called with this argument.
         foreign::host(|| unsafe { function(argument) }).unwrap_or_else(|| guard::escape())
-    }
-}
-
-/// The host's function that is called after each batch, if there is one.
-#[derive(Clone, Copy)]
-pub struct BatchCallback(ggml_opt_epoch_callback);
-
-/// The arguments of a [`BatchCallback`].
-pub struct Batch {
-    /// Training, or evaluation if false.
-    pub train: bool,
-    /// Number of batches done, including this one.
-    pub done: i64,
-    /// Number of all batches.
-    pub all: i64,
-    /// When the first one began, in microseconds of `ggml_time_us`.
-    pub started: i64,
-}
-
-impl BatchCallback {
-    /// # Safety
-    /// `function` is NULL, or may be called as ggml-opt.h says for as long as the result, or a copy of it, is used.
-    pub unsafe fn new(function: ggml_opt_epoch_callback) -> Self {
-        Self(function)
-    }
-
-    /// Whether there is a function.
-    pub fn is_some(self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Calls the function. It may use the objects.
-    pub fn call(
-        self,
-        batch: &Batch,
-        run: &Shared<super::Run>,
-        dataset: &Shared<super::Dataset>,
-        results: Option<&Shared<super::Results>>,
-    ) {
-        let Some(function) = self.0.map(MayUnwind::may_unwind) else { return };
-        let results: ggml_opt_result_t = results.map_or(std::ptr::null_mut(), Shared::as_ptr);
-        let Batch { train, done, all, started } = *batch;
-        // SAFETY: the promise of `new`: the function may be called as ggml-opt.h says. The pointers are NULL or of
-        // borrowed objects, which live during the call, and none of these is in use (`Shared::with`).
-        let call = || unsafe { function(train, run.as_ptr(), dataset.as_ptr(), results, done, all, started) };
-        foreign::host(call).unwrap_or_else(|| guard::escape());
     }
 }
 

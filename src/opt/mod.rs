@@ -9,6 +9,7 @@
 //! - `mirror`: a copy of a graph with its own tensors, for the scheduler to allocate
 //! - `run`: a training run, the object of the C interface; `eval`: an evaluation
 //! - `results`: the results of evaluations; `epoch`, `fit`, `progress`: loops over a data set, and their output
+//! - `batch_callback`: the function of the host that is called after each batch
 //! - `handle`: access to these objects while callbacks of the host use them, too, and to the objects of the host that a
 //!   run uses
 //!
@@ -25,6 +26,7 @@
 //! step. Without static graphs they are set to zero only before the first evaluation, as in the original, so that the
 //! results are the same.
 
+pub mod batch_callback;
 pub mod dataset;
 pub mod epoch;
 pub mod eval;
@@ -41,7 +43,8 @@ pub mod state;
 #[cfg(test)]
 mod tests;
 
+pub use batch_callback::BatchCallback;
 pub use dataset::Dataset;
-pub use handle::{BatchCallback, Lent, ParamsSource, Shared};
+pub use handle::{Lent, ParamsSource, Shared};
 pub use results::Results;
 pub use run::{Model, Run, Settings};

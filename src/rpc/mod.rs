@@ -8,7 +8,7 @@
 //! # Which requests wait
 //!
 //! The server processes the requests of a connection in their order, and most have no reply. A client sets tensors,
-//! computes and sets tensors again without waiting. It reads a reply only when it needs it (`client/connection.rs`).
+//! computes and sets tensors again without waiting. It reads a reply only when it needs it (`client/requests.rs`).
 //!
 //! # What a server trusts
 //!

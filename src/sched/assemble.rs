@@ -2,7 +2,7 @@
 //! copies at the start of the split that reads them, and what has to stay in memory longer than its readers.
 
 use super::settings::Settings;
-use super::split_graph::SplitGraph;
+use super::split_graph::{Kept, SplitGraph};
 use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
 use crate::abi::ggml::{GGML_MAX_SRC, ggml_tensor};
 use crate::alloc::{NONE, Problem};
@@ -11,11 +11,7 @@ use crate::graph::GraphRef;
 use crate::invalid;
 use crate::sched::split::Split;
 use crate::tensor::TensorRef;
-use std::collections::HashMap;
 use std::ffi::c_void;
-
-/// What backends request to keep: for each node, the tensors that must live until it has been computed.
-pub type Kept = HashMap<TensorRef, Vec<TensorRef>>;
 
 /// `add_alloc_dep` for backends.
 ///

@@ -1,6 +1,5 @@
 //! Functions of the host that the scheduler calls, with their last arguments.
 
-use super::Scheduler;
 use crate::abi::backend::{
     ggml_backend_sched_copy_callback, ggml_backend_sched_eval_callback, ggml_backend_sched_realloc_callback,
 };
@@ -53,20 +52,5 @@ impl CopyWeights {
         // SAFETY: the host promised with `ggml_backend_sched_set_copy_callback` that its function may be called.
         let call = || unsafe { f(to.as_ptr(), weight.as_ptr(), copy.as_ptr(), graph.as_ptr().cast(), self.user_data) };
         foreign::host(call).unwrap_or_else(|| guard::escape())
-    }
-}
-
-impl Realloc {
-    /// Calls the host: buffers are allocated again for `graph`.
-    pub fn call(&self, sched: &Scheduler, graph: GraphRef, backend_ids_changed: bool, graph_size_changed: bool) {
-        if let Some(f) = self.callback.map(MayUnwind::may_unwind) {
-            let sched = std::ptr::from_ref(sched).cast_mut().cast();
-            let graph = graph.as_ptr().cast();
-            // SAFETY: the host promised with `ggml_backend_sched_set_realloc_callback` that its function may be called.
-            // It gets the address of a `Scheduler`, as all exported functions take it, which lives for the call and is
-            // only ever used shared.
-            let call = || unsafe { f(sched, graph, backend_ids_changed, graph_size_changed, self.user_data) };
-            foreign::host(call).unwrap_or_else(|| guard::escape());
-        }
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! - `flat` turns the graph into arrays of numbers. `rules` remembers what each backend can compute and read.
 //! - `assign` gives every tensor a backend (passes 1 to 4), and `cause` records why. `writers` finds the nodes that
-//!   write into the memory of another tensor.
+//!   write into the memory of another tensor, and `assign_writers` gives them a backend. `cpu_only` logs which
+//!   operations no accelerator computes.
 //! - `split` (pass 5) cuts the graph into splits of one backend each, and makes the copies that they need. `arena`
 //!   holds the tensors of these copies.
 //! - `assemble` lets backends reorder their splits and describes the whole as a problem for the allocator.
@@ -14,8 +15,8 @@
 //!   experts are copied) and `plans` (graph plans of the backends).
 //! - `engine` holds the state and calls the steps in their order. `progress` says how far the current graph is,
 //!   `settings` what the host has set.
-//! - `scheduler` is the object that hosts hold. `callbacks` calls functions of the host, which may call the scheduler
-//!   again.
+//! - `scheduler` is the object that hosts hold. `allocate` allocates and computes graphs for them. `callbacks` has the
+//!   functions of the host, which may call the scheduler again.
 //! - `report` prints debug output, placement reports and fallbacks. `traced` records splits and copies as events of the
 //!   trace. `race` checks the contract below.
 //!
@@ -97,13 +98,16 @@
 //! - **Failure**: if a backend fails in the middle of a graph, the work queued before stays in flight. `synchronize`
 //!   waits for it. Then the host can compute the same allocation again, or make another.
 
+mod allocate;
 pub mod arena;
 pub mod assemble;
 pub mod assign;
+mod assign_writers;
 pub mod cache;
 pub mod callbacks;
 pub mod cause;
 pub mod compute;
+mod cpu_only;
 pub mod engine;
 pub mod experts;
 pub mod flat;
@@ -132,8 +136,4 @@ mod tests;
 mod writers_tests;
 
 pub use scheduler::Scheduler;
-
-/// Backends a scheduler can have.
-pub const MAX_BACKENDS: usize = 16;
-/// Copies that a pipelining scheduler keeps of each input.
-pub const MAX_COPIES: usize = 4;
+pub use settings::MAX_BACKENDS;

@@ -1,9 +1,9 @@
 //! What each backend can compute and read. Answers of the backends are remembered for one split.
 
-use super::MAX_BACKENDS;
 use super::cause::Placement;
 use super::flat::Flat;
 use super::order::{self, Mask};
+use super::settings::MAX_BACKENDS;
 use crate::alloc::{NONE, TensorIds};
 use crate::backend::{BackendRef, BufferRef, BufferTypeRef};
 use crate::tensor::TensorRef;

@@ -4,13 +4,13 @@
 #![forbid(unsafe_code)]
 
 use super::callbacks::{CopyWeights, Eval, Realloc};
-use super::engine::{Engine, Unplaced};
+use super::engine::Engine;
 use crate::abi::ggml::ggml_status;
 use crate::backend::{BackendRef, BufferTypeRef};
 use crate::error::Result;
 use crate::graph::GraphRef;
+use crate::invalid;
 use crate::tensor::TensorRef;
-use crate::{ggml_assert, invalid};
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::ops::{Deref, DerefMut};
 
@@ -21,7 +21,7 @@ pub struct Scheduler {
     /// A call that changed the engine ended in the middle. What the engine knows may be wrong, so that nothing works
     /// until a reset.
     broken: Cell<bool>,
-    realloc: Cell<Realloc>,
+    pub(super) realloc: Cell<Realloc>,
     n_backends: usize,
 }
 
@@ -155,7 +155,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// As [`Self::synchronize`], after [`Self::compute_async`] with this result: a failure if a backend has lost work.
+    /// As [`Self::synchronize`], after `compute_async` with this result: a failure if a backend has lost work.
     pub fn synchronize_after(&self, result: Result<ggml_status>) -> Result<ggml_status> {
         let engine = self.read()?;
         engine.synchronize();
@@ -176,43 +176,6 @@ impl Scheduler {
     /// As [`Engine::reserve`].
     pub fn reserve(&self, graph: GraphRef) -> Result<()> {
         self.write()?.reserve(graph.whole()?)
-    }
-
-    /// Splits a graph and gives its tensors memory. If buffers must be allocated again for that, calls the host's
-    /// callback first.
-    pub fn alloc_graph(&self, graph: GraphRef) -> Result<()> {
-        // Calls from a callback fail here. The check for an allocated graph comes before any change of the engine, so
-        // that this graph can still be computed.
-        drop(self.write()?);
-        ggml_assert!(!self.read()?.is_allocated(), "a graph is allocated already: reset first");
-        let graph = graph.whole()?;
-        let Some(unplaced) = self.write()?.alloc_graph(graph)? else { return Ok(()) };
-        self.announce(graph, &unplaced)?;
-        self.write()?.reallocate(graph, unplaced)
-    }
-
-    /// Calls the host's callback before buffers are allocated again. With one backend the allocator may plan again
-    /// without this call.
-    fn announce(&self, graph: GraphRef, unplaced: &Unplaced) -> Result<()> {
-        let engine = self.read()?;
-        let realloc = self.realloc.get();
-        if realloc.callback.is_some() && self.n_backends > 1 {
-            realloc.call(self, graph, engine.moves(), unplaced.is_resized);
-        }
-        Ok(())
-    }
-
-    /// Starts computing a graph, which is allocated first unless one is: then that one is computed. The status is that
-    /// of the first backend that fails.
-    pub fn compute_async(&self, graph: GraphRef) -> Result<ggml_status> {
-        // Not from a callback of the graph under way, although that only has to be read.
-        drop(self.write()?);
-        let graph = graph.whole()?;
-        if !self.read()?.is_allocated() {
-            self.reset()?;
-            self.alloc_graph(graph)?;
-        }
-        self.read()?.compute()
     }
 
     /// What a test looks into.

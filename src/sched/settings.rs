@@ -1,13 +1,17 @@
 //! The settings with which a scheduler was made, and those that its host has set since.
 
 use super::callbacks::{CopyWeights, Eval};
-use super::{MAX_BACKENDS, MAX_COPIES};
 use crate::abi::backend::ggml_backend_dev_type;
 use crate::backend::{BackendRef, BufferTypeRef};
 use crate::environment;
 use crate::ggml_assert;
 use std::cell::Cell;
 use std::path::PathBuf;
+
+/// Backends a scheduler can have.
+pub const MAX_BACKENDS: usize = 16;
+/// Copies that a pipelining scheduler keeps of each input.
+pub const MAX_COPIES: usize = 4;
 
 /// The settings.
 pub struct Settings {

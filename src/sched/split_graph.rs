@@ -2,12 +2,11 @@
 //! problem for the allocator, and what it needs to repeat the graph without these steps.
 
 use super::arena::{CopyPool, Rewired};
-use super::assemble::Kept;
 use super::assign::Assigner;
 use super::cause::{Cause, Placement};
+use super::cpu_only;
 use super::flat::Flat;
 use super::plans::BackendPlans;
-use super::report::fallback;
 use super::rules::{Known, Rules};
 use super::settings::Settings;
 use super::split::{Copies, Split, Splitter};
@@ -16,6 +15,7 @@ use crate::alloc::{Binding, Likeness, Problem, Recall, TensorIds, Ticket};
 use crate::error::Result;
 use crate::graph::{GraphRef, next_uid};
 use crate::tensor::TensorRef;
+use std::collections::HashMap;
 
 /// What the next graph can reuse. It rises with the steps of an allocation and returns to `Blank` after an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -28,6 +28,9 @@ pub enum Life {
     /// All: images of the tensors were taken and their addresses written down, so the same graph can be repeated.
     Repeatable(Ticket),
 }
+
+/// What backends request to keep: for each node, the tensors that must live until it has been computed.
+pub type Kept = HashMap<TensorRef, Vec<TensorRef>>;
 
 /// A graph that was split.
 pub struct SplitGraph {
@@ -223,7 +226,7 @@ impl SplitGraph {
         // Graphs of as many nodes are mostly the same graph.
         if self.n_checked != graph.n_nodes() {
             self.n_checked = graph.n_nodes();
-            fallback::warn(&mut rules, &self.flat, &self.placed, warned_fallbacks);
+            cpu_only::warn(&mut rules, &self.flat, &self.placed, warned_fallbacks);
         }
         let mut splitter = Splitter {
             rules: &mut rules,

@@ -2,6 +2,7 @@
 
 use super::callbacks::Eval;
 use super::cause::Cause;
+use super::settings::MAX_COPIES;
 use super::*;
 use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 use crate::abi::ggml::ggml_tensor_flag::*;

@@ -1,14 +1,16 @@
 //! ggml-rs.h, in the order of the header: `identity` and `describe` (which library this is, and what it uses), `policy`
-//! (errors, broken contracts), `trace`, `report` (placement of a graph, fallbacks).
+//! (errors, broken contracts), `report` (placement of a graph, fallbacks), `trace`, `rpc_server`.
 
 pub(crate) mod describe;
 pub(crate) mod identity;
 pub(crate) mod policy;
 pub(crate) mod report;
+pub(crate) mod rpc_server;
 pub(crate) mod trace;
 
 pub use describe::*;
 pub use identity::*;
 pub use policy::*;
 pub use report::*;
+pub use rpc_server::*;
 pub use trace::*;

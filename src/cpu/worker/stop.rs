@@ -2,7 +2,7 @@
 
 use super::pace::Pace;
 use crate::abi::ggml::ggml_abort_callback;
-use crate::guard::foreign;
+use crate::sys::foreign;
 use crate::sys::unwind::MayUnwind;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};

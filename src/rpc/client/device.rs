@@ -1,9 +1,10 @@
 //! A device of a server, as one of this process.
 #![forbid(unsafe_code)]
 
-use super::buffer::RpcBufferType;
+use super::buffer_type::RpcBufferType;
 use super::describe::fits;
-use super::lookup::{Check, Server};
+use super::describe_graph::Check;
+use super::servers::Server;
 use super::stream::{RpcEvent, RpcStream};
 use crate::abi::backend::{ggml_backend_dev_caps, ggml_backend_dev_type};
 use crate::backend::author::{BufferType, Device, buffer_type_author, leak_buffer_type};

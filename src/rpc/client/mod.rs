@@ -1,24 +1,29 @@
 //! Devices whose memory and work are a server's.
 //!
-//! - `connection`: requests in order on one connection, and their replies
-//! - `lookup`: the servers of this process, by their endpoints, and their registrations
-//! - `device`, `buffer`, `stream`: the backend's objects
-//! - `describe`: tensors and graphs as messages; `graphs`: which graphs a server still has; `offers`: which weights it
-//!   may have
+//! - `connection`: one connection, with its `requests` in order and their replies
+//! - `servers`: the servers of this process, by their endpoints
+//! - `describe`: tensors as messages; `describe_graph`: graphs; `graphs`: which graphs a server still has; `offers`:
+//!   which weights it may have
+//! - `buffer`, `buffer_type`, `stream`, `device`: the backend's objects; `registrations`: how hosts find them
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod buffer_type;
 mod connection;
 mod describe;
+mod describe_graph;
 mod device;
 mod graphs;
-mod lookup;
 mod offers;
+mod registrations;
+mod requests;
+mod servers;
 mod stream;
 
 #[cfg(fuzzing)]
 pub use connection::{Connection, Settings};
-pub use lookup::{add_server, key_from_environment, reg, server};
+pub use registrations::{add_server, reg};
+pub use servers::server;
 pub use stream::RpcStream;
 
 #[cfg(test)]

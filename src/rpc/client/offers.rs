@@ -11,11 +11,12 @@
 //! refusal that follows. A server keeps what it gets either way. One that says that it has no cache gets no offers.
 #![forbid(unsafe_code)]
 
-use super::connection::{Asked, Connection};
+use super::requests::{Asked, Requests};
 use crate::error::Result;
 use crate::rpc::protocol::{self, OFFERED_ABOVE, Request, WireTensor};
 use crate::sys::sync::lock;
 use std::collections::VecDeque;
+use std::sync::Mutex;
 
 /// Most weights that are sent without an offer between two offers.
 const MOST_SKIPPED: u32 = 64;
@@ -99,73 +100,67 @@ impl Offers {
             offer.tensor.buffer == tensor.buffer && its_start < end && start < its_end
         })
     }
-}
-
-impl Connection {
-    /// Sends weights, unless the server has them on disk.
-    pub fn send_weights(&self, tensor: WireTensor, data: &[u8], offset: u64) -> Result<()> {
-        let mut offers = lock(&self.offers);
-        if offers.has_some_of(&tensor, offset, data.len()) {
-            self.settle_all(&mut offers)?;
-        }
-        let keep = offers.useful && data.len() > OFFERED_ABOVE;
-        if !keep || !offers.pace.is_due() {
-            return self.post_beside(&Request::SetTensor { tensor, keep, offset }, data, false);
-        }
-        // Others may upload meanwhile.
-        drop(offers);
-        let hash = protocol::hash(data);
-        let mut offers = lock(&self.offers);
-        while !offers.waiting.is_empty()
-            && (offers.waiting.len() >= offers.pace.window || offers.copied.saturating_add(data.len()) > COPIES)
-        {
-            self.settle_first(&mut offers)?;
-        }
-        let asked = self.ask(&Request::SetTensorHash { tensor: tensor.clone(), offset, hash }, 1)?;
-        if offers.pace.window == 1 || data.len() > COPIES {
-            // Nothing waits, and nothing would before this is answered.
-            return self.settle_offer(&mut offers, &asked, &tensor, data, offset);
-        }
-        offers.copied += data.len();
-        offers.waiting.push_back(Offer { asked, tensor, offset, data: data.to_vec() });
-        if data.len() >= LARGE { self.leave() } else { Ok(()) }
-    }
 
     /// Waits until all that was offered is in the server's tensors.
-    pub(super) fn settle(&self) -> Result<()> {
-        self.settle_all(&mut lock(&self.offers))
-    }
-
-    fn settle_all(&self, offers: &mut Offers) -> Result<()> {
-        while !offers.waiting.is_empty() {
-            self.settle_first(offers)?;
+    pub fn settle(&mut self, requests: &Requests) -> Result<()> {
+        while !self.waiting.is_empty() {
+            self.settle_first(requests)?;
         }
         Ok(())
     }
 
-    fn settle_first(&self, offers: &mut Offers) -> Result<()> {
-        let Some(offer) = offers.waiting.pop_front() else { return Ok(()) };
-        offers.copied -= offer.data.len();
-        self.settle_offer(offers, &offer.asked, &offer.tensor, &offer.data, offer.offset)
+    fn settle_first(&mut self, requests: &Requests) -> Result<()> {
+        let Some(offer) = self.waiting.pop_front() else { return Ok(()) };
+        self.copied -= offer.data.len();
+        self.settle_offer(requests, &offer.asked, &offer.tensor, &offer.data, offer.offset)
     }
 
     fn settle_offer(
-        &self,
-        offers: &mut Offers,
+        &mut self,
+        requests: &Requests,
         asked: &Asked,
         tensor: &WireTensor,
         data: &[u8],
         offset: u64,
     ) -> Result<()> {
         let mut has = [0];
-        self.answer(asked, &mut has)?;
+        requests.answer(asked, &mut has)?;
         let has = has != [0];
-        offers.pace.answered(has);
+        self.pace.answered(has);
         if has {
             return Ok(());
         }
-        self.post_beside(&Request::SetTensor { tensor: tensor.clone(), keep: true, offset }, data, false)
+        requests.post(&Request::SetTensor { tensor: tensor.clone(), keep: true, offset }, data, false)
     }
+}
+
+/// Sends weights, unless the server has them on disk.
+pub fn send(all: &Mutex<Offers>, requests: &Requests, tensor: WireTensor, data: &[u8], offset: u64) -> Result<()> {
+    let mut offers = lock(all);
+    if offers.has_some_of(&tensor, offset, data.len()) {
+        offers.settle(requests)?;
+    }
+    let keep = offers.useful && data.len() > OFFERED_ABOVE;
+    if !keep || !offers.pace.is_due() {
+        return requests.post(&Request::SetTensor { tensor, keep, offset }, data, false);
+    }
+    // Others may upload meanwhile.
+    drop(offers);
+    let hash = protocol::hash(data);
+    let mut offers = lock(all);
+    while !offers.waiting.is_empty()
+        && (offers.waiting.len() >= offers.pace.window || offers.copied.saturating_add(data.len()) > COPIES)
+    {
+        offers.settle_first(requests)?;
+    }
+    let asked = requests.ask(&Request::SetTensorHash { tensor: tensor.clone(), offset, hash }, 1)?;
+    if offers.pace.window == 1 || data.len() > COPIES {
+        // Nothing waits, and nothing would before this is answered.
+        return offers.settle_offer(requests, &asked, &tensor, data, offset);
+    }
+    offers.copied += data.len();
+    offers.waiting.push_back(Offer { asked, tensor, offset, data: data.to_vec() });
+    if data.len() >= LARGE { requests.leave() } else { Ok(()) }
 }
 
 #[cfg(test)]

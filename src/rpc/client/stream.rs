@@ -3,8 +3,7 @@
 
 use super::buffer::RpcBuffer;
 use super::connection::{Connection, Mark};
-use super::describe;
-use super::lookup::Check;
+use super::describe_graph::{self, Check};
 use crate::abi::ggml::ggml_guid;
 use crate::backend::author::{Event, HostSource, HostTarget, NoPlan, Stream, buffer_author};
 use crate::backend::damage;
@@ -72,12 +71,12 @@ impl Stream for RpcStream {
 
     fn compute(&self, graph: GraphRef) -> Result<()> {
         self.connection.alive()?;
-        if !graph.nodes().any(|node| describe::is_sent(node, &self.connection)) {
+        if !graph.nodes().any(|node| describe_graph::is_sent(node, &self.connection)) {
             return Ok(());
         }
         let described = || {
-            describe::computable(graph, &self.connection, self.check)?;
-            describe::graph(graph, self.device, &self.connection).map(Request::GraphCompute)
+            describe_graph::computable(graph, &self.connection, self.check)?;
+            describe_graph::graph(graph, self.device, &self.connection).map(Request::GraphCompute)
         };
         self.connection.post_graph(self.device, graph.uid(), described)
     }

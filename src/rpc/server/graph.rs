@@ -1,7 +1,7 @@
 //! Graphs that clients send: made of checked tensors, and kept to be computed again.
 #![forbid(unsafe_code)]
 
-use super::Host;
+use super::host::Host;
 use super::memory::{Budget, Buffers, Lease};
 use super::tensors::{Arena, PER_TENSOR};
 use crate::backend::{DeviceRef, op_is_empty};

@@ -1,26 +1,20 @@
-//! Starting a server as hosts do: with an endpoint, devices, and what environment variables say.
+//! Starting a server as hosts do: with an endpoint, devices, the limits that they have set, and the key of the
+//! environment.
 #![forbid(unsafe_code)]
 
-use super::{Cache, Checks, Host, Open, Options, serve};
+use super::accept::serve;
+use super::cache::Cache;
+use super::host::{Checks, Host, Open};
+use super::limits::limits;
 use crate::abi::backend::ggml_backend_dev_type;
 use crate::backend::DeviceRef;
-use crate::environment::{self, Variable};
 use crate::error::{Error, Result, invalid};
-use crate::rpc::client::key_from_environment;
 use crate::rpc::protocol::VERSION;
-use crate::rpc::transport::{Endpoint, is_local};
+use crate::rpc::transport::{Endpoint, Key, is_local};
 use crate::sys::memory::physical;
 use crate::{log_info, log_warn};
 use std::net::TcpListener;
 use std::path::Path;
-use std::time::Duration;
-
-/// A number from an environment variable, at least 1.
-fn number(variable: &Variable) -> Result<Option<u64>> {
-    let Some(text) = variable.filled() else { return Ok(None) };
-    let number = text.to_str().and_then(|t| t.parse().ok()).filter(|&n| n > 0);
-    number.map(Some).ok_or_else(|| invalid!("{}={}: not a number from 1 on", variable.name, text.display()))
-}
 
 /// The memory that clients may have if the user sets no limit: that of the devices, and of this machine's seven
 /// eighths.
@@ -34,48 +28,20 @@ fn default_memory(devices: &[DeviceRef]) -> u64 {
     devices.iter().map(of).fold(0, u64::saturating_add)
 }
 
-fn options(devices: &[DeviceRef]) -> Result<Options> {
-    const MIB: u64 = 1 << 20;
-    let memory = match number(&environment::RPC_SERVER_MEMORY)? {
-        Some(mib) => mib.saturating_mul(MIB),
-        None => default_memory(devices),
-    };
-    let mut options = Options::new(memory);
-    if let Some(mib) = number(&environment::RPC_SERVER_CLIENT_MEMORY)? {
-        options.client_memory = mib.saturating_mul(MIB);
-    }
-    if let Some(mib) = number(&environment::RPC_SERVER_CLIENT_WORK)? {
-        options.client_work = mib.saturating_mul(MIB);
-    }
-    if let Some(n) = number(&environment::RPC_SERVER_CLIENTS)? {
-        options.connections = usize::try_from(n).unwrap_or(usize::MAX);
-    }
-    if let Some(n) = number(&environment::RPC_SERVER_PER_ADDRESS)? {
-        options.per_address = Some(usize::try_from(n).unwrap_or(usize::MAX));
-    }
-    if let Some(seconds) = number(&environment::RPC_SERVER_IDLE)? {
-        options.idle = Duration::from_secs(seconds);
-    }
-    if let Some(seconds) = number(&environment::RPC_SERVER_GRAPH_TIME)? {
-        options.graph = Duration::from_secs(seconds);
-    }
-    options.key = key_from_environment()?;
-    Ok(options)
-}
-
 /// Listens at an endpoint and serves the devices; returns only with an error.
 ///
 /// # Errors
-/// The endpoint, a variable, the cache or the listener.
+/// The endpoint, the key, the cache or the listener.
 pub fn start(endpoint: &str, cache: Option<&Path>, devices: Vec<DeviceRef>, open: Open, checks: Checks) -> Result<()> {
     if devices.is_empty() {
         return Err(invalid!("there is no device to serve"));
     }
-    let options = options(&devices)?;
+    let limits = limits();
+    let mut options = limits.options(|| default_memory(&devices));
+    options.key = Key::from_environment()?;
     let addresses = Endpoint::parse(endpoint)?.addresses()?;
     let listening = |source| Error::Io { what: format!("listening at {endpoint}"), source };
-    let limit = number(&environment::RPC_CACHE_LIMIT)?.map(|mib| mib.saturating_mul(1 << 20));
-    let cache = cache.map(|folder| Cache::open(folder, limit).map(|c| (c, folder))).transpose()?;
+    let cache = cache.map(|folder| Cache::open(folder, limits.cache()).map(|c| (c, folder))).transpose()?;
     let listener = TcpListener::bind(addresses.as_slice()).map_err(listening)?;
     let local = listener.local_addr().map_err(listening)?;
 

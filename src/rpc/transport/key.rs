@@ -8,10 +8,13 @@
 //! protect what follows from an attacker that can change packets on their way.
 #![forbid(unsafe_code)]
 
+use crate::environment;
 use crate::error::{Error, Result, invalid};
 use crate::rpc::protocol::CAPS;
+use crate::sys::file;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use std::path::Path;
 
 /// Begins the capabilities of an end that has a key.
 const MARK: [u8; 8] = *b"ggml-rs1";
@@ -64,6 +67,17 @@ impl Key {
             return Err(invalid!("a key of {} bytes is too short: it must have {SHORTEST}", text.len()));
         }
         Ok(Self(text.to_vec()))
+    }
+
+    /// The key in the file that GGML_RPC_KEY_FILE names.
+    ///
+    /// # Errors
+    /// The file cannot be read, or others may write it, or it is too short.
+    pub fn from_environment() -> Result<Option<Self>> {
+        let Some(path) = environment::RPC_KEY_FILE.filled() else { return Ok(None) };
+        let text = file::read_private(Path::new(&path), 4096);
+        let failed = |source| Error::Io { what: format!("the key file {}", path.display()), source };
+        text.map_err(failed).and_then(|text| Self::new(&text)).map(Some)
     }
 
     fn mac(&self, role: Role, client: &[u8; CAPS], server: &[u8; CAPS]) -> Result<Hmac<Sha256>> {

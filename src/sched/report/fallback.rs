@@ -1,13 +1,10 @@
 //! Nodes that run on the CPU although the scheduler has an accelerator, and why.
 
-use super::View;
-use crate::abi::backend::ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_CPU;
+use super::view::View;
 use crate::abi::rs::ggml_rs_fallback_cause::{self, *};
 use crate::backend::BackendRef;
-use crate::log_warn;
-use crate::sched::cause::{Cause, Placement};
-use crate::sched::flat::Flat;
-use crate::sched::rules::Rules;
+use crate::sched::cause::Cause;
+use crate::sched::cpu_only::{is_accelerator, names};
 use crate::tensor::TensorRef;
 use crate::tensor::traced::{op_name, type_and_shape};
 
@@ -19,16 +16,6 @@ pub struct Fallback {
     pub cause: ggml_rs_fallback_cause,
     /// The same in words.
     pub reason: String,
-}
-
-fn is_accelerator(backend: BackendRef) -> bool {
-    backend.device_opt().is_some_and(|d| d.kind() != Some(GGML_BACKEND_DEVICE_TYPE_CPU))
-}
-
-/// Names of the accelerators, for a sentence.
-fn names(backends: &[BackendRef]) -> String {
-    let names: Vec<String> = backends.iter().filter(|&&b| is_accelerator(b)).map(|b| b.name()).collect();
-    names.join(", ")
 }
 
 /// Describes the memory that determines where a node runs: that of a weight, its own, that of a tensor that it writes
@@ -49,11 +36,6 @@ fn held_by(node: TensorRef, cause: Cause) -> Option<String> {
         Cause::BASE_BUFFER => Some(format!("what it is a view of has memory already, in {}", place(node))),
         _ => None,
     }
-}
-
-/// Whether the place of a node was decided by what the host did.
-fn is_wanted(cause: Cause) -> bool {
-    matches!(cause, Cause::USER | Cause::BUFFER | Cause::BASE_BUFFER) || cause.weight_slot().is_some()
 }
 
 impl View<'_> {
@@ -83,47 +65,4 @@ impl View<'_> {
         };
         Fallback { node, cause, reason }
     }
-}
-
-/// The bit of an operation in `said`.
-fn bit_of(op: i32) -> u128 {
-    u32::try_from(op).ok().and_then(|op| 1u128.checked_shl(op)).unwrap_or(0)
-}
-
-/// Says once for each operation and scheduler that no accelerator computes it. `said`: a bit for each operation.
-pub fn warn(rules: &mut Rules<'_>, flat: &Flat, placed: &[Placement], said: &mut u128) {
-    let last = rules.backends.len() - 1;
-    let others: Vec<usize> = (0..last).filter(|&b| is_accelerator(rules.backends[b])).collect();
-    if others.is_empty() || is_accelerator(rules.backends[last]) {
-        return;
-    }
-    let mut found: Vec<(i32, &'static str, usize, String)> = Vec::new();
-    for &n in flat.computed() {
-        let id = flat.nodes()[n as usize];
-        let p = placed[id as usize];
-        if p.backend != last as i8 || is_wanted(p.cause) {
-            continue;
-        }
-        let op = flat.problem.fact(id).op.into();
-        if *said & bit_of(op) != 0 {
-            continue;
-        }
-        let t = rules.tensor(id);
-        if t.is_empty() || others.iter().any(|&b| rules.computes(b, id)) {
-            continue;
-        }
-        match found.iter_mut().find(|f| f.0 == op) {
-            Some(f) => f.2 += 1,
-            None => found.push((op, op_name(t), 1, format!("'{}' {}", t.name(), type_and_shape(t)))),
-        }
-    }
-    if found.is_empty() {
-        return;
-    }
-    let mut parts = Vec::new();
-    for (op, name, count, example) in &found {
-        *said |= bit_of(*op);
-        parts.push(format!("{count} x {name} (such as {example})"));
-    }
-    log_warn!("on the CPU, because {} cannot compute it: {}", names(rules.backends), parts.join(", "));
 }

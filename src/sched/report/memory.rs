@@ -1,7 +1,7 @@
 //! The use of compute memory: which tensors need it, and when. Derived from the addresses of the tensors, not from the
 //! plan, so that it shows the actual state.
 
-use super::data::Step;
+use super::view::Step;
 use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_COMPUTE;
 use crate::abi::ggml::ggml_tensor_flag::{GGML_TENSOR_FLAG_INPUT, GGML_TENSOR_FLAG_OUTPUT};
 use crate::backend::{BufferRef, BufferTypeRef};

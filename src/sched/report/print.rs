@@ -1,7 +1,7 @@
 //! What `GGML_SCHED_DEBUG` prints: 1 the splits and their inputs, 2 also every node with its sources, their backends
 //! and why they are there.
 
-use super::View;
+use super::view::View;
 use crate::abi::ggml::ggml_tensor_flag;
 use crate::graph::GraphRef;
 use crate::log_debug;

@@ -1,9 +1,9 @@
+use super::view::Step;
 use super::{memory, page};
 use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
 use crate::alloc::GraphAllocator;
 use crate::backend::testing::buffer_type;
 use crate::graph::build;
-use crate::sched::report::data::Step;
 use crate::tensor::ops::{copy, unary};
 use crate::tensor::{Context, TensorRef};
 

@@ -1,7 +1,7 @@
 //! Where the weights of a graph are: in pages of files, in copies, interleaved for the kernels, on devices; how much of
 //! that is in memory, and what the library keeps there.
 
-use super::data::View;
+use super::view::View;
 use crate::backend::keeper::{self, Account, Fit, Kept};
 use crate::backend::{BufferRef, BufferTypeRef};
 use crate::sys::mapping::{MappedFiles, ResidentPages};

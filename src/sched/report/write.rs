@@ -1,7 +1,7 @@
 //! Reports into text and files.
 
-use super::View;
 use super::page;
+use super::view::View;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::log_warn;

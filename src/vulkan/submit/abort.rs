@@ -1,7 +1,7 @@
 //! The host's callback that cancels computations. It is called between submissions.
 
 use crate::abi::ggml::ggml_abort_callback;
-use crate::guard::foreign;
+use crate::sys::foreign;
 use crate::sys::unwind::MayUnwind;
 use std::ffi::c_void;
 
