@@ -11,7 +11,7 @@ use crate::backend::BackendRef;
 use crate::backend::author::{NoEvent, Stream, stream_author};
 use crate::error::Result;
 use crate::graph::GraphRef;
-use crate::sys::fork::Lasting;
+use crate::sys::lasting::Lasting;
 use crate::sys::memory::AlignedBlock;
 use crate::sys::sync::brief;
 use crate::tensor::TensorRef;

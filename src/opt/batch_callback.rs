@@ -5,7 +5,8 @@ use super::handle::Shared;
 use super::results::Results;
 use super::run::Run;
 use crate::abi::opt::{ggml_opt_epoch_callback, ggml_opt_result_t};
-use crate::guard::foreign;
+use crate::guard;
+use crate::sys::foreign;
 use crate::sys::unwind::MayUnwind;
 
 /// The host's function that is called after each batch, if there is one.
@@ -44,6 +45,6 @@ impl BatchCallback {
         // SAFETY: the promise of `new`: the function may be called as ggml-opt.h says. The pointers are NULL or of
         // borrowed objects, which live during the call, and none of these is in use (`Shared::with`).
         let call = || unsafe { function(train, run.as_ptr(), dataset.as_ptr(), results, done, all, started) };
-        foreign::host(call).unwrap_or_else(|| foreign::escape());
+        foreign::host(call).unwrap_or_else(|| guard::escape());
     }
 }

@@ -8,7 +8,8 @@ use crate::abi::ggml::ggml_status;
 use crate::error::Result;
 use crate::ggml_assert;
 use crate::graph::GraphRef;
-use crate::guard::foreign;
+use crate::guard;
+use crate::sys::foreign;
 use crate::sys::unwind::MayUnwind;
 
 impl Scheduler {
@@ -39,7 +40,7 @@ impl Scheduler {
             // It gets the address of a `Scheduler`, as all exported functions take it, which lives for the call and is
             // only ever used shared.
             let call = || unsafe { f(sched, graph.as_ptr().cast(), moves, is_resized, user_data) };
-            foreign::host(call).unwrap_or_else(|| foreign::escape());
+            foreign::host(call).unwrap_or_else(|| guard::escape());
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::backend::RegRef;
 use crate::backend::author::{Reg, publish};
 use crate::error::{Result, invalid};
 use crate::rpc::protocol::Request;
-use crate::sys::fork::Lasting;
+use crate::sys::lasting::Lasting;
 use crate::sys::sync::brief;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_void};

@@ -7,7 +7,7 @@ use crate::environment;
 use crate::error::{Error, Result, invalid};
 use crate::rpc::protocol::{Reader, Request};
 use crate::rpc::transport::Key;
-use crate::sys::fork::Lasting;
+use crate::sys::lasting::Lasting;
 use crate::sys::sync::brief;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
