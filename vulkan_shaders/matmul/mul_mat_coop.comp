@@ -166,7 +166,7 @@ void main() {
         return;
     }
     // Others through the step that nobody reads any more. All loops have constant numbers of iterations: Mesa does not unroll a loop around any other,
-    // and has the matrices that it indexes in scratch memory then. It has room for a matrix of each subgroup (`ladder.rs`).
+    // and has the matrices that it indexes in scratch memory then. It has room for a matrix of each subgroup (`policy/method.rs`).
     const uint room = to + gl_SubgroupID * (ONE / 4);
     [[unroll]] for (uint j = 0; j < NS; ++j) {
         [[unroll]] for (uint i = 0; i < MS; ++i) {
