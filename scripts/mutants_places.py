@@ -685,45 +685,49 @@ if !crate::mutant::on("R6") {
     drop(sink);
 }'''),
     ],
-    "src/vulkan/command.rs": [
+    "src/vulkan/submit/staging.rs": [
         ('if len <= left {', 'if len <= left || crate::mutant::on("V7 copies") {'),
+    ],
+    "src/vulkan/submit/recorder.rs": [
         ('if open.nodes >= self.piece.nodes || open.bytes >= self.piece.bytes {',
          r'''if crate::mutant::on("V13") {
     return Ok(());
 }
 if open.nodes >= self.piece.nodes || open.bytes >= self.piece.bytes {'''),
     ],
-    "src/vulkan/device.rs": [
+    "src/vulkan/gpu/lazy.rs": [
         ('Some(gpu) if !gpu.core.is_lost() => Ok(gpu.clone()),',
          'Some(gpu) if !gpu.core.is_lost() || crate::mutant::on("V lost") => Ok(gpu.clone()),'),
     ],
-    "src/vulkan/fusion/mod.rs": [
+    "src/vulkan/chains/search.rs": [
         ('graph.use_count(node) == 1', '(graph.use_count(node) == 1 || crate::mutant::on("V1 reader"))'),
         ('!a.overlaps(&b) || (a == b && d.same_stride(s) && d.same_shape(s))',
          'crate::mutant::on("V1") || !a.overlaps(&b) || (a == b && d.same_stride(s) && d.same_shape(s))'),
-        (r'''fn apart(d: TensorRef, s: TensorRef) -> bool {
+        (r'''pub fn apart(d: TensorRef, s: TensorRef) -> bool {
     let (Ok(a), Ok(b)) = (buffer::range(d), buffer::range(s)) else { return false };
     !a.overlaps(&b)''',
-         r'''fn apart(d: TensorRef, s: TensorRef) -> bool {
+         r'''pub fn apart(d: TensorRef, s: TensorRef) -> bool {
     let (Ok(a), Ok(b)) = (buffer::range(d), buffer::range(s)) else { return false };
     crate::mutant::on("V1") || !a.overlaps(&b)'''),
     ],
-    "src/vulkan/hazard.rs": [
+    "src/vulkan/submit/hazard.rs": [
         (r'''add(&mut self.writes, writes);
 barrier''',
          r'''add(&mut self.writes, writes);
 barrier && !crate::mutant::on("V8")'''),
     ],
-    "src/vulkan/memory.rs": [
+    "src/vulkan/device/memory.rs": [
         ('if size == 0 || size > limits.buffer.min(limits.allocation) {',
          'if size == 0 || size > limits.buffer.min(limits.allocation) && !crate::mutant::on("V15") {'),
         ('let fits = need.memory_type_bits & (1 << i) != 0', 'let fits = (need.memory_type_bits & (1 << i) != 0 || crate::mutant::on("V3"))'),
         ('&& !ty.property_flags.intersects(NEVER)', '&& (!ty.property_flags.intersects(NEVER) || crate::mutant::on("V3 kind"))'),
     ],
-    "src/vulkan/plan.rs": [
+    "src/vulkan/plan/view.rs": [
         ('.filter(|&n| n < 1 << 31)',
          r'''.or(crate::mutant::on("V4").then_some(t.ne()[i] as u32))
 .filter(|&n| n < 1 << 31 || crate::mutant::on("V4"))'''),
+    ],
+    "src/vulkan/plan/grid.rs": [
         ('let second = n.div_ceil(limit.into()).max(1);',
          'let second = if crate::mutant::on("V5") { 1 } else { n.div_ceil(limit.into()).max(1) };'),
     ],

@@ -9,7 +9,7 @@ READER = "gguf::reader::tests::"
 BAD = "c:bad/test_bad.c:"
 SCHED = "sched::tests::"
 ROWS_C = "c:async/test_rows.c:"
-FUSION = "vulkan::fusion_tests::"
+FUSION = "vulkan::tests::chains::"
 RPC = "rpc::"
 
 
@@ -139,15 +139,15 @@ ROWS = [
     # Vulkan backends, on a software driver.
     ("V1", "fused although the result overlaps a source", [FUSION + "memory_that_overlaps_is_not_fused_over"]),
     ("V1 reader", "an intermediate result that somebody else reads is left out", [FUSION + "what_somebody_else_reads_is_not_left_out"]),
-    ("V3", "a memory type that the buffer does not allow", ["vulkan::memory::tests::memory_types_are_picked_by_what_they_are_not_by_their_place"]),
-    ("V3 kind", "protected or uncached memory", ["vulkan::memory::tests::memory_types_are_picked_by_what_they_are_not_by_their_place"]),
-    ("V4", "counts of elements wrap at 2^32", ["vulkan::plan::tests::shapes_beyond_32_bits_are_refused"]),
-    ("V5", "more workgroups than the limit", ["vulkan::plan::tests::groups_stay_below_the_limit"]),
-    ("V7 copies", "copies behind the end of a buffer", ["vulkan::tests::copies_outside_of_the_memory_fail"]),
-    ("V8", "no barrier between steps that depend on each other", ["vulkan::hazard::tests::only_dependent_steps_need_barriers"]),
-    ("V13", "a graph is submitted in one piece", ["vulkan::tests::long_work_is_submitted_in_growing_pieces"]),
-    ("V15", "more memory than the device has in one piece", ["vulkan::tests::too_much_memory_is_an_error"]),
-    ("V lost", "a device that was lost is used again", ["vulkan::tests::a_lost_device_is_opened_again"]),
+    ("V3", "a memory type that the buffer does not allow", ["vulkan::device::memory::tests::memory_types_are_picked_by_what_they_are_not_by_their_place"]),
+    ("V3 kind", "protected or uncached memory", ["vulkan::device::memory::tests::memory_types_are_picked_by_what_they_are_not_by_their_place"]),
+    ("V4", "counts of elements wrap at 2^32", ["vulkan::plan::view::tests::shapes_beyond_32_bits_are_refused"]),
+    ("V5", "more workgroups than the limit", ["vulkan::plan::grid::tests::groups_stay_below_the_limit"]),
+    ("V7 copies", "copies behind the end of a buffer", ["vulkan::tests::backend::copies_outside_of_the_memory_fail"]),
+    ("V8", "no barrier between steps that depend on each other", ["vulkan::submit::hazard::tests::only_dependent_steps_need_barriers"]),
+    ("V13", "a graph is submitted in one piece", ["vulkan::tests::backend::long_work_is_submitted_in_growing_pieces"]),
+    ("V15", "more memory than the device has in one piece", ["vulkan::tests::backend::too_much_memory_is_an_error"]),
+    ("V lost", "a device that was lost is used again", ["vulkan::tests::backend::a_lost_device_is_opened_again"]),
 
     # The host must never be ended: docs/RELIABILITY.md.
     ("R1", "the end of the process waits for every stream", [robust("ends.c", "a_thread_that_waits_for_a_stream_hinders_nobody")]),

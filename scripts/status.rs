@@ -73,7 +73,7 @@ fn mark(there: bool) -> &'static str {
 fn operations() -> (String, String, String) {
     let mut text = String::from(
         "By families, which the source files are named after. NaN and ties: an element of the result that depends on a NaN is NaN, on the CPU and with Vulkan, unless the column says \
-         otherwise (`src/tensor/special.rs`; tested by `cpu::special` at every level of the processor, and `vulkan::special_tests`).\n\n\
+         otherwise (`src/tensor/special.rs`; tested by `cpu::special` at every level of the processor, and `vulkan::tests::special`).\n\n\
          | family | operation | CPU | Vulkan | NaN and ties, on both |\n|---|---|---|---|---|\n",
     );
     let (mut there, mut on_vulkan) = (0, 0);

@@ -91,7 +91,7 @@ once() { # NAME COMMAND ...
     fi
 }
 
-# Mesa's software driver before version 25 ends long loops early (src/vulkan/workarounds.rs), and Debian 12's compiles
+# Mesa's software driver before version 25 ends long loops early (src/vulkan/device/workarounds.rs), and Debian 12's compiles
 # some pipelines for minutes, so that the suite `unit` alone would take more than 20. Tests then get the driver of the
 # distribution's backports, which is fetched into the cache; if that cannot be, they have no driver. OLD_DRIVER=1: tests
 # with the driver that is there.

@@ -33,7 +33,7 @@ SCALE SET SET_ROWS SGN SIGMOID SILU SILU_BACK SIN SOFTPLUS SOFT_MAX SOFT_MAX_BAC
 SWIGLU_OAI TANH TIMESTEP_EMBEDDING TOP_K TRI TRUNC UPSCALE XIELU""".split()
 # The largest cost of a case in the sample (`cost`: a guess at its work), for ops whose smallest cases are large.
 QUICK_COST = {"FLASH_ATTN_EXT": 7e7, "MUL_MAT_ID": 4e6, "MUL_MAT": 2e6, "LIGHTNING_INDEXER": 2e6, "SSM_SCAN": 3e6, "TIMESTEP_EMBEDDING": 4e6}
-# Methods for products (src/vulkan/ladder.rs) that software drivers use only on request, and their shaders for few
+# Methods for products (src/vulkan/policy/method.rs) that software drivers use only on request, and their shaders for few
 # columns and for many.
 WAYS = {"vector": {"mul_mat_vec"}, "tile": {"mul_mat_tile"}, "ints": {"mul_mat_vec_ints", "mul_mat_tile_ints"}}
 # The same, of drivers with cooperative matrices.

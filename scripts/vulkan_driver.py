@@ -5,7 +5,7 @@ its name and its driver.
 usage: vulkan_driver.py [old]
 
 old: only the version of Mesa's software driver if programs get one that is too old for tests ("22.3.6"), and nothing
-otherwise. Versions before 25 end long loops early (src/vulkan/workarounds.rs), and the one of Debian 12 compiles some
+otherwise. Versions before 25 end long loops early (src/vulkan/device/workarounds.rs), and the one of Debian 12 compiles some
 pipelines for minutes.
 """
 import ctypes

@@ -1,5 +1,5 @@
 //! NaN, infinities and zeros of both signs in the inputs of every operation. The tests here compare all levels of the
-//! processor; `vulkan::special_tests` compares a device with the CPU.
+//! processor; `vulkan::tests::special` compares a device with the CPU.
 //!
 //! The rule: NaN is never hidden. An element of the result that depends on an element of an input is NaN if that is
 //! NaN. [`rule`] lists what cannot follow it.

@@ -15,8 +15,8 @@ const EXCEPTIONS: [(&str, &[&str], &str); 7] = [
     ("capi/rs/identity.rs", &["target_vendor", "windows"], "the name of a section in each format of object files"),
     ("cpu/features.rs", &["target_arch", "std::arch"], "the list of what processors have"),
     ("cpu/hostile.rs", &["libc"], "pages that fault, for tests"),
-    ("vulkan/nodes.rs", &["target_os"], "names of device nodes"),
-    ("vulkan/pipeline.rs", &["target_os", "windows"], "the folder for caches"),
+    ("vulkan/device/nodes.rs", &["target_os"], "names of device nodes"),
+    ("vulkan/shaders/pipeline.rs", &["target_os", "windows"], "the folder for caches"),
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

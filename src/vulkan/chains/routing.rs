@@ -153,38 +153,45 @@ fn weights(walk: &mut Walk<'_>, route: &mut Routing, gathered: TensorRef, tokens
     route.weights = last;
 }
 
-/// The choice of experts that starts at node `i`.
-pub(in crate::vulkan) fn find(graph: GraphRef, i: usize, taken: &[bool], info: &Info) -> Option<Found> {
-    let first = graph.node(i);
-    let mut walk = Walk { search: Search { graph, from: i, ahead: AHEAD, taken, info }, nodes: Vec::new() };
+/// ARGSORT or TOP_K, and the gating function before it, if the chain starts with one.
+struct Start {
+    sort: TensorRef,
+    gating: Gating,
+    /// The result of the gating function.
+    values: Option<TensorRef>,
+}
+
+fn start(walk: &mut Walk<'_>, first: TensorRef) -> Option<Start> {
     let sorts = |n: TensorRef| matches!(n.op(), GGML_OP_ARGSORT | GGML_OP_TOP_K);
-    let (mut values, mut kind) = (None, Gating::None);
-    let (k, sort) = if sorts(first) {
-        (i, first)
+    let (k, start) = if sorts(first) {
+        (walk.search.from, Start { sort: first, gating: Gating::None, values: None })
     } else {
-        let (t, gate, nodes) = gating(&walk, first)?;
-        (values, kind) = (Some(t), gate);
+        let (values, gating, nodes) = gating(walk, first)?;
         walk.nodes = nodes;
-        walk.find(sorts)?
+        let (k, sort) = walk.find(sorts)?;
+        (k, Start { sort, gating, values: Some(values) })
     };
     walk.nodes.push(k);
+    let sort = start.sort;
     let by = sort.src(0)?;
-    let ne = by.ne();
     let descending = sort.op() == GGML_OP_TOP_K || sort.op_param_i32(0) == 1;
-    if !descending || !computed(sort) || ne[0] > MOST[0] || !is_rows(by, ne) {
-        return None;
+    (descending && computed(sort) && by.ne()[0] <= MOST[0] && is_rows(by, by.ne())).then_some(start)
+}
+
+/// The chosen experts of each token: the first of the sorted ones.
+fn chosen(walk: &Walk<'_>, sort: TensorRef) -> Option<TensorRef> {
+    if sort.op() == GGML_OP_TOP_K {
+        return Some(sort);
     }
-    // The first of the sorted ones.
-    let ids = if sort.op() == GGML_OP_TOP_K {
-        sort
-    } else {
-        let (_, view) = walk.find(|n| n.op() == GGML_OP_VIEW && n.src(0) == Some(sort))?;
-        let rows = view.ne()[1..] == [ne[1], 1, 1] && view.nb()[0] == 4 && (ne[1] == 1 || view.nb()[1] == sort.nb()[1]);
-        if !rows || view.view_offs() != sort.view_offs() || !walk.has_readers(sort, 1) {
-            return None;
-        }
-        view
-    };
+    let tokens = sort.ne()[1];
+    let (_, view) = walk.find(|n| n.op() == GGML_OP_VIEW && n.src(0) == Some(sort))?;
+    let rows = view.ne()[1..] == [tokens, 1, 1] && view.nb()[0] == 4 && (tokens == 1 || view.nb()[1] == sort.nb()[1]);
+    (rows && view.view_offs() == sort.view_offs() && walk.has_readers(sort, 1)).then_some(view)
+}
+
+/// The values of the chosen experts: GET_ROWS, the tensor that it reads, and the name by which it does. `ne`: experts
+/// and tokens.
+fn gathered(walk: &mut Walk<'_>, ids: TensorRef, ne: [i64; 4]) -> Option<(TensorRef, TensorRef, TensorRef)> {
     let chosen = ids.ne()[0];
     let (k, gathered) = walk.find(|n| n.op() == GGML_OP_GET_ROWS && n.src(1) == Some(ids))?;
     walk.nodes.push(k);
@@ -201,47 +208,60 @@ pub(in crate::vulkan) fn find(graph: GraphRef, i: usize, taken: &[bool], info: &
         && table.dtype() == GGML_TYPE_F32
         && table.is_contiguous()
         && computed(gathered);
-    if !fits {
+    fits.then_some((gathered, table, name))
+}
+
+/// The argument of the gating function, and what experts are selected by. Only the chain may read its `values`: by
+/// their name, and for the selection.
+fn selection(
+    walk: &mut Walk<'_>,
+    (start, values): (&Start, TensorRef),
+    (table, name): (TensorRef, TensorRef),
+) -> Option<(TensorRef, Select)> {
+    let by = start.sort.src(0)?;
+    let ne = by.ne();
+    if table != values || !is_rows(values, ne) || !values.is_contiguous() || table != name && !walk.has_readers(name, 1)
+    {
         return None;
     }
-    let mut select = Select::Other(by);
-    let mut source = table;
-    if let Some(values) = values {
-        // Only the chain reads the values: by their name, and for the selection.
-        if table != values
-            || !is_rows(values, ne)
-            || !values.is_contiguous()
-            || table != name && !walk.has_readers(name, 1)
-        {
+    let first = walk.graph().node(walk.search.from);
+    let source = if start.gating == Gating::RootSoftplus { first.src(0)? } else { values.src(0)? };
+    let (mut select, mut readers) = (Select::Other(by), 1);
+    if by == values {
+        (select, readers) = (Select::Values, 2);
+    } else if by.op() == GGML_OP_ADD && by.src(0) == Some(values) {
+        let (bias, (k, _)) = (by.src(1)?, walk.find(|n| n == by)?);
+        if bias.ne() != [ne[0], 1, 1, 1] || !is_rows(bias, bias.ne()) || !only_for(walk.graph(), by, start.sort) {
             return None;
         }
-        source = if kind == Gating::RootSoftplus { first.src(0)? } else { values.src(0)? };
-        let mut readers = 1;
-        if by == values {
-            (select, readers) = (Select::Values, 2);
-        } else if by.op() == GGML_OP_ADD && by.src(0) == Some(values) {
-            let (bias, (k, _)) = (by.src(1)?, walk.find(|n| n == by)?);
-            if bias.ne() != [ne[0], 1, 1, 1] || !is_rows(bias, bias.ne()) || !only_for(graph, by, sort) {
-                return None;
-            }
-            (select, readers) = (Select::Biased(bias), 2);
-            walk.nodes.push(k);
-        }
-        if !walk.has_readers(values, readers) || !computed(values) {
-            return None;
-        }
-    } else if by == table {
-        select = Select::Values;
+        (select, readers) = (Select::Biased(bias), 2);
+        walk.nodes.push(k);
     }
+    (walk.has_readers(values, readers) && computed(values)).then_some((source, select))
+}
+
+/// The choice of experts that starts at node `i`.
+pub fn find(graph: GraphRef, i: usize, taken: &[bool], info: &Info) -> Option<Found> {
+    let mut walk = Walk { search: Search { graph, from: i, ahead: AHEAD, taken, info }, nodes: Vec::new() };
+    let start = start(&mut walk, graph.node(i))?;
+    let sort = start.sort;
+    let by = sort.src(0)?;
+    let ne = by.ne();
+    let ids = chosen(&walk, sort)?;
+    let (gathered, table, name) = gathered(&mut walk, ids, ne)?;
+    let (source, select) = match start.values {
+        Some(values) => selection(&mut walk, (&start, values), (table, name))?,
+        None => (table, if by == table { Select::Values } else { Select::Other(by) }),
+    };
     if !is_rows(source, ne) {
         return None;
     }
     let mut route = Routing {
         source,
-        gating: kind,
+        gating: start.gating,
         select,
         sort,
-        k: chosen as u32,
+        k: ids.ne()[0] as u32,
         late: false,
         norm: None,
         scale: None,

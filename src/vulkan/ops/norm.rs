@@ -201,7 +201,7 @@ pub struct Heads {
     pub second: Option<HeadPart>,
 }
 
-/// Heads of queries and keys that are normalised and rotated (`fusion::heads`).
+/// Heads of queries and keys that are normalised and rotated (`chains::heads`).
 pub fn heads(heads: &Heads, plan: &mut DispatchList<'_>) -> Result<()> {
     let HeadPart { rope, norm, .. } = heads.first;
     let (position, factors) = (View::of(src(rope, 1)?)?, rope.src(2).map(View::of).transpose()?);

@@ -130,7 +130,7 @@ pub struct Routing {
     pub weights: TensorRef,
 }
 
-/// The experts of tokens and their weights (`fusion::routing`).
+/// The experts of tokens and their weights (`chains::routing`).
 pub fn route(route: &Routing, plan: &mut DispatchList<'_>) -> Result<()> {
     let (a, ids, d) = (View::of(route.source)?, View::of(route.sort)?, View::of(route.weights)?);
     let (select, by) = match route.select {

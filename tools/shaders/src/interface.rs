@@ -1,4 +1,4 @@
-//! The interfaces of all sources, as the Rust macro `interface!` of `src/vulkan/interface.rs` takes them.
+//! The interfaces of all sources, as the Rust macro `interface!` of `src/vulkan/shaders/interface.rs` takes them.
 
 use crate::digest::Format;
 use crate::reflect::{self, Interface, Member};

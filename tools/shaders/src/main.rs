@@ -12,7 +12,7 @@ mod digest;
 mod interface;
 mod manifest;
 mod progress;
-#[path = "../../../src/vulkan/relative.rs"]
+#[path = "../../../src/vulkan/shaders/relative.rs"]
 mod relative;
 #[path = "../../../vulkan_shaders/reflect.rs"]
 mod reflect;
