@@ -69,7 +69,9 @@ fn mistakes(text: &str) -> Vec<String> {
             let keys: Vec<&str> = SETTINGS.iter().map(|s| s.key).collect();
             Some(format!("there is no key '{key}' ({})", keys.join(", ")))
         }
-        Some(s) if !s.values.contains(&value) => Some(format!("{key} has no value '{value}' ({})", s.values.join(", "))),
+        Some(s) if !s.values.contains(&value) => {
+            Some(format!("{key} has no value '{value}' ({})", s.values.join(", ")))
+        }
         Some(_) => None,
     };
     pairs(text).filter_map(wrong).collect()
