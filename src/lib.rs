@@ -89,6 +89,8 @@ mod error;
 mod gguf;
 mod graph;
 mod guard;
+#[cfg(test)]
+mod imports;
 mod log;
 mod opt;
 mod sched;
