@@ -17,7 +17,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import fetch
-from upstream import areas, bodies, cmake, exports, interface, operations, sources, tables
+from upstream import areas, bodies, interface, operations, texts
 from upstream.tree import Tree
 
 
@@ -82,26 +82,25 @@ def sections(old, new):
     version = [] if old.version() == new.version() else [f"~ {old.version()} -> {new.version()}"]
     if backwards(old, new):
         version[0] += " backwards: the other tree is the older one, so + is gone since it and - is new since it"
-    by_operation, rest = operations.operations(old, new)
+    by_operation, others = operations.operations(old, new)
     return [
         ("version", version),
         ("functions in headers", interface.functions(old, new)),
         ("types", interface.types(old, new)),
         ("enums", interface.enums(old, new)),
         ("macros", interface.macros(old, new)),
-        ("static assertions", interface.asserts(old, new)),
-        ("comments in public headers", interface.comments(old, new)),
-        ("exported names", exports.exports(old, new)),
-        ("tables", tables.tables(old, new)),
-        ("types and numbers inside the sources", sources.inside(old, new)),
-        ("environment variables", tables.environment(old, new)),
-        ("functions looked up by name", tables.lookups(old, new)),
+        ("comments in public headers", interface.remarks(old, new)),
+        ("exported names", interface.exports(old, new)),
+        ("tables", bodies.declared(old, new, "table")),
+        ("types and lines between functions", bodies.declared(old, new, "type", "rest")),
+        ("environment variables", texts.environment(old, new)),
+        ("functions looked up by name", texts.lookups(old, new)),
         ("operations", by_operation),
-        ("other functions", areas.by_area(rest)),
+        ("other functions", others),
         ("assertions in functions", bodies.asserts(old, new)),
         ("op_params", bodies.op_params(old, new)),
-        ("log lines", areas.log_lines(old, new)),
-        ("cmake", cmake.changes(old, new)),
+        ("log lines", bodies.log_lines(old, new)),
+        ("cmake", texts.cmake(old, new)),
         ("files", areas.files(old, new)),
     ]
 

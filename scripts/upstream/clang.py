@@ -1,0 +1,73 @@
+"""libclang, which reads C and C++ for this tool: Python's package of that name, fetched by pip into the cache once."""
+import contextlib
+import functools
+import os
+import shutil
+import subprocess
+import sys
+
+from fetch import die, locked
+
+VERSION = "18.1.1"
+# One file, no #include followed, every branch of an #if whose condition it does not know (CXTranslationUnit_SingleFileParse).
+SINGLE = 0x400
+# A missing header ends nothing (KeepGoing); macros are kept; the bodies of inline functions in headers are left out.
+_KEEP_GOING, MACROS, NO_BODIES = 0x200, 0x01, 0x40
+
+# Of the C library's headers, which are not read: what ggml's headers take from them.
+_LIBRARY = """
+typedef __INT8_TYPE__ int8_t; typedef __INT16_TYPE__ int16_t; typedef __INT32_TYPE__ int32_t; typedef __INT64_TYPE__ int64_t; typedef __INTPTR_TYPE__ intptr_t;
+typedef __UINT8_TYPE__ uint8_t; typedef __UINT16_TYPE__ uint16_t; typedef __UINT32_TYPE__ uint32_t; typedef __UINT64_TYPE__ uint64_t;
+typedef __UINTPTR_TYPE__ uintptr_t; typedef __SIZE_TYPE__ size_t; typedef __PTRDIFF_TYPE__ ptrdiff_t; typedef __builtin_va_list va_list;
+typedef struct _IO_FILE FILE;
+#define NULL ((void *) 0)
+#define GGML_SHARED
+#define GGML_BACKEND_SHARED
+#define GGML_COMMON_DECL_C
+"""
+
+
+def cache():
+    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return os.path.abspath(os.environ.get("GGML_CACHE") or os.path.join(here, "target", "cache"))
+
+
+def _install(folder):
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", folder + ".new", f"libclang=={VERSION}"]
+    with contextlib.redirect_stdout(sys.stderr), locked(os.path.dirname(folder)):
+        if os.path.isdir(folder):
+            return
+        print(f"fetching libclang {VERSION} (25 MB) ...", flush=True)
+        shutil.rmtree(folder + ".new", ignore_errors=True)
+        r = subprocess.run(pip, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        if r.returncode != 0:
+            last = (r.stdout.strip().splitlines() or ["no reason given"])[-1]
+            die(f"cannot fetch libclang {VERSION} with pip, which needs the network and the package python3-pip (its last line: {last})")
+        os.replace(folder + ".new", folder)
+
+
+@functools.cache
+def cindex():
+    """The module clang.cindex."""
+    folder = os.path.join(cache(), "tools", f"libclang-{VERSION}")
+    if folder not in sys.path:
+        if not os.path.isdir(folder):
+            _install(folder)
+        sys.path.insert(0, folder)
+    try:
+        import clang.cindex
+        clang.cindex.conf.lib # loads the library
+    except (ImportError, OSError, clang.cindex.LibclangError) as e:
+        die(f"libclang does not load ({e}); remove {folder} and run this again")
+    return clang.cindex
+
+
+def in_main_file(cursor):
+    return bool(cindex().conf.lib.clang_Location_isFromMainFile(cursor.location))
+
+
+def parse(name, text, options, *arguments):
+    """What libclang makes of a text under that name, for x86-64 Linux and without any header of this machine."""
+    language = ["-x", "c", "-std=gnu2x"] if name.endswith(".c") else ["-x", "c++", "-std=gnu++17"]
+    return cindex().Index.create().parse(name, [*language, "-target", "x86_64-linux-gnu", "-nostdinc", "-w", "-ferror-limit=0", "-include/library.h", *arguments],
+                                         [(name, text), ("/library.h", _LIBRARY)], _KEEP_GOING | options)
