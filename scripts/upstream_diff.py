@@ -17,7 +17,7 @@ import sys
 
 sys.dont_write_bytecode = True
 import fetch
-from upstream import areas, bodies, interface, operations, texts
+from upstream import areas, bodies, clang, interface, operations, texts
 from upstream.tree import Tree
 
 
@@ -58,9 +58,11 @@ def tree(folder, crate, version, otherwise):
 
 
 def had(*what):
-    """The tree, or the end with status 3."""
+    """The tree, and libclang for it, or the end with status 3."""
     try:
-        return tree(*what)
+        found = tree(*what)
+        clang.cindex()
+        return found
     except SystemExit as e:
         if isinstance(e.code, str): # fetch.py's way to say what is wrong
             print(e.code, file=sys.stderr)

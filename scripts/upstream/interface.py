@@ -47,7 +47,7 @@ def _unit(tree, main, options):
 
 def _errors(tree, unit):
     wrong = [d for d in unit.diagnostics if d.severity >= 3 and not d.spelling.endswith("file not found")]
-    return [f"{d.location.file.name.replace(tree.root + '/', '') if d.location.file else ''}:{d.location.line}: {d.spelling}" for d in wrong]
+    return [f"{d.location.file.name.replace(tree.root + '/', '') if d.location.file else ''}: {d.spelling}" for d in wrong]
 
 
 def _note(found, c, path):
@@ -67,7 +67,7 @@ def _note(found, c, path):
     elif kind == "ENUM_DECL" and c.is_definition():
         values = [(e.spelling, e.enum_value) for e in children if e.kind.name == "ENUM_CONSTANT_DECL"]
         found.enums["enum" if "(unnamed" in c.spelling else c.spelling] = SimpleNamespace(path=path, values=values)
-    elif kind == "TYPEDEF_DECL" and not any(x.is_definition() for x in children):
+    elif kind == "TYPEDEF_DECL" and not any(x.kind.name in ("STRUCT_DECL", "UNION_DECL", "ENUM_DECL") and x.is_definition() for x in children):
         found.typedefs[c.spelling] = f"{short(path)}: {spelled(c.underlying_typedef_type)}"
     elif kind == "MACRO_DEFINITION":
         tokens = list(c.get_tokens())
@@ -93,7 +93,7 @@ def functions(old, new):
 
 def types(old, new):
     a, b = read(old), read(new)
-    items = [f"! not understood: {error}" for error in dict.fromkeys(a.errors[:5] + b.errors[:5])]
+    items = [f"! not understood: {error}" for error in dict.fromkeys(a.errors + b.errors) if error not in a.errors or error not in b.errors]
     for name in sorted({*a.records, *b.records}):
         sides = [side.records.get(name) for side in (a, b)]
         if None in sides:

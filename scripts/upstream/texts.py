@@ -33,7 +33,8 @@ def _moves(old, new, collect):
     for name in sorted({*a, *b}, key=lambda n: (not any(map(ours, {*a.get(n, ()), *b.get(n, ())})), n)):
         gone, come = sorted(a.get(name, set()) - b.get(name, set())), sorted(b.get(name, set()) - a.get(name, set()))
         if gone or come:
-            items.append(f"{mark(name in a, name in b)} {name}: " + " ".join([f"-{p}" for p in gone] * (name in b) or gone) + " ".join(["", *come]))
+            sign = mark(name in a, name in b)
+            items.append(f"{sign} {name}: {' '.join([f'-{p}' for p in gone] + [f'+{p}' for p in come] if sign == '~' else gone + come)}")
     return items
 
 

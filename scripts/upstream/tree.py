@@ -113,7 +113,7 @@ def _extents(tree, path):
             first, last = c.extent.start.line - 1, c.extent.end.line - 1
             if not clang.in_main_file(c):
                 continue
-            name = scope + re.sub(r"\(.*", "", c.spelling)
+            name = scope + ("" if re.search(r"\((unnamed|anonymous)", c.spelling) else c.spelling)
             if kind in _INSIDE:
                 yield from walk(c, scope)
             elif kind in _FUNCTIONS and c.is_definition():
