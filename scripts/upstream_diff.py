@@ -28,13 +28,10 @@ def usage(message):
 
 def fetched(name, version):
     """The folder of a crate's ggml."""
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    root = os.path.join(os.path.abspath(os.environ.get("GGML_CACHE") or os.path.join(here, "target", "cache")), "upstream")
-    digest = fetch.CRATE[2] if (name, version) == fetch.CRATE[:2] else None
-    target = f"{name}-{version}"
+    root = os.path.join(clang.cache(), "upstream")
     with contextlib.redirect_stdout(sys.stderr), fetch.locked(root):
-        fetch.ggml(root, name, version, digest, target)
-    return os.path.join(root, target)
+        fetch.ggml(root, name, version, fetch.CRATE[2] if (name, version) == fetch.CRATE[:2] else None, f"{name}-{version}")
+    return os.path.join(root, f"{name}-{version}")
 
 
 def given(path):
@@ -44,32 +41,23 @@ def given(path):
     return usage(f"{path} holds no include/ggml.h")
 
 
-def tree(folder, crate, version, otherwise):
-    """One side of the comparison; `otherwise` is the crate where none is named."""
+def had(folder, crate, version, otherwise):
+    """A tree; `otherwise` is the crate where none is named. Ends with status 3 where it, or libclang, cannot be had."""
     if folder and (crate or version):
         usage("a folder and a crate are named; one is enough")
-    if folder:
-        return Tree(given(folder))
     if crate and not version:
         usage(f"the version of {crate} is missing")
-    if not version:
-        crate, version = otherwise if otherwise else usage("no version and no folder")
-    return Tree(fetched(crate or fetch.CRATE[0], version))
-
-
-def had(*what):
-    """The tree, and libclang for it, or the end with status 3."""
+    if not folder and not version:
+        crate, version = otherwise or usage("no version and no folder")
     try:
-        found = tree(*what)
+        found = Tree(given(folder) if folder else fetched(crate or fetch.CRATE[0], version))
         clang.cindex()
         return found
-    except SystemExit as e:
-        if isinstance(e.code, str): # fetch.py's way to say what is wrong
-            print(e.code, file=sys.stderr)
-            sys.exit(3)
-        raise
-    except OSError as e:
-        print(f"upstream-diff: {e}", file=sys.stderr)
+    except (SystemExit, OSError) as e:
+        said = e.code if isinstance(e, SystemExit) else f"upstream-diff: {e}"
+        if not isinstance(said, str): # a wrong call; fetch.py ends with what is wrong
+            raise
+        print(said, file=sys.stderr)
         sys.exit(3)
 
 
@@ -84,7 +72,6 @@ def sections(old, new):
     version = [] if old.version() == new.version() else [f"~ {old.version()} -> {new.version()}"]
     if backwards(old, new):
         version[0] += " backwards: the other tree is the older one, so + is gone since it and - is new since it"
-    by_operation, others = operations.operations(old, new)
     return [
         ("version", version),
         ("functions in headers", interface.functions(old, new)),
@@ -93,12 +80,12 @@ def sections(old, new):
         ("macros", interface.macros(old, new)),
         ("comments in public headers", interface.remarks(old, new)),
         ("exported names", interface.exports(old, new)),
-        ("tables", bodies.declared(old, new, "table")),
-        ("types and lines between functions", bodies.declared(old, new, "type", "rest")),
+        ("tables", bodies.tables(old, new)),
+        ("types and lines between functions", bodies.lines(old, new)),
         ("environment variables", texts.environment(old, new)),
         ("functions looked up by name", texts.lookups(old, new)),
-        ("operations", by_operation),
-        ("other functions", others),
+        ("operations", operations.operations(old, new)),
+        ("other functions", operations.others(old, new)),
         ("assertions in functions", bodies.asserts(old, new)),
         ("op_params", bodies.op_params(old, new)),
         ("log lines", bodies.log_lines(old, new)),

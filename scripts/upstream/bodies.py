@@ -2,7 +2,7 @@
 import re
 from collections import namedtuple
 
-from .tree import amount, both, differing, foreign, mark, ours, until
+from .tree import ORDER, amount, both, differing, foreign, keys, mark, ours, signed, until
 
 # before and after are the lines on each side; one that is missing has none.
 Change = namedtuple("Change", "path kind name before after")
@@ -21,45 +21,41 @@ def changes(old, new):
         found = []
         for path in both(old, new, ours):
             a, b = old.pieces(path), new.pieces(path)
-            found += [Change(path, *what, a.get(what, []), b.get(what, [])) for what in sorted({*a, *b}) if any(differing(a.get(what, []), b.get(what, [])))]
+            found += [Change(path, *what, a.get(what, []), b.get(what, [])) for what in sorted({*a, *b}) if keys(a.get(what, [])) != keys(b.get(what, []))]
         known[id(new)] = (new, found)
     return known[id(new)][1]
 
 
-def calls(lines, pattern):
+def _calls(lines, pattern):
     """The arguments of the calls whose beginning fits, each once, behind the group of the pattern."""
     text = " ".join(lines)
-    found = []
-    for m in re.finditer(pattern, text):
-        args = until(text[m.end():])
-        found.append(f"{m[1]}({args})" if m.groups() else args)
-    return list(dict.fromkeys(found))
+    found = [(m, until(text[m.end():])) for m in re.finditer(pattern, text)]
+    return sorted({f"{m[1]}({args})" if m.groups() else args for m, args in found})
 
 
-def called(old, new, pattern, where):
+def _called(old, new, pattern, where):
     items = []
     for c in changes(old, new):
         if c.kind == "function" and where.match(c.path):
-            gone, come = differing(calls(c.before, pattern), calls(c.after, pattern))
-            items += [f"{sign} {c.path.rsplit('/', 1)[1]} {c.name}: {call}" for sign, some in (("-", gone), ("+", come)) for call in sorted(some)]
+            items += signed(f"{c.path.rsplit('/', 1)[1]} {c.name}", differing(_calls(c.before, pattern), _calls(c.after, pattern)))
     return items
 
 
 def asserts(old, new):
-    return called(old, new, r"\bGGML_ASSERT ?\(", _CHECKED)
+    return _called(old, new, r"\bGGML_ASSERT ?\(", _CHECKED)
 
 
 def op_params(old, new):
     """Which word of op_params holds what: the calls that write and read them."""
-    return called(old, new, r"\b(ggml_[gs]et_op_params\w*|params\[\w*\] ?=) ?[({]", re.compile(r"src/[^/]+$"))
+    return _called(old, new, r"\b(ggml_[gs]et_op_params\w*|params\[\w*\] ?=) ?[({]", re.compile(r"src/[^/]+$"))
 
 
 def log_lines(old, new):
     """Lines for logs in our files, with their level: tools read some of them."""
-    return called(old, new, r"(?:\b|_)LOG_([A-Z]+) ?\(", re.compile(r"src/(ggml-\w+/)?[^/]+$"))
+    return _called(old, new, r"(?:\b|_)LOG_([A-Z]+) ?\(", re.compile(r"src/(ggml-\w+/)?[^/]+$"))
 
 
-def declared(old, new, *kinds):
+def _declared(old, new, *kinds):
     """The changed lines of tables, or of types and of what is between all of these; of the headers that others include, other sections say more."""
     items = []
     for c in changes(old, new):
@@ -67,10 +63,18 @@ def declared(old, new, *kinds):
             continue
         label = f"{c.path}: {c.name}".rstrip(": ")
         gone, come = ([line for line in side if not _NOTHING.fullmatch(line)] for side in differing(c.before, c.after))
-        if len(gone) + len(come) > _MANY:
+        if len(gone) + len(come) > _MANY or amount(c.before, c.after) == ORDER:
             items.append(f"{mark(c.before, c.after)} {label} {amount(c.before, c.after)}")
         elif c.kind == "rest" or c.before and c.after:
-            items += [f"- {label}: {line}" for line in gone] + [f"+ {label}: {line}" for line in come]
+            items += signed(label, (gone, come))
         else:
             items.append(f"{mark(c.before, c.after)} {label}: {' '.join(c.before or c.after)}")
     return items
+
+
+def tables(old, new):
+    return _declared(old, new, "table")
+
+
+def lines(old, new):
+    return _declared(old, new, "type", "rest")

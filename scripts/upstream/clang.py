@@ -27,6 +27,7 @@ namespace std { class string; class thread; class mutex; %s }
 #define GGML_SHARED
 #define GGML_BACKEND_SHARED
 #define GGML_COMMON_DECL_C
+#define GGML_COMMON_IMPL_C
 """ % " ".join(f"template <class...> class {name};" for name in (
     "vector", "map", "set", "unordered_map", "unordered_set", "pair", "tuple", "function", "deque", "unique_ptr", "shared_ptr", "optional", "atomic"))
 
@@ -54,20 +55,15 @@ def _install(folder):
 def cindex():
     """The module clang.cindex."""
     folder = os.path.join(cache(), "tools", f"libclang-{VERSION}")
-    if folder not in sys.path:
-        if not os.path.isdir(folder):
-            _install(folder)
-        sys.path.insert(0, folder)
+    if not os.path.isdir(folder):
+        _install(folder)
+    sys.path.insert(0, folder)
     try:
         import clang.cindex
         clang.cindex.conf.lib # loads the library
-    except (ImportError, OSError, clang.cindex.LibclangError) as e:
+    except Exception as e: # whatever a damaged folder leads to
         die(f"libclang does not load ({e}); remove {folder} and run this again")
     return clang.cindex
-
-
-def in_main_file(cursor):
-    return bool(cindex().conf.lib.clang_Location_isFromMainFile(cursor.location))
 
 
 def parse(name, text, options, *arguments):

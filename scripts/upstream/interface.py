@@ -3,7 +3,7 @@ import re
 from types import SimpleNamespace
 
 from . import clang
-from .tree import changed, comments, differing, mark
+from .tree import changed, comments, differing, mark, signed
 
 
 def spelled(kind):
@@ -26,7 +26,7 @@ def read(tree):
             if place and place.startswith(tree.root + "/"):
                 _note(found, c, place[len(tree.root) + 1:])
         # Macros that are numbers: each becomes an enumerator, and those that are none are errors.
-        plain = [name for name, m in found.macros.items() if m.text and not m.text.startswith("(") or m.text and not m.takes]
+        plain = [name for name, m in found.macros.items() if m.text and not m.takes]
         first = main.count("\n") + 1
         unit = _unit(tree, main + "".join(f"enum {{ number_{name} = ({name}) }};\n" for name in plain), 0)
         wrong = {d.location.line for d in unit.diagnostics if d.severity >= 3 and d.location.file and d.location.file.name == _MAIN}
@@ -134,8 +134,7 @@ def remarks(old, new):
     items = []
     for path in sorted(p for p in {*old.interface(), *new.interface()} if p.startswith("include/")):
         sides = [[line.strip(" /*\t") for c in comments(tree.text(path)) for line in c.split("\n")] for tree in (old, new)]
-        gone, come = differing(*sides)
-        items += [f"- {short(path)}: {line}" for line in gone if line] + [f"+ {short(path)}: {line}" for line in come if line]
+        items += signed(short(path), differing(*sides))
     return items
 
 

@@ -109,54 +109,61 @@ def _extents(tree, path):
     """[(first line, last line, kind, name)] of definitions. Where the branches of an #if are parts of one, the branch counts that a compiler takes."""
     def walk(cursor, scope):
         for c in cursor.get_children():
-            kind = c.kind.name
-            first, last = c.extent.start.line - 1, c.extent.end.line - 1
-            if not clang.in_main_file(c):
+            if not c.location.file or c.location.file.name != file:
                 continue
-            name = scope + ("" if re.search(r"\((unnamed|anonymous)", c.spelling) else c.spelling)
+            kind, first, last = c.kind.name, c.extent.start.line - 1, c.extent.end.line - 1
+            nameless = "(unnamed" in c.spelling or "(anonymous" in c.spelling
+            name = scope + ("" if nameless else c.spelling)
             if kind in _INSIDE:
                 yield from walk(c, scope)
             elif kind in _FUNCTIONS and c.is_definition():
-                member = c.semantic_parent.kind.name in _TYPES and not scope
-                yield first, last, "function", f"{c.semantic_parent.spelling}::{name}" if member else name
+                outside = c.semantic_parent.kind.name in _TYPES and not scope
+                yield first, last, "function", f"{c.semantic_parent.spelling}::{name}" if outside else name
             elif kind in _TYPES and c.is_definition():
-                yield first, last, "type", name
-                if kind != "ENUM_DECL":
-                    yield from walk(c, name + "::" if name else scope)
+                if not nameless:
+                    yield first, last, "type", name
+                yield from walk(c, scope if nameless else name + "::")
             elif kind == "VAR_DECL" and not scope:
-                text = until("\n".join(lines[first:]), ";") # libclang has no initializer where it does not know the type
-                if "{" in text:
+                known = any(x.kind.name == "INIT_LIST_EXPR" for x in c.get_children()) # not if libclang does not know the type
+                text = "\n".join(lines[first:last + 1]) if known else until("\n".join(lines[first:]), ";")
+                if known or "{" in text:
                     yield first, first + text.count("\n"), "table", name
 
-    lines, name = tree.plain(path).split("\n"), f"{tree.root}/{path}"
-    taken = list(walk(clang.parse(name, tree.text(path), 0, f"-I{tree.root}/include", f"-I{tree.root}/src").cursor, ""))
+    lines, file, text = tree.plain(path).split("\n"), f"{tree.root}/{path}", tree.text(path)
+    taken = list(walk(clang.parse(file, text, 0, f"-I{tree.root}/include", f"-I{tree.root}/src").cursor, ""))
     functions = [e for e in taken if e[2] == "function"]
-    return taken + [e for e in walk(clang.parse(name, tree.text(path), clang.SINGLE).cursor, "")
+    return taken + [e for e in walk(clang.parse(file, text, clang.SINGLE).cursor, "")
                     if e not in taken and not any(e[0] <= f[1] and f[0] <= e[1] for f in functions)]
 
 
-def key(line):
-    """A line without its spacing."""
-    return "".join(line.split())
+def keys(lines):
+    """The lines without their spacing."""
+    return ["".join(line.split()) for line in lines]
 
 
 def differing(a, b):
     """The lines that only the one has, and only the other, in their order."""
-    left, right = Counter(map(key, a)), Counter(map(key, b))
-    sides = []
+    left, right, sides = Counter(keys(a)), Counter(keys(b)), []
     for lines, more in ((a, left - right), (b, right - left)):
-        side = []
-        for line in lines:
-            if more[key(line)] > 0:
-                more[key(line)] -= 1
-                side.append(line)
-        sides.append(side)
+        sides.append([])
+        for line, key in zip(lines, keys(lines)) if more else ():
+            if more[key] > 0:
+                more[key] -= 1
+                sides[-1].append(line)
     return sides
+
+
+def signed(label, sides):
+    """A line for each that only the one side has, and only the other."""
+    return [f"{sign} {label}: {line}" for sign, lines in zip("-+", sides) for line in lines if line]
+
+
+ORDER = "in another order"
 
 
 def amount(a, b):
     gone, come = differing(a, b)
-    return f"+{len(come)} -{len(gone)}" if gone or come else "in another order"
+    return f"+{len(come)} -{len(gone)}" if gone or come else ORDER
 
 
 def mark(before, after):
