@@ -14,6 +14,7 @@ Status: 0; 1 with CHECK=1 where anything changed; 2 for a wrong call; 3 where a 
 import contextlib
 import os
 import sys
+from functools import partial
 
 sys.dont_write_bytecode = True
 import fetch
@@ -67,31 +68,35 @@ def backwards(old, new):
     return all(n.isdigit() for v in numbers for n in v) and [int(n) for n in numbers[1]] < [int(n) for n in numbers[0]]
 
 
+SECTIONS = {
+    "functions in headers": interface.functions,
+    "types": interface.types,
+    "enums": interface.enums,
+    "macros": interface.macros,
+    "comments in public headers": interface.remarks,
+    "exported names": interface.exports,
+    "tables": partial(bodies.declared, ["table"]),
+    "types and lines between functions": partial(bodies.declared, ["type", "rest"]),
+    "environment variables": texts.environment,
+    "functions looked up by name": texts.lookups,
+    "operations": lambda *trees: operations.grouped(*trees)[0],
+    "other functions": lambda *trees: operations.grouped(*trees)[1],
+    # Of constructors, the scheduler and allocators, files, the meta device, the CPU's operations.
+    "assertions in functions": partial(bodies.called, r"\bGGML_ASSERT ?\(", r"src/[^/]+$|src/ggml-cpu/[^/]+\.c(pp)?$"),
+    # Which word holds what: the calls that write and read them.
+    "op_params": partial(bodies.called, r"\b(ggml_[gs]et_op_params\w*|params\[\w*\] ?=) ?[({]", r"src/[^/]+$"),
+    "log lines": partial(bodies.called, r"(?:\b|_)LOG_([A-Z]+) ?\(", r"src/(ggml-\w+/)?[^/]+$"),
+    "cmake": texts.cmake,
+    "files": areas.files,
+}
+
+
 def sections(old, new):
     """[(title, items)]"""
     version = [] if old.version() == new.version() else [f"~ {old.version()} -> {new.version()}"]
     if backwards(old, new):
         version[0] += " backwards: the other tree is the older one, so + is gone since it and - is new since it"
-    return [
-        ("version", version),
-        ("functions in headers", interface.functions(old, new)),
-        ("types", interface.types(old, new)),
-        ("enums", interface.enums(old, new)),
-        ("macros", interface.macros(old, new)),
-        ("comments in public headers", interface.remarks(old, new)),
-        ("exported names", interface.exports(old, new)),
-        ("tables", bodies.tables(old, new)),
-        ("types and lines between functions", bodies.lines(old, new)),
-        ("environment variables", texts.environment(old, new)),
-        ("functions looked up by name", texts.lookups(old, new)),
-        ("operations", operations.operations(old, new)),
-        ("other functions", operations.others(old, new)),
-        ("assertions in functions", bodies.asserts(old, new)),
-        ("op_params", bodies.op_params(old, new)),
-        ("log lines", bodies.log_lines(old, new)),
-        ("cmake", texts.cmake(old, new)),
-        ("files", areas.files(old, new)),
-    ]
+    return [("version", version)] + [(title, section(old, new)) for title, section in SECTIONS.items()]
 
 
 def main():

@@ -1,8 +1,7 @@
 """Files by the part of the original that they belong to, and how many of their lines changed."""
-import os
 from collections import Counter
 
-from .tree import amount, both, differing, foreign, mark
+from .tree import amount, both, differing, mark
 
 # The first folder or file that fits; anything else in a folder src/ggml-X is the backend X.
 _AREAS = {
@@ -21,7 +20,8 @@ def area(path):
     return parts[1][5:] if parts[0] == "src" and len(parts) > 2 and parts[1].startswith("ggml-") else "other"
 
 
-def _rank(path):
+def rank(path):
+    """Sorts by area, then by path."""
     name = area(path)
     return (_ORDER.index(name) if name in _ORDER else len(_ORDER), name, path)
 
@@ -29,7 +29,7 @@ def _rank(path):
 def files(old, new):
     """A line for each file of the areas above, and for each other backend one with the sums."""
     items, sums = [], {}
-    for path in sorted(both(old, new), key=_rank):
+    for path in sorted(both(old, new), key=rank):
         here, there = path in old.files, path in new.files
         sides = [tree.text(path).split("\n") if there_is else [] for tree, there_is in ((old, here), (new, there))]
         name = area(path)
@@ -39,8 +39,3 @@ def files(old, new):
             gone, come = differing(*sides)
             sums.setdefault(name, Counter()).update({mark(here, there): 1, "added": len(come), "removed": len(gone)})
     return items + [f"~ other backend {name}: {n['~']} files changed, {n['+']} new, {n['-']} gone, +{n['added']} -{n['removed']}" for name, n in sorted(sums.items())]
-
-
-def by_area(functions):
-    """(mark, path, name and counts) with the area before them, in the order of the areas; foreign kernels are in the section `files`."""
-    return [f"{sign} {area(path)}: {path} {text}" for sign, path, text in sorted(functions, key=lambda f: (_rank(f[1]), f[2], f[0])) if not foreign(path)]

@@ -1,4 +1,5 @@
 """Functions, tables and types whose text changed, and what functions demand: assertions, parameters of operations, log lines."""
+import functools
 import re
 from collections import namedtuple
 
@@ -10,20 +11,16 @@ Change = namedtuple("Change", "path kind name before after")
 _MANY = 12
 # A line that says nothing by itself.
 _NOTHING = re.compile(r"\W*|#\s*(endif|else)|NULL,|#\s*include.*")
-# Constructors, the scheduler and allocators, files, the meta device, the CPU's operations.
-_CHECKED = re.compile(r"src/[^/]+$|src/ggml-cpu/[^/]+\.c(pp)?$")
 
 
+@functools.lru_cache(maxsize=1)
 def changes(old, new):
     """Every piece of our files that was added, removed or changed."""
-    known = old.changes
-    if id(new) not in known:
-        found = []
-        for path in both(old, new, ours):
-            a, b = old.pieces(path), new.pieces(path)
-            found += [Change(path, *what, a.get(what, []), b.get(what, [])) for what in sorted({*a, *b}) if keys(a.get(what, [])) != keys(b.get(what, []))]
-        known[id(new)] = (new, found)
-    return known[id(new)][1]
+    found = []
+    for path in both(old, new, ours):
+        a, b = old.pieces(path), new.pieces(path)
+        found += [Change(path, *what, a.get(what, []), b.get(what, [])) for what in sorted({*a, *b}) if keys(a.get(what, [])) != keys(b.get(what, []))]
+    return found
 
 
 def _calls(lines, pattern):
@@ -33,48 +30,26 @@ def _calls(lines, pattern):
     return sorted({f"{m[1]}({args})" if m.groups() else args for m, args in found})
 
 
-def _called(old, new, pattern, where):
+def called(pattern, where, old, new):
     items = []
     for c in changes(old, new):
-        if c.kind == "function" and where.match(c.path):
+        if c.kind == "function" and re.match(where, c.path):
             items += signed(f"{c.path.rsplit('/', 1)[1]} {c.name}", differing(_calls(c.before, pattern), _calls(c.after, pattern)))
     return items
 
 
-def asserts(old, new):
-    return _called(old, new, r"\bGGML_ASSERT ?\(", _CHECKED)
-
-
-def op_params(old, new):
-    """Which word of op_params holds what: the calls that write and read them."""
-    return _called(old, new, r"\b(ggml_[gs]et_op_params\w*|params\[\w*\] ?=) ?[({]", re.compile(r"src/[^/]+$"))
-
-
-def log_lines(old, new):
-    """Lines for logs in our files, with their level: tools read some of them."""
-    return _called(old, new, r"(?:\b|_)LOG_([A-Z]+) ?\(", re.compile(r"src/(ggml-\w+/)?[^/]+$"))
-
-
-def _declared(old, new, *kinds):
+def declared(kinds, old, new):
     """The changed lines of tables, or of types and of what is between all of these; of the headers that others include, other sections say more."""
     items = []
     for c in changes(old, new):
         if c.kind not in kinds or foreign(c.path) or c.kind != "table" and c.path in {*old.interface(), *new.interface()}:
             continue
-        label = f"{c.path}: {c.name}".rstrip(": ")
-        gone, come = ([line for line in side if not _NOTHING.fullmatch(line)] for side in differing(c.before, c.after))
-        if len(gone) + len(come) > _MANY or amount(c.before, c.after) == ORDER:
-            items.append(f"{mark(c.before, c.after)} {label} {amount(c.before, c.after)}")
-        elif c.kind == "rest" or c.before and c.after:
-            items += signed(label, (gone, come))
+        label, sign, count = f"{c.path}: {c.name}".rstrip(": "), mark(c.before, c.after), amount(c.before, c.after)
+        sides = [[line for line in side if not _NOTHING.fullmatch(line)] for side in differing(c.before, c.after)]
+        if len(sides[0]) + len(sides[1]) > _MANY or count == ORDER:
+            items.append(f"{sign} {label} {count}")
+        elif c.kind == "rest" or sign == "~":
+            items += signed(label, sides)
         else:
-            items.append(f"{mark(c.before, c.after)} {label}: {' '.join(c.before or c.after)}")
+            items.append(f"{sign} {label}: {' '.join(c.before or c.after)}")
     return items
-
-
-def tables(old, new):
-    return _declared(old, new, "table")
-
-
-def lines(old, new):
-    return _declared(old, new, "type", "rest")

@@ -1,4 +1,5 @@
 """Functions, types, enums, macros and exported names: what hosts and modules are compiled against, as libclang reads the headers for x86-64 Linux."""
+import functools
 import re
 from types import SimpleNamespace
 
@@ -15,27 +16,24 @@ def short(path):
     return path[path.rindex("/") + 1:]
 
 
+@functools.cache
 def read(tree):
     """name -> header, text and more of functions, records, enums, typedefs and macros; `errors` are what libclang does not understand."""
-    if not tree.headers:
-        main = "".join(f'#include "{tree.root}/{h}"\n' for h in tree.interface())
-        unit = _unit(tree, main, clang.MACROS)
-        found = SimpleNamespace(functions={}, records={}, enums={}, typedefs={}, macros={}, exported={}, errors=_errors(tree, unit))
-        for c in unit.cursor.get_children():
-            place = c.location.file and c.location.file.name
-            if place and place.startswith(tree.root + "/"):
-                _note(found, c, place[len(tree.root) + 1:])
-        # Macros that are numbers: each becomes an enumerator, and those that are none are errors.
-        plain = [name for name, m in found.macros.items() if m.text and not m.takes]
-        first = main.count("\n") + 1
-        unit = _unit(tree, main + "".join(f"enum {{ number_{name} = ({name}) }};\n" for name in plain), 0)
-        wrong = {d.location.line for d in unit.diagnostics if d.severity >= 3 and d.location.file and d.location.file.name == _MAIN}
-        numbers = {e.spelling[7:]: e.enum_value for c in unit.cursor.get_children() if c.kind.name == "ENUM_DECL" and c.location.file.name == _MAIN
-                   for e in c.get_children()}
-        for n, name in enumerate(plain):
-            found.macros[name].number = None if first + n in wrong else numbers[name]
-        tree.headers = found
-    return tree.headers
+    main = "".join(f'#include "{tree.root}/{h}"\n' for h in tree.interface())
+    unit = _unit(tree, main, clang.MACROS)
+    found = SimpleNamespace(functions={}, records={}, enums={}, typedefs={}, macros={}, exported={}, errors=_errors(tree, unit))
+    for c in unit.cursor.get_children():
+        if c.location.file and c.location.file.name.startswith(tree.root + "/"):
+            _note(found, c, c.location.file.name[len(tree.root) + 1:])
+    # Macros that are numbers: each becomes an enumerator, and those that are none are errors.
+    names = [name for name, m in found.macros.items() if m.text and not m.takes]
+    unit = _unit(tree, main + "".join(f"enum {{ number_{name} = ({name}) }};\n" for name in names), 0)
+    wrong = {d.location.line for d in unit.diagnostics if d.severity >= 3 and d.location.file and d.location.file.name == _MAIN}
+    for c in unit.cursor.get_children():
+        if c.kind.name == "ENUM_DECL" and c.location.file.name == _MAIN and c.location.line not in wrong:
+            number = next(c.get_children())
+            found.macros[number.spelling[7:]].number = number.enum_value
+    return found
 
 
 _MAIN = "/interface.c"

@@ -2,10 +2,10 @@
 import functools
 import re
 
-from .areas import by_area
+from .areas import area, rank
 from .bodies import changes
 from .interface import read
-from .tree import amount, mark, until
+from .tree import amount, foreign, mark, until
 
 _CPU, _VULKAN, _CORE = "src/ggml-cpu/", "src/ggml-vulkan/", "src/ggml.c"
 # Functions that hand every operation to the one that computes it.
@@ -78,7 +78,8 @@ def _functions(old, new):
 
 
 @functools.lru_cache(maxsize=1)
-def _both(old, new):
+def grouped(old, new):
+    """(items by operation, items of the functions of our files that belong to none)"""
     enums = [read(tree).enums.get("ggml_op") for tree in (new, old)]
     order = {op[8:]: n for n, op in enumerate(dict.fromkeys(op for enum in enums if enum for op, _ in enum.values))}
     items, rest = [], []
@@ -91,14 +92,6 @@ def _both(old, new):
         elif ranked:
             items.append((order.get(ranked[0], len(order)), f"{sign} {', '.join(ranked)}: {text}"))
         else:
-            rest.append((sign, *text.split(" ", 1)))
-    return [item for _, item in sorted(items, key=lambda entry: (entry[0], entry[1][2:]))], by_area(rest)
-
-
-def operations(old, new):
-    return _both(old, new)[0]
-
-
-def others(old, new):
-    """The functions of our files that belong to no operation."""
-    return _both(old, new)[1]
+            path = text.split(" ", 1)[0]
+            rest += [] if foreign(path) else [(rank(path), f"{sign} {area(path)}: {text}")]
+    return [[item for _, item in sorted(some, key=lambda entry: (entry[0], entry[1][2:], entry[1]))] for some in (items, rest)]

@@ -1,4 +1,5 @@
 """A source tree of the original: its files, the declarations and functions in them, and what differs between two of them."""
+import functools
 import os
 import re
 from collections import Counter
@@ -42,15 +43,9 @@ def until(text, mark=""):
     return text
 
 
-_KNOWN = {}
-
-
 class Tree:
     def __init__(self, root):
-        self.root = root
-        self._texts, self._plain, self._pieces, self.changes = {}, {}, {}, {}
-        self.headers = None # see interface.read
-        self.files = []
+        self.root, self.files = root, []
         for folder, folders, names in os.walk(root):
             folders[:] = sorted(f for f in folders if not f.startswith("."))
             for name in names:
@@ -59,19 +54,17 @@ class Tree:
                     self.files.append(path)
         self.files.sort()
 
+    @functools.cache
     def text(self, path):
-        if path not in self._texts:
-            try:
-                with open(os.path.join(self.root, path), encoding="utf-8", errors="replace", newline="") as f:
-                    self._texts[path] = f.read().replace("\r\n", "\n")
-            except OSError:
-                self._texts[path] = ""
-        return self._texts[path]
+        try:
+            with open(os.path.join(self.root, path), encoding="utf-8", errors="replace", newline="") as f:
+                return f.read().replace("\r\n", "\n")
+        except OSError:
+            return ""
 
+    @functools.cache
     def plain(self, path):
-        if path not in self._plain:
-            self._plain[path] = plain(self.text(path))
-        return self._plain[path]
+        return plain(self.text(path))
 
     def interface(self):
         """The headers of C that hosts and modules are compiled with; the public ones first."""
@@ -81,20 +74,17 @@ class Tree:
         numbers = [re.search(rf"set\s*\(\s*GGML_VERSION_{part}\s+(\d+)", self.text("CMakeLists.txt")) for part in ("MAJOR", "MINOR", "PATCH")]
         return ".".join(m[1] for m in numbers) if all(numbers) else "unknown"
 
+    @functools.cache
     def pieces(self, path):
         """(kind, name) -> the lines of a function, table or type; ("rest", "") -> the lines around them. Overloads share their name's entry."""
-        if path not in self._pieces and (path, self.text(path)) in _KNOWN: # the other tree has the same file
-            self._pieces[path] = _KNOWN[path, self.text(path)]
-        elif path not in self._pieces:
-            lines = self.plain(path).split("\n")
-            owner, found = [("rest", "")] * len(lines), {}
-            for first, last, *what in sorted(_extents(self, path), key=lambda e: (e[0] - e[1], e)):
-                owner[first:last + 1] = [tuple(what)] * (last + 1 - first)
-            for who, line in zip(owner, lines):
-                if line.strip():
-                    found.setdefault(who, []).append(" ".join(line.split()))
-            self._pieces[path] = _KNOWN[path, self.text(path)] = found
-        return self._pieces[path]
+        lines, found = self.plain(path).split("\n"), {}
+        owner = [("rest", "")] * len(lines)
+        for first, last, *what in sorted(_extents(self, path), key=lambda e: (e[0] - e[1], e)):
+            owner[first:last + 1] = [tuple(what)] * (last + 1 - first)
+        for who, line in zip(owner, lines):
+            if line.strip():
+                found.setdefault(who, []).append(" ".join(line.split()))
+        return found
 
     def functions(self, path):
         return {name: lines for (kind, name), lines in self.pieces(path).items() if kind == "function"}
