@@ -26,12 +26,8 @@ BASE = {
     "CMakeLists.txt": 'set(GGML_VERSION_MAJOR 0)\nset(GGML_VERSION_MINOR 1)\nset(GGML_VERSION_PATCH 0)\noption(GGML_A "a (b)" OFF)\noption(GGML_B "b" ON)\n',
     "include/ggml.h": """
 #pragma once
-#ifdef GGML_SHARED
-#    define GGML_API __attribute__ ((visibility ("default"))) extern
-#else
-#    define GGML_API extern
-#endif
 #include <stdint.h>
+#define GGML_API __attribute__((visibility("default"))) extern
 #define GGML_DEPRECATED(func, hint) func __attribute__((deprecated(hint)))
 #define GGML_MAX_SRC 10 // ten
 #define GGML_TWICE (2 * GGML_MAX_SRC)
@@ -59,9 +55,6 @@ GGML_API int ggml_old(void);
 #define LIMIT 4
 static const char * GGML_OP_NAME[GGML_OP_COUNT] = { "NONE", "ADD", "SCALE", "CPY",
     "GLU", "SUM" };
-static const struct traits type_traits[GGML_TYPE_COUNT] = {
-    [GGML_TYPE_F32] = { .type_name = "f32", .blck_size = 1, },
-};
 void ggml_inner(void) { }
 struct ggml_tensor * ggml_add(struct ggml_tensor * a, struct ggml_tensor * b) { result->op = GGML_OP_ADD; }
 static struct ggml_tensor * ggml_scale_impl(struct ggml_tensor * a, float s) {
@@ -94,14 +87,7 @@ static void ggml_compute_forward(struct ggml_compute_params * params, struct ggm
         default: break;
     }
 }
-int ggml_get_n_tasks(int op) {
-    switch (op) {
-        case GGML_OP_ADD:
-        case GGML_OP_SCALE: return 4;
-        case GGML_OP_CPY: return 2;
-        case GGML_OP_SUM: return 1;
-    }
-}
+int ggml_get_n_tasks(int op) { switch (op) { case GGML_OP_ADD: case GGML_OP_SCALE: return 4; case GGML_OP_CPY: return 2; case GGML_OP_SUM: return 1; } }
 """,
     "src/ggml-cpu/ops.cpp": """
 template <typename T> static float helper(T x) { return x; }
@@ -117,9 +103,9 @@ void ggml_compute_forward_sum(const ggml_compute_params * params, ggml_tensor * 
 }
 H, C, OPS, CPU, RPC, CUDA = "include/ggml.h", "src/ggml.c", "src/ggml-cpu/ops.cpp", "src/ggml-cpu/ggml-cpu.c", "src/ggml-rpc/ggml-rpc.cpp", "src/ggml-cuda/scale.cu"
 
-# Name of a test -> the sections, the replacements [(file, old text, new text)], what they must say. A new text of None removes a file, an old one of None makes it.
-SECTIONS = {
-    "functions": (["functions in headers"], [
+# Sections, the replacements [(file, old text, new text)], what the sections say. A new text of None removes a file, an old one of None makes it.
+ROWS = [
+    (["functions in headers"], [
         (H, "float s);", "double s);"), (H, "GGML_API int ggml_old(void);\n", 'GGML_API int ggml_backend_wander(void);\n'),
         (H, "struct ggml_tensor * b);", "struct ggml_tensor*b); GGML_API int ggml_new(const struct ggml_tensor * t, ...);"),
         ("include/ggml-backend.h", "GGML_API int ggml_backend_wander(void);\n", ""),
@@ -128,66 +114,62 @@ SECTIONS = {
             "~ ggml_inner: ggml-impl.h: void ggml_inner(void) -> ggml-impl.h: void ggml_inner(void) [exported, deprecated]",
             "+ ggml.h: int ggml_new(const ggml_tensor * t, ...) [exported]", "- ggml.h: int ggml_old(void) [exported]",
             "~ ggml_scale: ggml.h: ggml_tensor * ggml_scale(ggml_tensor * a, float s) [exported] -> ggml.h: ggml_tensor * ggml_scale(ggml_tensor * a, double s) [exported]"]),
-    "types": (["types"], [
+    (["types"], [
         (H, "    void * data; // where it is\n    struct { int a;", "    struct { double a; char more;"), (H, "u; } extra;", "u; } extra;\n    const char * label;"),
         (H, "(struct ggml_tensor * t, void * user_data);", "(struct ggml_tensor * t, int);"), (H, "enum ggml_type {", "struct ggml_new { char c; };\nenum ggml_type {")], [
             "+ ggml.h: ggml_new, 1 bytes: c: char",
             "~ ggml_tensor: ggml.h, 56 bytes, aligned to 8 -> ggml.h, 64 bytes, aligned to 8",
             "~ ggml_tensor.extra: struct (unnamed) at 48, 8 bytes -> struct (unnamed) at 40, 16 bytes",
-            "~ ggml_tensor.extra.a: int at 48, 4 bytes -> double at 40, 8 bytes",
-            "+ ggml_tensor.extra.more: char at 48, 1 bytes",
-            "+ ggml_tensor.label: const char * at 56, 8 bytes",
-            "- ggml_tensor.data: void * at 40, 8 bytes",
+            "~ ggml_tensor.extra.a: int at 48, 4 bytes -> double at 40, 8 bytes", "+ ggml_tensor.extra.more: char at 48, 1 bytes",
+            "+ ggml_tensor.label: const char * at 56, 8 bytes", "- ggml_tensor.data: void * at 40, 8 bytes",
             "~ typedef ggml_callback: ggml.h: void (*)(ggml_tensor *, void *) -> ggml.h: void (*)(ggml_tensor *, int)"]),
-    "headers_that_do_not_parse": (["types"], [(H, "    void * data;", "    no_such_type * data;")], [
-        "! not understood: include/ggml.h: unknown type name 'no_such_type'"]),
-    "enums": (["enums"], [
+    (["types"], [(H, "    void * data;", "    no_such_type * data;")], ["! not understood: include/ggml.h: unknown type name 'no_such_type'"]),
+    (["enums"], [
         (H, "GGML_OP_NONE = 0, GGML_OP_ADD,", "GGML_OP_NONE = 0, GGML_OP_NEW, GGML_OP_ADD,"), (H, "GGML_TYPE_F16 = 1, GGML_TYPE_COUNT = 2", "GGML_TYPE_COUNT = 1"),
         ("src/ggml-impl.h", "void ggml_inner", "enum ggml_mood { GOOD = 1 << 2, BAD };\nvoid ggml_inner")], [
             "+ enum ggml_mood: GOOD 4, BAD 5", "+ ggml_op: GGML_OP_NEW 1", "~ ggml_op: GGML_OP_ADD .. GGML_OP_COUNT: 6 numbers +1, 1 .. 6 -> 2 .. 7",
             "- ggml_type: GGML_TYPE_F16 1", "~ ggml_type: GGML_TYPE_COUNT 2 -> 1"]),
-    "macros_and_comments": (["macros", "comments in public headers"], [
+    (["macros", "comments in public headers"], [
         (H, "10 // ten", "12 // twelve\n#define GGML_MORE 1"), (H, '"hello" /* a text */', '"bye"'), (H, "// adds b to a", "/* adds b to a\n * b may be NULL */")], [
             "~ ggml.h: GGML_MAX_SRC: 10 -> 12", "+ ggml.h: GGML_MORE: 1", '~ ggml.h: GGML_SAY: "hello" -> "bye"', "~ ggml.h: GGML_TWICE: 20 -> 24",
             "- ggml.h: ten", "- ggml.h: a text", "+ ggml.h: twelve", "+ ggml.h: b may be NULL"]),
-    "exports": (["exported names"], [
+    (["exported names"], [
         ("src/CMakeLists.txt", "CODE ON", "CODE ON C_VISIBILITY_PRESET hidden"), (H, "GGML_API int ggml_old(void);\n", ""),
         ("src/ggml-impl.h", "static inline", "GGML_API int ggml_new_inner(void);\nstatic inline")], [
             "- ggml_inner: src/ggml-impl.h", "+ ggml_new_inner: src/ggml-impl.h", "- ggml_old: include/ggml.h", "~ visibility: default -> hidden"]),
-    "tables_and_lines": (["tables", "types and lines between functions"], [
+    (["tables", "types and lines between functions"], [
         (C, '"CPY",\n', '"CPY",\n    "FRESH",\n'), (C, "LIMIT 4", "LIMIT 5"), (RPC, "    RPC_CMD_COUNT", "    RPC_CMD_SET,\n    RPC_CMD_COUNT"),
         (RPC, "    uint64_t a;\n    uint64_t b;\n};", "    uint64_t b;\n    uint64_t a;\n};\nunion w { int a; };")], [
             '+ src/ggml.c: GGML_OP_NAME: "FRESH",', f"+ {RPC}: rpc_cmd: RPC_CMD_SET,", f"~ {RPC}: rpc_msg in another order", f"+ {RPC}: w: union w {{ int a; }};",
             "- src/ggml.c: #define LIMIT 4", "+ src/ggml.c: #define LIMIT 5"]),
-    "environment_and_lookups": (["environment variables", "functions looked up by name"], [
+    (["environment variables", "functions looked up by name"], [
         ("src/ggml-backend-reg.cpp", '"GGML_SETTING"', '"GGML_OTHER"'), (C, 'getenv("GGML_LOUD")', "getenv(LOUD)"), (C, "#define LIMIT 4", '#define LOUD "GGML_LOUD"'),
         (CUDA, "int one;", 'int one = getenv("A_CARD") != 0; // getenv("NEVER")'), (CPU, '"ggml_cpu_one"', '"ggml_cpu_two"')], [
             "+ GGML_OTHER: src/ggml-backend-reg.cpp", "- GGML_SETTING: src/ggml-backend-reg.cpp", f"+ A_CARD: {CUDA}", f"- ggml_cpu_one: {CPU}", f"+ ggml_cpu_two: {CPU}"]),
-    "operations": (["operations", "other functions"], [
+    (["operations", "other functions"], [
         (OPS, "{ return x; }\nstatic float shared", "{ return x + 1; }\nstatic float shared"), (OPS, "shared_by_two(float x) { return x; }", "shared_by_two(float x) { return 2 * x; }"),
         (C, "ggml_is_padded_1d(a)", "ggml_is_contiguous(a)"), (C, "ggml_scale(a, 2.0f)", "ggml_scale(a, 3.0f)"), (CPU, "forward_sum(params", "forward_dup(params"),
-        (CPU, "case GGML_OP_CPY: return 2;\n", "case GGML_OP_CPY: return 3;\n        case GGML_OP_GLU: return 2;\n"),
+        (CPU, "case GGML_OP_CPY: return 2;", "case GGML_OP_CPY: return 3; case GGML_OP_GLU: return 2;"),
         ("src/ggml-backend-reg.cpp", "return getenv(name);", "return name ? getenv(name) : nullptr;")], [
-            f"~ ADD, SCALE: {OPS} shared_by_two +1 -1", f"~ SCALE: {OPS} helper +1 -1", f"~ SCALE: {C} ggml_scale_impl +1 -1",
-            f"~ CPY: {CPU} case in ggml_get_n_tasks +1 -1", f"+ GLU: {CPU} case in ggml_get_n_tasks +1 -0",
-            f"~ SUM: {CPU} case in ggml_compute_forward +1 -1", f"~ ggml_norm: {C} ggml_norm +1 -1, made of ADD, SCALE",
-            "~ registry: src/ggml-backend-reg.cpp read_setting +1 -1"]),
-    "a_change_of_comments_only": (["operations", "other functions", "types and lines between functions", "files"], [
+            f"~ ADD, SCALE: {OPS} shared_by_two +1 -1", f"~ SCALE: {OPS} helper +1 -1", f"~ SCALE: {C} ggml_scale_impl +1 -1", f"~ CPY: {CPU} case in ggml_get_n_tasks +1 -1",
+            f"+ GLU: {CPU} case in ggml_get_n_tasks +1 -0", f"~ SUM: {CPU} case in ggml_compute_forward +1 -1",
+            f"~ ggml_norm: {C} ggml_norm +1 -1, made of ADD, SCALE", "~ registry: src/ggml-backend-reg.cpp read_setting +1 -1"]),
+    (["operations", "other functions", "types and lines between functions", "files"], [
         (C, "    int32_t params[]", "    // a remark\n    int32_t   params[]"), (OPS, "{ helper<float>(", "{ /* three */ helper<float>(")], [
             "~ cpu: src/ggml-cpu/ops.cpp +1 -1", "~ core: src/ggml.c +1 -0"]),
-    "calls": (["assertions in functions", "op_params", "log lines"], [
+    (["assertions in functions", "op_params", "log lines"], [
         (C, "GGML_ASSERT(ggml_is_padded_1d(a));", "GGML_ASSERT(ggml_is_contiguous_rows(a) && \n \")\");"), (C, "params[] = { 1, 2 };", "params[] = { 1, 2, 3 };"),
         (C, "(a, 0, s)", "(a, 1, s)"), (C, '"%s: set\\n"', '"%s: done\\n"')], [
             "- ggml.c ggml_scale_impl: ggml_is_padded_1d(a)", '+ ggml.c ggml_scale_impl: ggml_is_contiguous_rows(a) && ")"',
             "- ggml.c ggml_scale_impl: ggml_set_op_params_f32(a, 0, s)", "- ggml.c ggml_scale_impl: params[] =( 1, 2 )",
             "+ ggml.c ggml_scale_impl: ggml_set_op_params_f32(a, 1, s)", "+ ggml.c ggml_scale_impl: params[] =( 1, 2, 3 )",
             '- ggml.c ggml_speak: INFO("%s: set\\n", __func__)', '+ ggml.c ggml_speak: INFO("%s: done\\n", __func__)']),
-    "cmake_and_files": (["cmake", "files"], [
+    (["cmake", "files"], [
         ("CMakeLists.txt", 'option(GGML_A "a (b)" OFF)\noption(GGML_B "b" ON)\n', '# option(GGML_C "" ON)\noption(GGML_A "a (b)" ON)\noption(GGML_D "d")\n'),
         ("src/CMakeLists.txt", "ggml.c)", "ggml.c more.c)\nmessage(STATUS hello)"), (CUDA, "int two;", "int three;\nint four;"), ("src/ggml-cuda/fresh.cu", None, "int five;\n"), (RPC, None, None)], [
             "~ option GGML_A: OFF -> ON", "- option GGML_B: ON", "+ option GGML_D: OFF", "~ src/CMakeLists.txt: add_library(ggml-base): +more.c", f"- rpc: {RPC} +0 -8",
             "~ build: CMakeLists.txt +3 -2", "~ build: src/CMakeLists.txt +2 -1", "~ other backend cuda: 1 files changed, 1 new, 0 gone, +4 -1"]),
-}
+]
 
 
 def two_trees(case, edits):
@@ -226,12 +208,12 @@ class Sections(unittest.TestCase):
         self.assertEqual(sorted(tree.functions("src/gguf.cpp")), ["a", "b", "c", "d", "e", "w::x"])
 
 
-for title, row in SECTIONS.items():
+for number, row in enumerate(ROWS):
     def check(self, row=row):
         trees = [Tree(path) for path in two_trees(self, row[1])]
         found = [item for section in row[0] for item in upstream_diff.SECTIONS[section](*trees)]
         self.assertEqual(found[:1] if found[0][0] == "!" else found, row[2])
-    setattr(Sections, f"test_{title}", check)
+    setattr(Sections, f"test_{number}_{row[0][0].replace(' ', '_')}", check)
 
 
 class Program(unittest.TestCase):
@@ -266,12 +248,11 @@ class Program(unittest.TestCase):
     def test_causes(self):
         cargo = "error: failed to select a version for the requirement `some = \"=9\"`\ncandidate versions found which didn't match: 0.11.0, 0.9.0, ...\n"
         pip = "ERROR: Could not find a version that satisfies the requirement some==9 (from versions: 0.1.0, 0.2.0, 0.9.1, 0.10.0)\nERROR: No matching"
-        self.assertEqual(fetch.cause("some", "9", cargo), "some has no version 9; the newest are 0.11.0, 0.9.0, ...")
-        self.assertEqual(fetch.cause("some", "9", pip), "some has no version 9; the newest are 0.10.0, 0.9.1, 0.2.0")
-        self.assertEqual(fetch.cause("some", "9", "error: no matching package named `some` found\n"), "there is no crate of the name some")
+        for said, cause in ((cargo, "some has no version 9; the newest are 0.11.0, 0.9.0, ..."), (pip, "some has no version 9; the newest are 0.10.0, 0.9.1, 0.2.0"),
+                            ("error: no matching package named `some` found\n", "there is no crate of the name some"), ("", None), ("error: Could not resolve host", None),
+                            ("requirement some==9 (from versions: none)", None)):
+            self.assertEqual(fetch.cause("some", "9", said), cause)
         self.assertIn("offline", fetch.cause("some", "9", cargo + "As a reminder, you're using offline mode (--offline)"))
-        for unknown in ("", "error: Could not resolve host", "requirement some==9 (from versions: none)"):
-            self.assertIsNone(fetch.cause("some", "9", unknown))
 
     def test_what_cannot_be_had(self):
         """A version that does not exist, with a cargo that says what cargo says; a crate without network; libclang without network."""
@@ -298,32 +279,25 @@ class Program(unittest.TestCase):
 # What the tool must say of 0.26.0 and 0.28.0: section -> whole items; how many items there are, where it is known otherwise.
 FACTS = {
     "version": ["~ 0.26.0 -> 0.28.0"],
-    "functions in headers": [
-        "+ ggml.h: ggml_prec ggml_prec_get_acc(const ggml_tensor * a) [exported]", "+ ggml.h: ggml_prec ggml_prec_get_src(const ggml_tensor * a, int idx) [exported]",
-        "+ ggml.h: ggml_tensor * ggml_top_k_mask(ggml_context * ctx, ggml_tensor * mask, ggml_tensor * top_k, ggml_tensor * score, ggml_tensor * blocks, ggml_tensor * extra) [exported]"],
+    "functions in headers": ["+ ggml.h: ggml_prec ggml_prec_get_acc(const ggml_tensor * a) [exported]", "+ ggml-impl.h: float ggml_f8_e4m3_to_fp32(uint8_t x) [static]"],
     "types": [
-        "~ ggml_backend_buffer_i: ggml-backend-impl.h, 88 bytes, aligned to 8 -> ggml-backend-impl.h, 112 bytes, aligned to 8",
+        "~ ggml_backend_buffer_i: ggml-backend-impl.h, 88 bytes, aligned to 8 -> ggml-backend-impl.h, 112 bytes, aligned to 8", "+ ggml.h: ggml_fp8_e4m3_t, 1 bytes: bits: uint8_t",
         "+ ggml_backend_buffer_i.cpy_tensor_n: bool (*)(ggml_backend_buffer_t, const ggml_tensor *const *, ggml_tensor *const *, size_t) at 104, 8 bytes",
-        "+ ggml.h: ggml_fp8_e4m3_t, 1 bytes: bits: uint8_t",
         "+ typedef ggml_backend_sched_copy_callback: ggml-backend.h: bool (*)(ggml_backend_t, const ggml_tensor *, ggml_tensor *, ggml_cgraph *, void *)"],
     "enums": [
         "+ ggml_op: GGML_OP_TOP_K_MASK 91", "~ ggml_op: GGML_OP_UNARY .. GGML_OP_COUNT: 11 numbers +1, 91 .. 101 -> 92 .. 102",
         "+ ggml_type: GGML_TYPE_F8_E4M3 43", "~ ggml_type: GGML_TYPE_COUNT 43 -> 44", "+ ggml_ftype: GGML_FTYPE_MOSTLY_F8_E4M3 29"],
     "macros": ["~ ggml-rpc.h: RPC_PROTO_MAJOR_VERSION: 7 -> 8", "~ ggml-rpc.h: RPC_PROTO_PATCH_VERSION: 0 -> 1"],
     "comments in public headers": ["+ ggml.h: an id of -1 skips the slot and zeroes the matching row of the result"],
-    "exported names": ["~ visibility: default -> hidden", "- ggml_graph_view: src/ggml-impl.h", "- ggml_print_backtrace: src/ggml-impl.h", "+ quantize_row_f8_e4m3_ref: src/ggml-quants.h"],
+    "exported names": ["~ visibility: default -> hidden", "- ggml_graph_view: src/ggml-impl.h", "+ quantize_row_f8_e4m3_ref: src/ggml-quants.h"],
     "tables": ['+ src/ggml.c: GGML_OP_NAME: "TOP_K_MASK",'],
     "types and lines between functions": [
-        "+ src/ggml-rpc/ggml-rpc.cpp: rpc_cmd: RPC_CMD_SET_TENSOR_2D,", "+ src/ggml-rpc/ggml-rpc.cpp: rpc_msg_graph_recompute_req: uint64_t uid;",
-        '+ src/ggml.c: static_assert(GGML_OP_COUNT == 102, "GGML_OP_COUNT != 102");'],
+        "+ src/ggml-rpc/ggml-rpc.cpp: rpc_cmd: RPC_CMD_SET_TENSOR_2D,", '+ src/ggml.c: static_assert(GGML_OP_COUNT == 102, "GGML_OP_COUNT != 102");'],
     "environment variables": ["+ GGML_RPC_NO_COMM: src/ggml-rpc/ggml-rpc.cpp", "~ GGML_RPC_DEBUG: -src/ggml-rpc/ggml-rpc.cpp -src/ggml-rpc/transport.cpp +src/ggml-rpc/log.h"],
     "functions looked up by name": ["~ ggml_backend_comm_init: +src/ggml-rpc/ggml-rpc.cpp"],
     "operations": [
-        "~ SCALE: src/ggml.c ggml_scale_impl +1 -1", "~ SCALE: src/ggml-cpu/ops.cpp ggml_compute_forward_scale_f32 +12 -13",
-        "+ TOP_K_MASK: src/ggml.c ggml_top_k_mask +33 -0", "+ TOP_K_MASK: src/ggml-cpu/ops.cpp ggml_compute_forward_top_k_mask +72 -0",
-        "~ ggml_conv_1d: src/ggml.c ggml_conv_1d +2 -1, made of MUL_MAT, CONT, RESHAPE, PERMUTE, IM2COL",
-        "~ MUL_MAT_ID: src/ggml-cpu/ggml-cpu.c ggml_compute_forward_mul_mat_id +5 -1",
-        "+ ARGMAX: src/ggml-backend.cpp case in ggml_op_alloc_size_may_expand +1 -0"],
+        "~ SCALE: src/ggml.c ggml_scale_impl +1 -1", "~ SCALE: src/ggml-cpu/ops.cpp ggml_compute_forward_scale_f32 +12 -13", "+ TOP_K_MASK: src/ggml.c ggml_top_k_mask +33 -0",
+        "~ ggml_conv_1d: src/ggml.c ggml_conv_1d +2 -1, made of MUL_MAT, CONT, RESHAPE, PERMUTE, IM2COL", "+ ARGMAX: src/ggml-backend.cpp case in ggml_op_alloc_size_may_expand +1 -0"],
     "other functions": ["+ scheduler: src/ggml-backend.cpp ggml_backend_sched_copy_input +33 -0", "~ quants: src/ggml-quants.c ggml_validate_row_data +10 -0"],
     "assertions in functions": ["- ggml.c ggml_scale_impl: ggml_is_padded_1d(a)", "+ ggml.c ggml_scale_impl: ggml_is_contiguous_rows(a)"],
     "op_params": ["+ ggml.c ggml_prec_get_acc: ggml_get_op_params_i32(a, 3)"],
@@ -349,15 +323,8 @@ class Facts(unittest.TestCase):
         cls.sections = dict(upstream_diff.sections(cls.old, cls.new))
 
     def test_what_is_known(self):
-        for title, items in FACTS.items():
-            for item in items:
-                with self.subTest(title):
-                    self.assertIn(item, self.sections[title])
-
-    def test_how_much_is_known(self):
-        for title, count in COUNTS.items():
-            with self.subTest(title):
-                self.assertEqual(len(self.sections[title]), count, self.sections[title])
+        self.assertEqual([(title, item) for title, items in FACTS.items() for item in items if item not in self.sections[title]], [])
+        self.assertEqual({title: len(self.sections[title]) for title in COUNTS}, COUNTS)
 
     def test_committed_facts_are_those_of_the_sources(self):
         version = re.search(r"\d+\.\d+\.\d+", upstream_facts.read("functions.txt")).group()
