@@ -78,7 +78,7 @@ SECTIONS = {
     "tables": partial(bodies.declared, ["table"]),
     "types and lines between functions": partial(bodies.declared, ["type", "rest"]),
     "environment variables": texts.environment,
-    "functions looked up by name": texts.lookups,
+    "functions looked up by name": partial(bodies.called, r'\bstrcmp ?\(\w+, (?="ggml_)', "src/"),
     "operations": lambda *trees: operations.grouped(*trees)[0],
     "other functions": lambda *trees: operations.grouped(*trees)[1],
     # Of constructors, the scheduler and allocators, files, the meta device, the CPU's operations.

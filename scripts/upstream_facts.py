@@ -35,11 +35,8 @@ def public(tree, header):
 
 
 def functions(tree, headers):
-    parts = [f"# The public functions of ggml {tree.version()}, by header.\n"]
-    for header in headers:
-        names = public(tree, header)
-        parts.append(f"\n[{header}]  {len(names)}\n" + "".join(n + "\n" for n in names))
-    return "".join(parts)
+    parts = [(h, public(tree, h)) for h in headers]
+    return f"# The public functions of ggml {tree.version()}, by header.\n" + "".join(f"\n[{h}]  {len(names)}\n" + "".join(n + "\n" for n in names) for h, names in parts)
 
 
 def plugin(tree, headers):
@@ -53,19 +50,19 @@ def layout(tree, headers):
     found, paths = interface.read(tree), ["include/" + h for h in headers]
     if found.errors:
         fetch.die("libclang does not understand the headers: " + found.errors[0])
+
+    def of(entries, paths):
+        return [(name, entry, interface.short(path)) for path in paths for name, entry in entries.items() if entry.path == path]
+
     lines = [f"# Layout facts of ggml {tree.version()}'s C interface on LP64 Linux: sizes, alignments and offsets in bytes; values of enums and macros.", ""]
-    for path in [*paths, *INTERNAL]:
-        for name, r in found.records.items():
-            if r.path == path:
-                lines.append(f"{'struct' if r.tagged else 'typedef'} {name} size {r.size} align {r.align}  [{interface.short(path)}]")
-                lines += [f"  {at:6} {size:6} {member}" for member, (_, size, at) in r.fields.items() if "." not in member]
+    for name, r, header in of(found.records, [*paths, *INTERNAL]):
+        lines.append(f"{'struct' if r.tagged else 'typedef'} {name} size {r.size} align {r.align}  [{header}]")
+        lines += [f"  {at:6} {size:6} {member}" for member, (_, size, at) in r.fields.items() if "." not in member]
     lines.append("")
-    for path in [*paths, *INTERNAL]:
-        for name, e in found.enums.items():
-            if e.path == path:
-                lines += [f"enum {name}  [{interface.short(path)}]", *(f"  {value:6} {n}" for n, value in e.values)]
-    macros = [f"{name} {m.number}" for path in [*paths, "src/ggml-backend-impl.h"] for name, m in found.macros.items() if m.path == path and m.number is not None]
-    lines += ["", "macros", *textwrap.wrap(", ".join(macros), 150, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)]
+    for name, e, header in of(found.enums, [*paths, *INTERNAL]):
+        lines += [f"enum {name}  [{header}]", *(f"  {value:6} {n}" for n, value in e.values)]
+    macros = ", ".join(f"{name} {m.number}" for name, m, _ in of(found.macros, [*paths, INTERNAL[1]]) if m.number is not None)
+    lines += ["", "macros", *textwrap.wrap(macros, 150, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)]
     return "\n".join(lines) + "\n"
 
 

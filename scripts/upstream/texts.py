@@ -1,13 +1,13 @@
-"""What is found in texts: environment variables, functions that are looked up by name, commands of CMake."""
+"""What is found in texts: environment variables, commands of CMake."""
 import re
 from collections import Counter
 
-from .tree import SOURCES, both, changed, mark, ours, plain, until
+from .tree import SOURCES, both, mark, ours
 
 _CMAKE = re.compile(r"(src/|src/ggml-(cpu|rpc|vulkan)/|cmake/)?[^/]+$") # of other backends' files the section `files` is enough
 _COMMAND = re.compile(r"""\#[^\n]* | (?P<name>\w+)\s*\((?P<args>(?: "(?:\\.|[^"\\])*" | \((?:"(?:\\.|[^"\\])*"|[^()"])*\) | [^()"])*)\)""", re.X)
 # What a user, a distribution or a program that links the package sees.
-_SEEN = re.compile(r"set_target_properties|add_(library|compile_definitions)|target_\w+|install|export|find_package|configure_\w+|write_\w+|ggml_add_\w+")
+_SEEN = re.compile(r"option|cmake_dependent_option|set_target_properties|add_(library|compile_definitions)|target_\w+|install|export|find_package|configure_\w+|write_\w+|ggml_add_\w+")
 
 
 def variables(tree):
@@ -27,33 +27,15 @@ def variables(tree):
     return found
 
 
-def _moves(old, new, collect):
-    """Lines for the names that other files have than before; those of our parts first."""
-    a, b, items = collect(old, new), collect(new, old), []
+def environment(old, new):
+    """The variables that other files read than before; those of our parts first."""
+    a, b, items = variables(old), variables(new), []
     for name in sorted({*a, *b}, key=lambda n: (not any(map(ours, {*a.get(n, ()), *b.get(n, ())})), n)):
         gone, come = sorted(a.get(name, set()) - b.get(name, set())), sorted(b.get(name, set()) - a.get(name, set()))
         if gone or come:
             sign = mark(name in a, name in b)
             items.append(f"{sign} {name}: {' '.join([f'-{p}' for p in gone] + [f'+{p}' for p in come] if sign == '~' else gone + come)}")
     return items
-
-
-def environment(old, new):
-    return _moves(old, new, lambda tree, other: variables(tree))
-
-
-def _looked_up(tree, other):
-    """Name -> the files that differ and whose get_proc_address functions know it."""
-    found = {}
-    for path in both(tree, other, lambda p: p.endswith(SOURCES)):
-        for m in re.finditer(r"get_proc_address\w*\s*\([^;{}]*\)\s*\{", tree.text(path)):
-            for name in re.findall(r'"(ggml_\w+)"', until(plain(tree.text(path)[m.end():]))):
-                found.setdefault(name, set()).add(path)
-    return found
-
-
-def lookups(old, new):
-    return _moves(old, new, _looked_up)
 
 
 def _commands(tree, path):
@@ -69,21 +51,17 @@ def sources(tree, library):
 
 
 def cmake(old, new):
-    """Options with their defaults, and what changed in the commands of our parts by their first arguments."""
-    options, items = [], []
-    for tree in (old, new):
-        calls = [call for path in tree.files if path.endswith((".txt", ".cmake", ".cmake.in")) for call in _commands(tree, path)]
-        options.append({f"option {args[0]}": " ".join(args[2:3] or ["OFF"]) for name, args in calls if name in ("option", "cmake_dependent_option")})
-        options[-1].update({f"option {args[0]}": " ".join(args[1:args.index("CACHE")]) for name, args in calls if name == "set" and "CACHE" in args})
+    """What changed in the commands of our parts: the arguments behind the first one, by command and first argument."""
+    items = []
     for path in both(old, new, lambda p: bool(_CMAKE.match(p)) and p.endswith(("CMakeLists.txt", ".cmake", ".cmake.in", ".pc.in"))):
         sides = [{}, {}]
         for side, tree in zip(sides, (old, new)):
             for name, args in _commands(tree, path):
-                if _SEEN.fullmatch(name) or name == "set" and args[0].startswith("GGML_") and "CACHE" not in args:
+                if _SEEN.fullmatch(name) or name == "set" and args[0].startswith("GGML_"):
                     side.setdefault(f"{name}({args[0]})", Counter()).update(args[1:])
         for call in sorted({*sides[0], *sides[1]}):
             a, b = (side.get(call, Counter()) for side in sides)
             if a != b:
                 words = [f"-{w}" for w in (a - b).elements()] + [f"+{w}" for w in (b - a).elements()]
                 items.append(f"{mark(call in sides[0], call in sides[1])} {path}: {call}: {' '.join(words)}")
-    return list(changed(*options)) + items
+    return items
