@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True
 import fetch
 import upstream_diff
 import upstream_facts
-from upstream.tree import Tree, differing, plain, until
+from upstream.tree import Tree, differing, until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -78,8 +78,6 @@ static float shared_by_two(float x) { return x; }
 void ggml_compute_forward_add(const ggml_compute_params * params, ggml_tensor * dst) { shared_by_two(1); }
 static void ggml_compute_forward_scale_f32(ggml_tensor * dst) { helper<float>(shared_by_two(3)); }
 void ggml_compute_forward_scale(const ggml_compute_params * params, ggml_tensor * dst) { ggml_compute_forward_scale_f32(dst); }
-void ggml_compute_forward_dup(const ggml_compute_params * params, ggml_tensor * dst) { }
-void ggml_compute_forward_sum(const ggml_compute_params * params, ggml_tensor * dst) { }
 """,
     "src/ggml-rpc/ggml-rpc.cpp": "enum rpc_cmd {\n    RPC_CMD_HELLO = 0,\n    RPC_CMD_COUNT };\nstruct rpc_msg {\n    uint64_t a;\n    uint64_t b;\n};\n",
     "src/ggml-cuda/scale.cu": "int one;\nint two;\n",
@@ -162,25 +160,24 @@ def two_trees(case, edits):
     case.addCleanup(folder.cleanup)
     changed = dict(BASE)
     for file, old, new in edits:
-        if new is None:
-            del changed[file]
-        else:
-            case.assertTrue(old is None or changed[file].count(old) == 1, f"{file}: {old!r}")
-            changed[file] = new if old is None else changed[file].replace(old, new)
-    paths = [os.path.join(folder.name, side) for side in ("old", "new")]
-    for path, files in zip(paths, (BASE, changed)):
+        part = old is not None and new is not None
+        case.assertTrue(not part or changed[file].count(old) == 1, f"{file}: {old!r}")
+        changed[file] = changed[file].replace(old, new) if part else new
+    for side, files in (("old", BASE), ("new", changed)):
         for name, text in files.items():
-            os.makedirs(os.path.dirname(os.path.join(path, name)), exist_ok=True)
-            with open(os.path.join(path, name), "w", encoding="utf-8") as f:
-                f.write(text)
-    return paths
+            if text is not None:
+                os.makedirs(os.path.dirname(os.path.join(folder.name, side, name)), exist_ok=True)
+                with open(os.path.join(folder.name, side, name), "w", encoding="utf-8") as f:
+                    f.write(text)
+    return [os.path.join(folder.name, side) for side in ("old", "new")]
 
 
 class Sections(unittest.TestCase):
     maxDiff = None
 
     def test_texts(self):
-        self.assertEqual(plain('a /* b\n"c */ "// d" \'"\' // e "f\nR"x(//")x" 1\'000 // g'), 'a  \n "// d" \'"\'  \nR"x(//")x" 1\'000  ')
+        tree = Tree(two_trees(self, [("a.c", None, 'a /* b\n"c */ "// d" \'"\' // e "f\nR"x(//")x" 1\'000 // g')])[1])
+        self.assertEqual(tree.plain("a.c"), 'a  \n "// d" \'"\'  \nR"x(//")x" 1\'000  ')
         self.assertEqual([until('a, (b, ")") + c) d'), until("a { ; } b; c", ";"), until("a ( b")], ['a, (b, ")") + c', "a { ; } b", "a ( b"])
         self.assertEqual(differing(["a", "b ", "c", "a"], ["a", "b", "d"]), [["a", "c"], ["d"]])
 
@@ -296,15 +293,15 @@ class Facts(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         trees = [os.environ.get(name, "") for name in ("UPSTREAM_OLD", "UPSTREAM_NEW")]
-        if os.environ.get("UPSTREAM_FETCH") == "1":
-            try:
+        try:
+            if os.environ.get("UPSTREAM_FETCH") == "1":
                 trees = [upstream_diff.fetched("llama-cpp-sys-2", "0.1.161"), upstream_diff.fetched("llama-cpp-sys-4", "0.11.0")]
-            except SystemExit as e:
-                raise AssertionError(e.code) from None
-        if not all(trees):
-            raise unittest.SkipTest("UPSTREAM_OLD and UPSTREAM_NEW name no trees")
-        cls.old, cls.new = map(Tree, trees)
-        cls.sections = dict(upstream_diff.sections(cls.old, cls.new))
+            if not all(trees):
+                raise unittest.SkipTest("UPSTREAM_OLD and UPSTREAM_NEW name no trees")
+            cls.old, cls.new = map(Tree, trees)
+            cls.sections = dict(upstream_diff.sections(cls.old, cls.new))
+        except SystemExit as e:
+            raise AssertionError(e.code) from None
 
     def test_what_is_known(self):
         self.assertEqual([(title, item) for title, items in FACTS.items() for item in items if item not in self.sections[title]], [])
@@ -312,24 +309,20 @@ class Facts(unittest.TestCase):
 
     def test_committed_facts_are_those_of_the_sources(self):
         version = re.search(r"\d+\.\d+\.\d+", upstream_facts.read("functions.txt")).group()
-        tree = {t.version(): t for t in (self.old, self.new)}.get(version)
-        if tree is None:
-            self.skipTest(f"the lists in c_tests/abi are about {version}")
+        tree = {t.version(): t for t in (self.old, self.new)}.get(version) or self.skipTest(f"the lists in c_tests/abi are about {version}")
         for name, make in upstream_facts.LISTS:
             with self.subTest(name):
                 self.assertEqual(make(tree, upstream_facts.listed_headers()), upstream_facts.read(name))
 
 
 def main():
-    program = unittest.main(exit=False, verbosity=1, warnings="ignore")
-    result = program.result
+    result = unittest.main(exit=False, verbosity=1, warnings="ignore").result
     for _, why in result.skipped:
         print(f"note: left out: {why}")
     # A class whose preparation fails, or is left out, has no tests that ran.
     left_out = sum(isinstance(test, unittest.TestCase) for test, _ in result.skipped)
     bad = {getattr(test, "test_case", test) for test, _ in result.failures + result.errors}
-    ran = sum(isinstance(test, unittest.TestCase) for test in bad)
-    print(f"upstream: {result.testsRun - ran - left_out} passed, {len(bad)} failed")
+    print(f"upstream: {result.testsRun - sum(isinstance(test, unittest.TestCase) for test in bad) - left_out} passed, {len(bad)} failed")
     sys.exit(1 if bad else 0)
 
 

@@ -4,12 +4,11 @@
 usage: CRATE=llama-cpp-sys-4 VERSION=0.11.0 upstream_diff.py      a crate's ggml, which cargo fetches
        DIR=path upstream_diff.py                                  a tree of ggml, or of llama.cpp
 
-In the environment: BASE=path, or BASE_CRATE=name and BASE_VERSION=number, is compared with instead of what scripts/fetch.py pins. CHECK=1
-makes any change a failure. Fetched trees are kept in GGML_CACHE (default: target/cache).
+In the environment: BASE=path, or BASE_CRATE=name and BASE_VERSION=number, is compared with instead of what scripts/fetch.py pins. CHECK=1 makes any
+change a failure. Fetched trees and libclang are kept in GGML_CACHE (default: target/cache).
 
-Prints sections of one item a line: + is new, - is gone, ~ changed, ! could not be found out. The same trees give the same text. If the other
-tree is the older one, the first item and a line on stderr say so.
-Status: 0; 1 with CHECK=1 where anything changed; 2 for a wrong call; 3 where a tree cannot be had. docs/UPSTREAM.md says what to do with it.
+Prints sections of one item a line: + is new, - is gone, ~ changed, ! could not be found out. The same trees give the same text.
+Status: 0; 1 with CHECK=1 where anything changed; 2 for a wrong call; 3 where a tree or libclang cannot be had. See docs/UPSTREAM.md.
 """
 import contextlib
 import os
@@ -109,11 +108,9 @@ def main():
         print(f"upstream-diff: {new.version()} is older than {old.version()}, with which it is compared; to see what is new, name the older one as BASE",
               file=sys.stderr)
     found = sections(old, new)
-    lines = []
-    for title, items in found:
-        lines += [f"== {title}: {len(items) or 'nothing'}", *(" ".join(item.split()) for item in items), *([""] if items else [])]
     total = sum(len(items) for _, items in found)
-    lines.append(f"{total} items in {sum(1 for _, items in found if items)} of {len(found)} sections")
+    lines = [line for title, items in found for line in (f"== {title}: {len(items) or 'nothing'}", *(" ".join(item.split()) for item in items), *[""] * bool(items))]
+    lines.append(f"{total} items in {sum(bool(items) for _, items in found)} of {len(found)} sections")
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     try:
         print("\n".join(lines), flush=True)

@@ -3,9 +3,9 @@
 
 usage: upstream_facts.py
 
-They are taken from the sources of the version that scripts/fetch.py pins, or of CRATE and VERSION, or DIR (as for upstream_diff.py): the public
-functions of the headers that functions.txt lists, the other C names that libggml-base exports, what libclang says of
-structs, enums and macros for x86-64, and the environment variables that the sources read. CHECK=1 writes nothing; files that are not up to date are a failure. signatures.txt: c_tests/abi/abi.py.
+They are taken from the sources of the version that scripts/fetch.py pins, or of CRATE and VERSION, or DIR (as for upstream_diff.py): the public functions
+of the headers that functions.txt lists, the other C names that libggml-base exports, what libclang says of structs, enums and macros for x86-64, and the
+environment variables that the sources read. CHECK=1 writes nothing; files that are not up to date are a failure. signatures.txt: c_tests/abi/abi.py.
 """
 import os
 import sys
@@ -76,17 +76,14 @@ LISTS = (("functions.txt", functions), ("plugin.txt", plugin), ("layout.txt", la
 
 
 def main():
-    env = {name: os.environ.get(name, "") for name in ("CRATE", "VERSION", "DIR", "CHECK")}
-    tree = had(env["DIR"], env["CRATE"], env["VERSION"], fetch.CRATE[:2])
-    headers, stale = listed_headers(), []
-    for name, make in LISTS:
-        text = make(tree, headers)
-        if text != read(name):
-            stale.append(name)
-            if env["CHECK"] in ("", "0"):
-                with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as f:
-                    f.write(text)
-    if stale and env["CHECK"] not in ("", "0"):
+    folder, crate, version, check = (os.environ.get(name, "") for name in ("DIR", "CRATE", "VERSION", "CHECK"))
+    tree, headers, check = had(folder, crate, version, fetch.CRATE[:2]), listed_headers(), check not in ("", "0")
+    lists = {name: make(tree, headers) for name, make in LISTS}
+    stale = [name for name, text in lists.items() if text != read(name)]
+    for name in [] if check else stale:
+        with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as f:
+            f.write(lists[name])
+    if stale and check:
         sys.exit(f"not as in the sources of ggml {tree.version()}: {', '.join(stale)}; run make upstream-facts")
     print(f"ggml {tree.version()}: {', '.join(stale) + ' written' if stale else 'nothing has changed'}")
 

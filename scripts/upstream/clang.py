@@ -16,20 +16,18 @@ _KEEP_GOING, MACROS, NO_BODIES = 0x200, 0x01, 0x40
 
 # Of the libraries' headers, which are not read: what ggml takes from them where it declares something.
 _LIBRARY = """
-typedef __INT8_TYPE__ int8_t; typedef __INT16_TYPE__ int16_t; typedef __INT32_TYPE__ int32_t; typedef __INT64_TYPE__ int64_t; typedef __INTPTR_TYPE__ intptr_t;
-typedef __UINT8_TYPE__ uint8_t; typedef __UINT16_TYPE__ uint16_t; typedef __UINT32_TYPE__ uint32_t; typedef __UINT64_TYPE__ uint64_t;
-typedef __UINTPTR_TYPE__ uintptr_t; typedef __SIZE_TYPE__ size_t; typedef __PTRDIFF_TYPE__ ptrdiff_t; typedef __builtin_va_list va_list;
-typedef struct _IO_FILE FILE;
+%s typedef __SIZE_TYPE__ size_t; typedef __PTRDIFF_TYPE__ ptrdiff_t; typedef __builtin_va_list va_list; typedef struct _IO_FILE FILE;
 #define NULL ((void *) 0)
-#ifdef __cplusplus
-namespace std { class string; class thread; class mutex; %s }
-#endif
 #define GGML_SHARED
 #define GGML_BACKEND_SHARED
 #define GGML_COMMON_DECL_C
 #define GGML_COMMON_IMPL_C
-""" % " ".join(f"template <class...> class {name};" for name in (
-    "vector", "map", "set", "unordered_map", "unordered_set", "pair", "tuple", "function", "deque", "unique_ptr", "shared_ptr", "optional", "atomic"))
+#ifdef __cplusplus
+namespace std { class string; class thread; class mutex; %s }
+#endif
+""" % (" ".join(f"typedef __{u}INT{n}_TYPE__ {u.lower()}int{n.lower()}_t;" for u in ("", "U") for n in ("8", "16", "32", "64", "PTR")),
+       " ".join(f"template <class...> class {name};" for name in ("vector", "map", "set", "unordered_map", "unordered_set", "pair", "tuple", "function", "deque",
+                                                                   "unique_ptr", "shared_ptr", "optional", "atomic")))
 
 
 def cache():

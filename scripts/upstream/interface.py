@@ -1,10 +1,11 @@
 """Functions, types, enums, macros and exported names: what hosts and modules are compiled against, as libclang reads the headers for x86-64 Linux."""
 import functools
 import re
+from os.path import basename as short
 from types import SimpleNamespace
 
 from . import clang
-from .tree import changed, comments, differing, mark, signed
+from .tree import COMMENT, changed, differing, mark, signed
 
 
 def spelled(kind):
@@ -12,40 +13,29 @@ def spelled(kind):
     return re.sub(r"\b(struct|union|enum) (?=\w)", "", re.sub(r"\S*\((unnamed|anonymous)[^()]*\)", "(unnamed)", kind.spelling))
 
 
-def short(path):
-    return path[path.rindex("/") + 1:]
-
-
 @functools.cache
 def read(tree):
     """name -> header, text and more of functions, records, enums, typedefs and macros; `errors` are what libclang does not understand."""
-    main = "".join(f'#include "{tree.root}/{h}"\n' for h in tree.interface())
-    unit = _unit(tree, main, clang.MACROS)
-    found = SimpleNamespace(functions={}, records={}, enums={}, typedefs={}, macros={}, exported={}, errors=_errors(tree, unit))
-    for c in unit.cursor.get_children():
-        if c.location.file and c.location.file.name.startswith(tree.root + "/"):
+    def parse(text, options):
+        unit = clang.parse("/interface.c", text, options | clang.NO_BODIES, f"-I{tree.root}/include", f"-I{tree.root}/src")
+        wrong = [d for d in unit.diagnostics if d.severity >= 3 and d.location.file and not d.spelling.endswith("file not found")]
+        return [c for c in unit.cursor.get_children() if c.location.file], [(d.location.file.name, d.location.line, d.spelling) for d in wrong]
+
+    text = "".join(f'#include "{tree.root}/{h}"\n' for h in tree.interface())
+    cursors, wrong = parse(text, clang.MACROS)
+    found = SimpleNamespace(functions={}, records={}, enums={}, typedefs={}, macros={}, exported={})
+    found.errors = [f"{file.replace(tree.root + '/', '')}: {said}" for file, _, said in wrong]
+    for c in cursors:
+        if c.location.file.name.startswith(tree.root + "/"):
             _note(found, c, c.location.file.name[len(tree.root) + 1:])
     # Macros that are numbers: each becomes an enumerator, and those that are none are errors.
-    names = [name for name, m in found.macros.items() if m.text and not m.takes]
-    unit = _unit(tree, main + "".join(f"enum {{ number_{name} = ({name}) }};\n" for name in names), 0)
-    wrong = {d.location.line for d in unit.diagnostics if d.severity >= 3 and d.location.file and d.location.file.name == _MAIN}
-    for c in unit.cursor.get_children():
-        if c.kind.name == "ENUM_DECL" and c.location.file.name == _MAIN and c.location.line not in wrong:
+    cursors, wrong = parse(text + "".join(f"enum {{ number_{name} = ({name}) }};\n" for name, m in found.macros.items() if m.text and not m.takes), 0)
+    lines = {line for file, line, _ in wrong if file == "/interface.c"}
+    for c in cursors:
+        if c.location.file.name == "/interface.c" and c.location.line not in lines:
             number = next(c.get_children())
             found.macros[number.spelling[7:]].number = number.enum_value
     return found
-
-
-_MAIN = "/interface.c"
-
-
-def _unit(tree, main, options):
-    return clang.parse(_MAIN, main, options | clang.NO_BODIES, f"-I{tree.root}/include", f"-I{tree.root}/src")
-
-
-def _errors(tree, unit):
-    wrong = [d for d in unit.diagnostics if d.severity >= 3 and not d.spelling.endswith("file not found")]
-    return [f"{d.location.file.name.replace(tree.root + '/', '') if d.location.file else ''}: {d.spelling}" for d in wrong]
 
 
 def _note(found, c, path):
@@ -131,19 +121,16 @@ def remarks(old, new):
     """What the public headers say about themselves: rules that no type states."""
     items = []
     for path in sorted(p for p in {*old.interface(), *new.interface()} if p.startswith("include/")):
-        sides = [[line.strip(" /*\t") for c in comments(tree.text(path)) for line in c.split("\n")] for tree in (old, new)]
+        sides = [[line.strip(" /*\t") for m in COMMENT.finditer(tree.text(path)) for line in (m["comment"] or "").split("\n")] for tree in (old, new)]
         items += signed(short(path), differing(*sides))
     return items
 
 
-def hidden(tree):
-    return "C_VISIBILITY_PRESET hidden" in " ".join(tree.text("src/CMakeLists.txt").split())
-
-
 def exported(tree):
     """The C names of the headers that a shared library shows -> the header: the marked ones, or all where the libraries hide nothing."""
-    return {name: path for name, (path, shown) in read(tree).exported.items() if shown or not hidden(tree)}
+    hidden = "C_VISIBILITY_PRESET hidden" in " ".join(tree.text("src/CMakeLists.txt").split())
+    return {"visibility": "hidden" if hidden else "default", **{name: path for name, (path, shown) in read(tree).exported.items() if shown or not hidden}}
 
 
 def exports(old, new):
-    return list(changed(*({"visibility": "hidden" if hidden(tree) else "default", **exported(tree)} for tree in (old, new))))
+    return list(changed(exported(old), exported(new)))

@@ -9,7 +9,7 @@ from . import clang
 # What modules and backends include besides the public headers.
 INTERNAL = ("src/ggml-backend-impl.h", "src/ggml-common.h", "src/ggml-impl.h", "src/ggml-quants.h", "src/ggml-threading.h")
 SOURCES = (".c", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".m", ".mm", ".comp", ".glsl", ".metal", ".cl")
-_COMMENT = re.compile(r"""R"(?P<raw>\w*)\(.*?\)(?P=raw)" | "(?:\\.|[^"\\\n])*" | (?<!\w)'(?:\\.|[^'\\\n])*' | (?P<comment>//[^\n]*|/\*.*?\*/)""", re.X | re.S)
+COMMENT = re.compile(r"""R"(?P<raw>\w*)\(.*?\)(?P=raw)" | "(?:\\.|[^"\\\n])*" | (?<!\w)'(?:\\.|[^'\\\n])*' | (?P<comment>//[^\n]*|/\*.*?\*/)""", re.X | re.S)
 _BRACKET = re.compile(r'"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])*\'|(?P<open>[(\[{])|(?P<close>[)\]}])|;')
 # Where function by function is of use to us; elsewhere the number of lines is.
 _OURS = re.compile(r"(include/|src/|src/ggml-(cpu|rpc|vulkan)/(.*/)?)[^/]+\.(c|cpp|h)$")
@@ -22,15 +22,6 @@ def ours(path):
 def foreign(path):
     """Kernels for one kind of processor: the number of lines is enough, except for x86."""
     return path.startswith("src/ggml-cpu/") and path.count("/") > 2 and not path.startswith("src/ggml-cpu/arch/x86/")
-
-
-def comments(text):
-    return [m["comment"] for m in _COMMENT.finditer(text) if m["comment"]]
-
-
-def plain(text):
-    """The text without comments, on the same lines."""
-    return _COMMENT.sub(lambda m: " " + "\n" * m[0].count("\n") if m["comment"] else m[0], text)
 
 
 def until(text, mark=""):
@@ -64,7 +55,8 @@ class Tree:
 
     @functools.cache
     def plain(self, path):
-        return plain(self.text(path))
+        """The text without comments, on the same lines."""
+        return COMMENT.sub(lambda m: " " + "\n" * m[0].count("\n") if m["comment"] else m[0], self.text(path))
 
     def interface(self):
         """The headers of C that hosts and modules are compiled with; the public ones first."""
