@@ -80,9 +80,7 @@ SECTIONS = {
     "functions looked up by name": partial(bodies.called, r'\bstrcmp ?\(\w+, (?="ggml_)', "src/"),
     "operations": lambda *trees: operations.grouped(*trees)[0],
     "other functions": lambda *trees: operations.grouped(*trees)[1],
-    # Of constructors, the scheduler and allocators, files, the meta device, the CPU's operations.
     "assertions in functions": partial(bodies.called, r"\bGGML_ASSERT ?\(", r"src/[^/]+$|src/ggml-cpu/[^/]+\.c(pp)?$"),
-    # Which word holds what: the calls that write and read them.
     "op_params": partial(bodies.called, r"\b(ggml_[gs]et_op_params\w*|params\[\w*\] ?=) ?[({]", r"src/[^/]+$"),
     "log lines": partial(bodies.called, r"(?:\b|_)LOG_([A-Z]+) ?\(", r"src/(ggml-\w+/)?[^/]+$"),
     "cmake": texts.cmake,
@@ -91,7 +89,7 @@ SECTIONS = {
 
 
 def sections(old, new):
-    """[(title, items)]"""
+    """[(title, items)]; an item is a line."""
     version = [] if old.version() == new.version() else [f"~ {old.version()} -> {new.version()}"]
     if backwards(old, new):
         version[0] += " backwards: the other tree is the older one, so + is gone since it and - is new since it"

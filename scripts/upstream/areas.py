@@ -1,4 +1,5 @@
 """Files by the part of the original that they belong to, and how many of their lines changed."""
+import re
 from collections import Counter
 
 from .tree import amount, both, differing, mark
@@ -13,11 +14,8 @@ _ORDER = list(_AREAS)
 
 
 def area(path):
-    for name, starts in _AREAS.items():
-        if path.startswith(starts):
-            return name
-    parts = path.split("/")
-    return parts[1][5:] if parts[0] == "src" and len(parts) > 2 and parts[1].startswith("ggml-") else "other"
+    backend = re.match(r"src/ggml-([^/]*)/", path)
+    return next((name for name, starts in _AREAS.items() if path.startswith(starts)), backend[1] if backend else "other")
 
 
 def rank(path):

@@ -25,8 +25,7 @@ def changes(old, new):
 
 def _calls(lines, pattern):
     """The arguments of the calls whose beginning fits, each once, behind the group of the pattern."""
-    text = " ".join(lines)
-    found = [(m, until(text[m.end():])) for m in re.finditer(pattern, text)]
+    found = [(m, until(m.string[m.end():])) for m in re.finditer(pattern, " ".join(lines))]
     return sorted({f"{m[1]}({args})" if m.groups() else args for m, args in found})
 
 

@@ -36,13 +36,13 @@ def cache():
 
 
 def _install(folder):
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", folder + ".new", f"libclang=={VERSION}"]
+    pip = "-m pip install --quiet --disable-pip-version-check --no-deps --target".split()
     with contextlib.redirect_stdout(sys.stderr), locked(os.path.dirname(folder)):
         if os.path.isdir(folder):
             return
         print(f"fetching libclang {VERSION} (25 MB) ...", flush=True)
         shutil.rmtree(folder + ".new", ignore_errors=True)
-        r = subprocess.run(pip, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        r = subprocess.run([sys.executable, *pip, folder + ".new", f"libclang=={VERSION}"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
         if r.returncode != 0:
             last = (r.stdout.strip().splitlines() or ["no reason given"])[-1]
             die(f"cannot fetch libclang {VERSION} with pip, which needs the network and the package python3-pip (its last line: {last})")

@@ -88,10 +88,10 @@ def types(old, new):
             r = sides[0] or sides[1]
             fields = ", ".join(f"{n}: {text}" for n, (text, _, _) in r.fields.items())
             items.append(f"{mark(*sides)} {short(r.path)}: {name}, {r.size} bytes: {fields or 'no members'}")
-            continue
-        facts = [{"": f"{short(r.path)}, {r.size} bytes, aligned to {r.align}",
-                  **{f".{n}": f"{text} at {at}, {size} bytes" for n, (text, size, at) in r.fields.items()}} for r in sides]
-        items += [line.replace(" ", f" {name}", 1) for line in changed(*facts, order=lambda n, r=facts: (list({**r[1], **r[0]}).index(n)))]
+        else:
+            facts = [{name: f"{short(r.path)}, {r.size} bytes, aligned to {r.align}",
+                      **{f"{name}.{n}": f"{text} at {at}, {size} bytes" for n, (text, size, at) in r.fields.items()}} for r in sides]
+            items += changed(*facts, order=list({**facts[1], **facts[0]}).index)
     return items + list(changed(*({f"typedef {n}": text for n, text in side.typedefs.items()} for side in (a, b))))
 
 
@@ -113,8 +113,8 @@ def enums(old, new):
 
 
 def macros(old, new):
-    return list(changed(*({f"{short(m.path)}: {name}": str(m.text if m.number is None else m.number) for name, m in read(tree).macros.items()}
-                          for tree in (old, new))))
+    sides = ({f"{short(m.path)}: {name}": str(m.text if m.number is None else m.number) for name, m in read(tree).macros.items()} for tree in (old, new))
+    return list(changed(*sides))
 
 
 def remarks(old, new):
@@ -132,5 +132,5 @@ def exported(tree):
     return {"visibility": "hidden" if hidden else "default", **{name: path for name, (path, shown) in read(tree).exported.items() if shown or not hidden}}
 
 
-def exports(old, new):
-    return list(changed(exported(old), exported(new)))
+def exports(*trees):
+    return list(changed(*map(exported, trees)))

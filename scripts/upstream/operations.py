@@ -85,13 +85,11 @@ def grouped(old, new):
     items, rest = [], []
     for ops, sign, note, text in _functions(old, new):
         ranked = sorted(ops, key=lambda op: order.get(op, len(order)))
-        if note:
-            items.append((len(order), f"{sign} {note}: {text}, made of {', '.join(ranked)}"))
-        elif len(ranked) > _MANY:
-            items.append((len(order), f"{sign} {len(ranked)} operations: {text}"))
+        path = text.split(" ", 1)[0]
+        if note or len(ranked) > _MANY:
+            items.append((len(order), f"{sign} {note}: {text}, made of {', '.join(ranked)}" if note else f"{sign} {len(ranked)} operations: {text}"))
         elif ranked:
             items.append((order.get(ranked[0], len(order)), f"{sign} {', '.join(ranked)}: {text}"))
-        else:
-            path = text.split(" ", 1)[0]
-            rest += [] if foreign(path) else [(rank(path), f"{sign} {area(path)}: {text}")]
+        elif not foreign(path):
+            rest.append((rank(path), f"{sign} {area(path)}: {text}"))
     return [[item for _, item in sorted(some, key=lambda entry: (entry[0], entry[1][2:], entry[1]))] for some in (items, rest)]

@@ -19,9 +19,8 @@ def variables(tree):
             readers.update(heads[-1:])
     read = re.compile(rf'(getenv\w*|\b(?:{"|".join(sorted(readers))}))\s*\(\s*(?:"([^"]*)"|(\w+))')
     for path in [p for p in paths if any(r in tree.text(p) for r in readers)]:
-        text = tree.plain(path)
-        for m in read.finditer(text):
-            macro = m[3] and re.search(rf'#\s*define\s+{m[3]}\s+"([^"]*)"', text)
+        for m in read.finditer(tree.plain(path)):
+            macro = m[3] and re.search(rf'#\s*define\s+{m[3]}\s+"([^"]*)"', m.string)
             if m[2] or macro:
                 found.setdefault(m[2] or macro[1], set()).add(path)
     return found
