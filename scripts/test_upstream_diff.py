@@ -58,10 +58,7 @@ struct ggml_tensor * ggml_scale(struct ggml_tensor * a, float s) { return ggml_s
 struct ggml_tensor * ggml_norm(struct ggml_tensor * a) { return ggml_add(ggml_scale(a, 2.0f), a); }
 void ggml_speak(ggml_callback callback) { if (getenv("GGML_LOUD")) { GGML_LOG_INFO("%s: set\\n", __func__); } }
 """,
-    "src/ggml-backend-reg.cpp": """
-static std::string read_setting(const char * name, int two) { return getenv(name); }
-int ggml_backend_wander(void) { return read_setting("GGML_SETTING", 2) != nullptr; }
-""",
+    "src/ggml-backend-reg.cpp": 'static std::string read(const char * name, int two) { return getenv(name); }\nbool asked(void) { return read("GGML_SETTING", 2) != nullptr; }\n',
     "src/ggml-cpu/ggml-cpu.c": """
 static void * ggml_cpu_get_proc_address(const char * name) { return strcmp(name, "ggml_cpu_one") == 0 ? one : 0; }
 static void ggml_compute_forward(struct ggml_compute_params * params, struct ggml_tensor * tensor) {
@@ -128,7 +125,7 @@ ROWS = [
         ("src/ggml-backend-reg.cpp", "return getenv(name);", "return name ? getenv(name) : nullptr;")], [
             f"~ ADD, SCALE: {OPS} shared_by_two +1 -1", f"~ SCALE: {OPS} helper +1 -1", f"~ SCALE: {C} ggml_scale_impl +1 -1", f"~ CPY: {CPU} case in ggml_get_n_tasks +1 -1",
             f"+ GLU: {CPU} case in ggml_get_n_tasks +1 -0", f"~ SUM: {CPU} case in ggml_compute_forward +1 -1",
-            f"~ ggml_norm: {C} ggml_norm +1 -1, made of ADD, SCALE", "~ registry: src/ggml-backend-reg.cpp read_setting +1 -1"]),
+            f"~ ggml_norm: {C} ggml_norm +1 -1, made of ADD, SCALE", "~ registry: src/ggml-backend-reg.cpp read +1 -1"]),
     (["operations", "other functions", "types and lines between functions", "files"], [
         (C, "    int32_t params[]", "    // a remark\n    int32_t   params []"), (OPS, "{ helper<float>(", "{ /* three */ helper<float>(")], [
             "~ cpu: src/ggml-cpu/ops.cpp +1 -1", "~ core: src/ggml.c +1 -0"]),
@@ -136,13 +133,15 @@ ROWS = [
         (C, "GGML_ASSERT(ggml_is_padded_1d(a));", "GGML_ASSERT(ggml_is_contiguous_rows(a) && \n \")\");"), (C, "params[] = { 1, 2 };", "params[] = { 1, 2, 3 };"),
         (C, "(a, 0, s)", "(a, 1, s)"), (C, '"%s: set\\n"', '"%s: done\\n"')], [
             "- ggml.c ggml_scale_impl: ggml_is_padded_1d(a)", '+ ggml.c ggml_scale_impl: ggml_is_contiguous_rows(a) && ")"',
-            "- ggml.c ggml_scale_impl: ggml_set_op_params_f32(a, 0, s)", "- ggml.c ggml_scale_impl: params[] =( 1, 2 )",
-            "+ ggml.c ggml_scale_impl: ggml_set_op_params_f32(a, 1, s)", "+ ggml.c ggml_scale_impl: params[] =( 1, 2, 3 )",
+            "- ggml.c ggml_scale_impl: ggml_set_op_params_f32(a, 0, s)", "- ggml.c ggml_scale_impl: params[] = { 1, 2 }",
+            "+ ggml.c ggml_scale_impl: ggml_set_op_params_f32(a, 1, s)", "+ ggml.c ggml_scale_impl: params[] = { 1, 2, 3 }",
             '- ggml.c ggml_speak: INFO("%s: set\\n", __func__)', '+ ggml.c ggml_speak: INFO("%s: done\\n", __func__)']),
     (["cmake", "files"], [
         ("CMakeLists.txt", 'option(GGML_A "a (b)" OFF)\noption(GGML_B "b" ON)\n', '# option(GGML_C "" ON)\noption(GGML_A "a (b)" ON)\noption(GGML_D "d")\n'),
-        ("src/CMakeLists.txt", "ggml.c)", "ggml.c more.c)\nmessage(STATUS hello)"), (CUDA, "int two;", "int three;\nint four;"), ("src/ggml-cuda/fresh.cu", None, "int five;\n"), (RPC, None, None)], [
-            "~ CMakeLists.txt: option(GGML_A): -OFF +ON", '- CMakeLists.txt: option(GGML_B): -"b" -ON', '+ CMakeLists.txt: option(GGML_D): +"d"', "~ src/CMakeLists.txt: add_library(ggml-base): +more.c", f"- rpc: {RPC} +0 -8",
+        ("src/CMakeLists.txt", "ggml.c)", "ggml.c more.c)\nmessage(STATUS hello)"), (CUDA, "int two;", "int three;\nint four;"),
+        ("src/ggml-cuda/fresh.cu", None, "int five;\n"), (RPC, None, None)], [
+            "~ CMakeLists.txt: option(GGML_A): -OFF +ON", '- CMakeLists.txt: option(GGML_B): -"b" -ON', '+ CMakeLists.txt: option(GGML_D): +"d"',
+            "~ src/CMakeLists.txt: add_library(ggml-base): +more.c", f"- rpc: {RPC} +0 -8",
             "~ build: CMakeLists.txt +3 -2", "~ build: src/CMakeLists.txt +2 -1", "~ other backend cuda: 1 files changed, 1 new, 0 gone, +4 -1"]),
 ]
 
@@ -175,8 +174,8 @@ class Sections(unittest.TestCase):
         self.assertEqual(differing(["a", "b ", "c", "a"], ["a", "b", "d"]), [["a", "c"], ["d"]])
 
     def test_pieces(self):
-        """Branches of an #if that stand for themselves count all; where they are pieces of a function, the one that a compiler takes."""
-        source = ("struct t::u {\n    int f() { return std::g(); }\n    ~u() {\n    }\n};\n#ifdef A\nint a() {\n}\n#else\nint b() {\n}\n#endif\n#if B\nint c(int) {\n#else\nint c(long) {\n"
+        source = ( # branches of an #if that stand for themselves, and some that are parts of a function
+                  "struct t::u {\n    int f() { return std::g(); }\n    ~u() {\n    }\n};\n#ifdef A\nint a() {\n}\n#else\nint b() {\n}\n#endif\n#if B\nint c(int) {\n#else\nint c(long) {\n"
                   "#endif\n}\ntemplate <> float d<float>(block<3> x)\n{\n}\nstd::vector<int> e(std::map<int, int> & m) {\n}\nnamespace n { class w { void x() {\n}\n}; }\n")
         tree = Tree(two_trees(self, [("src/gguf.cpp", None, source)])[1])
         self.assertEqual(sorted(tree.functions("src/gguf.cpp")), ["a", "b", "c", "d", "e", "w::x"])

@@ -35,10 +35,8 @@ def fetched(name, version):
 
 
 def given(path):
-    for folder in (path, os.path.join(path, "ggml")):
-        if os.path.isfile(os.path.join(folder, "include", "ggml.h")):
-            return os.path.abspath(folder)
-    return usage(f"{path} holds no include/ggml.h")
+    found = [folder for folder in (path, os.path.join(path, "ggml")) if os.path.isfile(os.path.join(folder, "include", "ggml.h"))]
+    return os.path.abspath(found[0]) if found else usage(f"{path} holds no include/ggml.h")
 
 
 def had(folder, crate, version, otherwise):
@@ -81,8 +79,8 @@ SECTIONS = {
     "operations": lambda *trees: operations.grouped(*trees)[0],
     "other functions": lambda *trees: operations.grouped(*trees)[1],
     "assertions in functions": partial(bodies.called, r"\bGGML_ASSERT ?\(", r"src/[^/]+$|src/ggml-cpu/[^/]+\.c(pp)?$"),
-    "op_params": partial(bodies.called, r"\b(ggml_[gs]et_op_params\w*|params\[\w*\] ?=) ?[({]", r"src/[^/]+$"),
-    "log lines": partial(bodies.called, r"(?:\b|_)LOG_([A-Z]+) ?\(", r"src/(ggml-\w+/)?[^/]+$"),
+    "op_params": partial(bodies.called, r"\b(ggml_[gs]et_op_params\w*\(|params\[\w*\] ?= ?\{)", r"src/[^/]+$"),
+    "log lines": partial(bodies.called, r"(?:\b|_)LOG_([A-Z]+ ?\()", r"src/(ggml-\w+/)?[^/]+$"),
     "cmake": texts.cmake,
     "files": areas.files,
 }

@@ -67,9 +67,8 @@ def layout(tree, headers):
 
 
 def environment(tree, _headers):
-    found = texts.variables(tree)
     return f"# Environment variables that the sources of ggml {tree.version()} read, and the files that do. scripts/environment.rs compares.\n" + \
-        "".join(f"{name} {' '.join(sorted(found[name]))}\n" for name in sorted(found))
+        "".join(f"{name} {' '.join(sorted(paths))}\n" for name, paths in sorted(texts.variables(tree).items()))
 
 
 LISTS = (("functions.txt", functions), ("plugin.txt", plugin), ("layout.txt", layout), ("environment.txt", environment))

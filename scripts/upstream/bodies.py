@@ -7,10 +7,8 @@ from .tree import ORDER, amount, both, differing, foreign, keys, mark, ours, sig
 
 # before and after are the lines on each side; one that is missing has none.
 Change = namedtuple("Change", "path kind name before after")
-# A table or a type of which more lines changed is one item.
-_MANY = 12
-# A line that says nothing by itself.
-_NOTHING = re.compile(r"\W*|#\s*(endif|else)|NULL,|#\s*include.*")
+_MANY = 12 # a table or a type of which more lines changed is one item
+_NOTHING = re.compile(r"\W*|#\s*(endif|else)|NULL,|#\s*include.*") # a line that says nothing by itself
 
 
 @functools.lru_cache(maxsize=1)
@@ -26,7 +24,7 @@ def changes(old, new):
 def _calls(lines, pattern):
     """The arguments of the calls whose beginning fits, each once, behind the group of the pattern."""
     found = [(m, until(m.string[m.end():])) for m in re.finditer(pattern, " ".join(lines))]
-    return sorted({f"{m[1]}({args})" if m.groups() else args for m, args in found})
+    return sorted({f"{m[1]}{args}{'})'[m[1][-1] == '(']}" if m.groups() else args for m, args in found})
 
 
 def called(pattern, where, old, new):

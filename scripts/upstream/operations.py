@@ -8,9 +8,8 @@ from .interface import read
 from .tree import amount, foreign, mark, until
 
 _CPU, _VULKAN, _CORE = "src/ggml-cpu/", "src/ggml-vulkan/", "src/ggml.c"
-# Functions that hand every operation to the one that computes it.
-_DISPATCH = ("ggml_compute_forward", "ggml_vk_build_graph", "ggml_vk_op_get_pipeline")
-_MANY = 6
+_DISPATCH = ("ggml_compute_forward", "ggml_vk_build_graph", "ggml_vk_op_get_pipeline") # they hand every operation to the function that computes it
+_MANY = 6 # of more operations their number is shown
 
 
 def _words(lines):

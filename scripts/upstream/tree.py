@@ -11,6 +11,7 @@ INTERNAL = ("src/ggml-backend-impl.h", "src/ggml-common.h", "src/ggml-impl.h", "
 SOURCES = (".c", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".m", ".mm", ".comp", ".glsl", ".metal", ".cl")
 COMMENT = re.compile(r"""R"(?P<raw>\w*)\(.*?\)(?P=raw)" | "(?:\\.|[^"\\\n])*" | (?<!\w)'(?:\\.|[^'\\\n])*' | (?P<comment>//[^\n]*|/\*.*?\*/)""", re.X | re.S)
 _BRACKET = re.compile(r'"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])*\'|(?P<open>[(\[{])|(?P<close>[)\]}])|;')
+ORDER = "in another order"
 # Where function by function is of use to us; elsewhere the number of lines is.
 _OURS = re.compile(r"(include/|src/|src/ggml-(cpu|rpc|vulkan)/(.*/)?)[^/]+\.(c|cpp|h)$")
 
@@ -138,9 +139,6 @@ def differing(a, b):
 def signed(label, sides):
     """A line for each that only the one side has, and only the other."""
     return [f"{sign} {label}: {line}" for sign, lines in zip("-+", sides) for line in lines if line]
-
-
-ORDER = "in another order"
 
 
 def amount(a, b):
