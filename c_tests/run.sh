@@ -18,7 +18,7 @@ oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
 suites=${*:-abi dump host sched async meta quant ops train plugin bad robust rs foreign refuse whisper examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
-export CC CXX GGML_NO_BACKTRACE=1 GGML_RS_CPU_ALL_THREADS=1 ABI_OUT=$out/abi
+export CC CXX GGML_NO_BACKTRACE=1 GGML_RS_DEBUG=threads=all ABI_OUT=$out/abi
 passed=0 failed=0 notes=()
 
 need() { command -v "$1" > /dev/null || { echo "c_tests: $1 is missing: install the package $2"; exit 2; }; }
@@ -171,7 +171,7 @@ suite_sched() {
     while [ "$first" -le "$seeds" ]; do
         n=$((seeds - first + 1 < 1000 ? seeds - first + 1 : 1000))
         for which in oracle ours; do
-            GGML_RS_PLANNER=online on "$which" "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.$which.txt" 2> "$out/text/sched.$which.err"
+            GGML_RS_DEBUG=planner=online,threads=all on "$which" "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.$which.txt" 2> "$out/text/sched.$which.err"
         done
         on ours "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.small.txt" 2> "$out/text/sched.small.err"
         counted "sched plans" python3 "$here/sched/compare_plans.py" "$out/text/sched.oracle.txt" "$out/text/sched.small.txt"

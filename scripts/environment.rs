@@ -4,7 +4,8 @@
 //! here. The check also compares both with every read in the sources, and the first with what the original reads
 //! (`c_tests/abi/environment.txt`).
 
-use ggml::environment::{ABSENT, ALL, FOREIGN, Group, OF_SCRIPTS, Original, Trust};
+use ggml::environment::debug::SETTINGS;
+use ggml::environment::{ABSENT, ALL, FOREIGN, FORMER, Group, OF_SCRIPTS, Original, Trust};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -178,6 +179,11 @@ fn page() -> String {
             v.name, v.values, v.default, v.since, v.what
         );
     }
+    text.push_str("\n## GGML_RS_DEBUG\n\nSettings separated by commas, such as `GGML_RS_DEBUG=planner=online,vk-product=rows`. A key or value that is not in this table is named in the log, and ignored.\n\n| key | values | |\n|---|---|---|\n");
+    for s in SETTINGS {
+        let values: Vec<String> = s.values.iter().map(|v| format!("`{v}`")).collect();
+        let _ = writeln!(text, "| `{}` | {} | {} |", s.key, values.join(", "), s.what);
+    }
     text.push_str("\n## Scripts and tests\n\nThe library does not read these.\n\n| variable | of | |\n|---|---|---|\n");
     for (names, of, what) in SCRIPTS {
         let names: Vec<String> = names.split(", ").map(|n| format!("`{n}`")).collect();
@@ -185,6 +191,11 @@ fn page() -> String {
     }
     text.push_str("\n## Only in the original\n\nThese have no effect here.\n\n| variable | why |\n|---|---|\n");
     for row in ABSENT {
+        let names: Vec<String> = row.names.iter().map(|n| format!("`{n}`")).collect();
+        let _ = writeln!(text, "| {} | {} |", names.join(", "), row.why);
+    }
+    text.push_str("\n## Of earlier versions\n\nThese have no effect, either.\n\n| variable | why |\n|---|---|\n");
+    for row in FORMER {
         let names: Vec<String> = row.names.iter().map(|n| format!("`{n}`")).collect();
         let _ = writeln!(text, "| {} | {} |", names.join(", "), row.why);
     }

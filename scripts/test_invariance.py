@@ -190,7 +190,7 @@ def main():
         sys.exit(__doc__.strip() + "\n\nformats: " + " ".join(FORMATS))
     t = Bench(os.path.abspath(arguments[0]), os.path.abspath(arguments[1]), "invariance")
     os.environ.pop("GGML_RS_CPU_LEVEL", None)
-    os.environ["GGML_RS_CPU_ALL_THREADS"] = "1"
+    os.environ["GGML_RS_DEBUG"] = "threads=all"
     top = best(t)
     t.check(top, "the server says which kernels it uses", str(top))
     levels = dict.fromkeys([top] if top == "scalar" else ["avx2", top])

@@ -313,7 +313,7 @@ static void locks_of_the_host_around_forks(void) {
 }
 
 int main(void) {
-    setenv("GGML_RS_CPU_ALL_THREADS", "1", 1); /* as in test_threads.c */
+    setenv("GGML_RS_DEBUG", "threads=all", 1); /* as in test_threads.c */
     RUN(no_call_in_a_child_waits_for_ever);
     RUN(children_of_children);
     RUN(forks_in_an_operation);

@@ -183,7 +183,7 @@ static void beside_busy_processes(void) {
     fflush(stdout);
     const pid_t pid = fork();
     if (pid == 0) {
-        unsetenv("GGML_RS_CPU_ALL_THREADS");
+        unsetenv("GGML_RS_DEBUG");
         threads_beside_busy_processes();
         fflush(stdout);
         _exit(test_why[0] != '\0');
@@ -193,7 +193,7 @@ static void beside_busy_processes(void) {
 }
 
 int main(void) {
-    setenv("GGML_RS_CPU_ALL_THREADS", "1", 1);
+    setenv("GGML_RS_DEBUG", "threads=all", 1);
     RUN(beside_busy_processes); /* first: no thread but this one */
     RUN(threads_of_spare_pools_end); /* first: the process has one thread */
     RUN(threads_of_a_pool_stay);

@@ -14,7 +14,7 @@ use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_CO
 use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::abi::ggml::ggml_status;
 use crate::backend::{BufferBox, BufferRef, BufferTypeRef, view};
-use crate::environment;
+use crate::environment::debug;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::invalid;
@@ -74,7 +74,7 @@ pub struct GraphAllocator {
     buffers_serial: u64,
     /// Serial number of the plan by which the last tensors were bound.
     in_use: u64,
-    /// Only plans as they are made on the way through the graph (`GGML_RS_PLANNER=online`).
+    /// Only plans as they are made on the way through the graph (`GGML_RS_DEBUG=planner=online`).
     online_only: bool,
     scratch: Problem,
     ids: TensorIds,
@@ -115,7 +115,7 @@ impl GraphAllocator {
             n_plans: 0,
             buffers_serial: 0,
             in_use: 0,
-            online_only: environment::PLANNER.text().is_some_and(|v| v == "online"),
+            online_only: debug::PLANNER.is("online"),
             scratch: Problem::default(),
             ids: TensorIds::default(),
             may_follow: false,

@@ -7,7 +7,7 @@
 //! loss; then several threads are tried again. Results are the same with any number of threads.
 #![forbid(unsafe_code)]
 
-use crate::environment;
+use crate::environment::debug;
 use crate::sys::sync::once;
 use crate::sys::time;
 use std::sync::OnceLock;
@@ -71,7 +71,7 @@ pub fn is_crowded() -> bool {
 /// Accounts for a region. Not in tests, which compare the results of several threads.
 pub fn account(n: usize, whole: Duration, slept: Duration) {
     static OFF: OnceLock<bool> = OnceLock::new();
-    if cfg!(any(test, fuzzing, ggml_tsan)) || *once(&OFF, || environment::CPU_ALL_THREADS.is_set()) {
+    if cfg!(any(test, fuzzing, ggml_tsan)) || *once(&OFF, || debug::THREADS.is("all")) {
         return;
     }
     CROWD.account(n, whole.as_nanos() as u64, slept.as_nanos() as u64, time::monotonic_ns);

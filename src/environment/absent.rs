@@ -51,7 +51,7 @@ pub static ABSENT: &[Absent] = &[
     Absent { names: &["GGML_VK_DISABLE_DESCRIPTOR_REUSE"], why: "shaders get addresses of memory, and no descriptors" },
     Absent {
         names: &["GGML_VK_DISABLE_MMVQ", "GGML_VK_FORCE_MMVQ"],
-        why: "GGML_VK_PRODUCT selects how products are computed",
+        why: "GGML_RS_DEBUG=vk-product=NAME selects how products are computed",
     },
     Absent {
         names: &["GGML_VK_FA_SPARSE_DISABLE"],
@@ -67,6 +67,33 @@ pub static ABSENT: &[Absent] = &[
     Absent {
         names: &["GGML_VULKAN_OUTPUT_TENSOR", "GGML_VULKAN_SKIP_CHECKS"],
         why: "test-backend-ops and the suite `vulkan` compare results with the CPU",
+    },
+];
+
+/// Variables of earlier versions of this library, and what replaces them.
+pub static FORMER: &[Absent] = &[
+    Absent { names: &["GGML_RS_PLANNER"], why: "GGML_RS_DEBUG=planner=online replaces it" },
+    Absent { names: &["GGML_RS_CPU_ALL_THREADS"], why: "GGML_RS_DEBUG=threads=all replaces it" },
+    Absent { names: &["GGML_VK_DISABLE_KEPT_GRAPHS"], why: "GGML_RS_DEBUG=vk-graphs=record replaces it" },
+    Absent { names: &["GGML_VK_PRODUCT"], why: "GGML_RS_DEBUG=vk-product=NAME replaces it" },
+    Absent { names: &["GGML_VK_ATTENTION"], why: "GGML_RS_DEBUG=vk-attention=NAME replaces it" },
+    Absent { names: &["GGML_VK_TUNE"], why: "GGML_RS_DEBUG=vk-device=NAME replaces it" },
+    Absent {
+        names: &["GGML_VK_TRY_COOPMAT", "GGML_RS_VK_TUNE"],
+        why: "experiments that this version does not have (docs/PERFORMANCE.md)",
+    },
+    Absent {
+        names: &[
+            "GGML_RPC_SERVER_MEMORY",
+            "GGML_RPC_SERVER_CLIENT_MEMORY",
+            "GGML_RPC_SERVER_CLIENT_WORK",
+            "GGML_RPC_SERVER_CLIENTS",
+            "GGML_RPC_SERVER_PER_ADDRESS",
+            "GGML_RPC_SERVER_IDLE",
+            "GGML_RPC_SERVER_GRAPH_TIME",
+            "GGML_RPC_CACHE_LIMIT",
+        ],
+        why: "an option of ggml-rpc-server and ggml_rs_set_rpc_server_limit replace it",
     },
 ];
 

@@ -1,6 +1,6 @@
 //! Environment variables: one table of all that the library reads (`table`), the only functions that read them (here),
-//! the original's variables that this library does not have (`absent`), and warnings about names that are nearly right
-//! (`near`).
+//! the original's variables that this library does not have (`absent`), warnings about names that are nearly right
+//! (`near`), and the settings of `GGML_RS_DEBUG` (`debug`).
 //!
 //! docs/ENVIRONMENT.md is generated from the tables. Its check (`scripts/environment.rs`) fails if another file in
 //! `src/` reads a variable.
@@ -9,12 +9,13 @@
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 
 mod absent;
+pub mod debug;
 mod near;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use absent::{ABSENT, Absent, FOREIGN};
+pub use absent::{ABSENT, Absent, FOREIGN, FORMER};
 pub use near::{Doubt, OF_SCRIPTS, doubt, doubts, warn_once};
 pub use table::*;
 

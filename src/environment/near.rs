@@ -1,8 +1,8 @@
-//! Warnings about `GGML_*` variables that have no effect: those that differ little from a known name, and the
-//! original's that are absent here.
+//! Warnings about `GGML_*` variables that have no effect: those that differ little from a known name, and those of the
+//! original and of earlier versions that are absent here.
 #![forbid(unsafe_code)]
 
-use super::{ABSENT, ALL, FOREIGN};
+use super::{ABSENT, ALL, FOREIGN, FORMER, debug};
 use crate::log_warn;
 use crate::sys::few;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +28,7 @@ pub const OF_SCRIPTS: [&str; 12] = [
 pub enum Doubt {
     /// There is none of this name. This one differs in a letter or two.
     Near(&'static str),
-    /// Only the original has it, for this reason.
+    /// Only the original or an earlier version has it, for this reason.
     Absent(&'static str),
     /// Neither this library nor the original has one like it.
     Unknown,
@@ -61,7 +61,7 @@ pub fn doubt(name: &str) -> Option<Doubt> {
     if !name.starts_with("GGML_") || is_known || FOREIGN.iter().any(|(prefix, _)| name.starts_with(prefix)) {
         return None;
     }
-    if let Some(row) = ABSENT.iter().find(|row| row.names.contains(&name)) {
+    if let Some(row) = ABSENT.iter().chain(FORMER).find(|row| row.names.contains(&name)) {
         return Some(Doubt::Absent(row.why));
     }
     // Names are long: two letters make no other word of them.
@@ -84,6 +84,7 @@ pub fn warn_once() {
     if WARNED.swap(true, Ordering::Relaxed) {
         return;
     }
+    debug::warn();
     for (name, doubt) in doubts() {
         match doubt {
             Doubt::Near(other) => log_warn!("{name}: there is no variable of this name; {other} is similar"),

@@ -40,8 +40,8 @@ variables! {
         "Writes a timeline of splits, copies and nodes, for ui.perfetto.dev.";
     NO_BACKTRACE = "GGML_NO_BACKTRACE", General, since "0.26.0", original Same, Anyone, values "set or not", default "not set",
         "A process that ends because of a broken contract prints no backtrace.";
-    PLANNER = "GGML_RS_PLANNER", General, since "0.26.0", original NO, Anyone, values "`online`", default "the better of two plans",
-        "Plans compute memory node by node, as the original does, without the search for a smaller plan.";
+    DEBUG = "GGML_RS_DEBUG", General, since "0.28.0", original NO, Anyone, values "`key=value,...`, see [below](#ggml_rs_debug)", default "none",
+        "Settings for tests, and to find the cause of a fault.";
 
     SCHED_REPORT = "GGML_SCHED_REPORT", Scheduler, since "0.26.0", original NO, SameRights, values "a path that ends with .html or .json", default "no report",
         "Writes the placement report of the largest graph of the process.";
@@ -59,8 +59,6 @@ variables! {
 
     CPU_LEVEL = "GGML_RS_CPU_LEVEL", Cpu, since "0.26.0", original NO, Anyone, values "`scalar`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `amx`", default "the best that the processor has",
         "Selects the vector kernels. A level that the processor lacks means the next lower one.";
-    CPU_ALL_THREADS = "GGML_RS_CPU_ALL_THREADS", Cpu, since "0.28.0", original NO, Anyone, values "set or not", default "not set",
-        "Computes every graph with the host's number of threads, even where other programs use the processors so much that one thread is faster.";
     CPU_COPIES = "GGML_RS_CPU_COPIES", Cpu, since "0.28.0", original NO, Anyone, values "bytes", default "what is free, less a reserve",
         "How much memory interleaved weights may take that were set from a mapped file. Others are read from the file for each computation.";
 
@@ -108,14 +106,6 @@ variables! {
         "Logs a table of times on the device for each operation.";
     VK_PERF_LOGGER_FREQUENCY = "GGML_VK_PERF_LOGGER_FREQUENCY", Vulkan, since "0.26.0", original Same, Anyone, values "a number of graphs", default "1",
         "After how many graphs that table is logged.";
-    VK_DISABLE_KEPT_GRAPHS = "GGML_VK_DISABLE_KEPT_GRAPHS", Vulkan, since "0.28.0", original NO, Anyone, values "set or not", default "not set",
-        "Records every graph anew instead of submitting a repeated one again.";
-    VK_PRODUCT = "GGML_VK_PRODUCT", Vulkan, since "0.26.0", original NO, Anyone, values "`tensors`, `half_matrices`, `matrices`, `ints`, `vector`, `tile`, `rows`", default "by device and shape",
-        "Selects how matrix products are computed, where the device can do it.";
-    VK_ATTENTION = "GGML_VK_ATTENTION", Vulkan, since "0.28.0", original NO, Anyone, values "`tensors`, `matrices`, `vector`", default "by device and shape",
-        "Selects how attention is computed, where the device can do it.";
-    VK_TUNE = "GGML_VK_TUNE", Vulkan, since "0.26.0", original NO, Anyone, values "`card`, `plain`", default "by device",
-        "Divides work as for a card (`plain`: one without subgroup arithmetic) on a software driver, for tests.";
     VK_VALIDATE = "GGML_VK_VALIDATE", Vulkan, since "0.26.0", original NO, Anyone, values "0, 1, `abort`", default "0",
         "Uses the validation layers, and ends the process at their first message (`abort`).";
 

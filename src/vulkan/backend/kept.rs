@@ -4,7 +4,7 @@
 use crate::alloc::ids::TensorIds;
 use crate::alloc::image::{Change, Images};
 use crate::alloc::pause::Pause;
-use crate::environment;
+use crate::environment::debug;
 use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::tensor::TensorRef;
@@ -89,7 +89,7 @@ unsafe impl Send for KeptGraphs {}
 
 fn is_enabled() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
-    *crate::sys::sync::once(&ON, || !environment::VK_DISABLE_KEPT_GRAPHS.is_set())
+    *crate::sys::sync::once(&ON, || !debug::GRAPHS.is("record"))
 }
 
 impl KeptGraphs {

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::environment;
+use crate::environment::{self, debug};
 use crate::vulkan::device::info::Info;
 use ash::vk;
 
@@ -51,13 +51,13 @@ const TABLE: &[Workaround] = &[
         change: |i| i.limits.iterations = Some(65_534),
     },
     Workaround {
-        why: "GGML_VK_TUNE: work is divided as for a card",
-        applies: |_| matches!(tune().as_deref(), Some("card" | "plain")),
+        why: "GGML_RS_DEBUG: work is divided as for a card",
+        applies: |_| matches!(division().as_deref(), Some("card" | "plain")),
         change: |i| i.software = false,
     },
     Workaround {
-        why: "GGML_VK_TUNE: work is divided as for a card without subgroup arithmetic",
-        applies: |_| tune().as_deref() == Some("plain"),
+        why: "GGML_RS_DEBUG: work is divided as for a card without subgroup arithmetic",
+        applies: |_| division().as_deref() == Some("plain"),
         change: |i| i.features.subgroup &= vk::SubgroupFeatureFlags::BASIC,
     },
 ];
@@ -68,9 +68,9 @@ fn mesa(text: &str) -> Option<u32> {
     version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// GGML_VK_TUNE, with which tests run the shaders of cards on software drivers.
-fn tune() -> Option<String> {
-    environment::VK_TUNE.text()
+/// The setting with which tests run the shaders of cards on software drivers.
+fn division() -> Option<String> {
+    debug::DIVISION.value()
 }
 
 /// Corrects the description of a device. Returns the reasons of the rows that applied.

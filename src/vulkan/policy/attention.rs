@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::environment;
+use crate::environment::debug;
 use crate::error::Result;
 use crate::vulkan::device::Info;
 use crate::vulkan::policy::architecture::{Architecture, amounts, units};
@@ -27,10 +27,10 @@ enum Way {
     Tensors,
 }
 
-/// The way of attention that GGML_VK_ATTENTION names, read once per process.
+/// The way of attention that GGML_RS_DEBUG names, read once per process.
 fn requested() -> Option<Way> {
     static REQUESTED: OnceLock<Option<Way>> = OnceLock::new();
-    *crate::sys::sync::once(&REQUESTED, || match environment::VK_ATTENTION.text().as_deref() {
+    *crate::sys::sync::once(&REQUESTED, || match debug::ATTENTION.value().as_deref() {
         Some("vector") => Some(Way::Vector),
         Some("matrices") => Some(Way::Matrices),
         Some("tensors") => Some(Way::Tensors),

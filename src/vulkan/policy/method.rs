@@ -13,13 +13,13 @@
 //!
 //! Which architectures use cooperative matrices without a request is in `architecture.rs`. On an NVIDIA H100 and an
 //! H200 all methods but those with sums in F16 gave right results; on other cards they have not been tested.
-//! GGML_VK_DISABLE_COOPMAT disables them. For tests, `GGML_VK_PRODUCT=NAME` uses a method for every product that it can
+//! GGML_VK_DISABLE_COOPMAT disables them. For tests, `GGML_RS_DEBUG=vk-product=NAME` uses a method for every product that it can
 //! compute.
 
 #![forbid(unsafe_code)]
 
 use crate::abi::ggml::ggml_type;
-use crate::environment;
+use crate::environment::debug;
 use crate::vulkan::device::Info;
 use crate::vulkan::device::coopmat2::TENSOR_THREADS;
 use crate::vulkan::policy::architecture::{Architecture, SMALL};
@@ -166,10 +166,10 @@ pub fn largest_matrices(info: &Info, sums: Sums, usable: impl Fn([u32; 3]) -> bo
     sizes.rev().filter(|size| usable(*size)).max_by_key(|size| size.iter().product::<u32>())
 }
 
-/// The method that GGML_VK_PRODUCT names, read once per process.
+/// The method that GGML_RS_DEBUG names, read once per process.
 fn requested() -> Option<&'static str> {
     static REQUESTED: OnceLock<Option<String>> = OnceLock::new();
-    crate::sys::sync::once(&REQUESTED, || environment::VK_PRODUCT.text()).as_deref()
+    crate::sys::sync::once(&REQUESTED, || debug::PRODUCT.value()).as_deref()
 }
 
 /// Whether the environment names a method.
