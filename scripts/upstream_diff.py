@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""The changes of the original ggml since the version that this library follows.
+"""What changed in the original ggml since the version that this library follows.
 
 usage: CRATE=llama-cpp-sys-4 VERSION=0.11.0 upstream_diff.py      a crate's ggml, which cargo fetches
        DIR=path upstream_diff.py                                  a tree of ggml, or of llama.cpp
 
-In the environment: BASE=path, or BASE_CRATE=name and BASE_VERSION=number, is compared with instead of what
-scripts/fetch.py pins. CHECK=1 makes any change a failure. Fetched trees are kept in GGML_CACHE (default: target/cache).
+In the environment: BASE=path, or BASE_CRATE=name and BASE_VERSION=number, is compared with instead of what scripts/fetch.py pins. CHECK=1 makes any
+change a failure. Fetched trees and libclang are kept in GGML_CACHE (default: target/cache).
 
-Prints sections of one item a line: + is new, - is gone, ~ changed, ! could not be found out. The same trees give the
-same text. If the other tree is the older one, the first item and a line on stderr say so. Status: 0; 1 with CHECK=1 if
-anything changed; 2 for a wrong call; 3 if a tree is not available. docs/UPSTREAM.md says how to use the output.
+Prints sections of one item a line: + is new, - is gone, ~ changed, ! could not be found out. The same trees give the same text.
+Status: 0; 1 with CHECK=1 where anything changed; 2 for a wrong call; 3 where a tree or libclang cannot be had. See docs/UPSTREAM.md.
 """
 import contextlib
 import os
 import sys
+from functools import partial
 
 sys.dont_write_bytecode = True
 import fetch
-from upstream import areas, bodies, cmake, exports, interface, operations, sources, tables
+from upstream import areas, bodies, clang, interface, operations, texts
 from upstream.tree import Tree
 
 
@@ -28,82 +28,70 @@ def usage(message):
 
 def fetched(name, version):
     """The folder of a crate's ggml."""
-    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    root = os.path.join(os.path.abspath(os.environ.get("GGML_CACHE") or os.path.join(here, "target", "cache")), "upstream")
-    digest = fetch.CRATE[2] if (name, version) == fetch.CRATE[:2] else None
-    target = f"{name}-{version}"
+    root = os.path.join(clang.cache(), "upstream")
     with contextlib.redirect_stdout(sys.stderr), fetch.locked(root):
-        fetch.ggml(root, name, version, digest, target)
-    return os.path.join(root, target)
+        fetch.ggml(root, name, version, fetch.CRATE[2] if (name, version) == fetch.CRATE[:2] else None, f"{name}-{version}")
+    return os.path.join(root, f"{name}-{version}")
 
 
 def given(path):
-    for folder in (path, os.path.join(path, "ggml")):
-        if os.path.isfile(os.path.join(folder, "include", "ggml.h")):
-            return os.path.abspath(folder)
-    return usage(f"{path} holds no include/ggml.h")
+    found = [folder for folder in (path, os.path.join(path, "ggml")) if os.path.isfile(os.path.join(folder, "include", "ggml.h"))]
+    return os.path.abspath(found[0]) if found else usage(f"{path} holds no include/ggml.h")
 
 
-def tree(folder, crate, version, otherwise):
-    """One side of the comparison; `otherwise` is the crate where none is named."""
+def had(folder, crate, version, otherwise):
+    """A tree; `otherwise` is the crate where none is named. Ends with status 3 where it, or libclang, cannot be had."""
     if folder and (crate or version):
         usage("a folder and a crate are named; one is enough")
-    if folder:
-        return Tree(given(folder))
     if crate and not version:
         usage(f"the version of {crate} is missing")
-    if not version:
-        crate, version = otherwise if otherwise else usage("no version and no folder")
-    return Tree(fetched(crate or fetch.CRATE[0], version))
-
-
-def had(*what):
-    """The tree, or the end with status 3."""
+    if not folder and not version:
+        crate, version = otherwise or usage("no version and no folder")
     try:
-        return tree(*what)
-    except SystemExit as e:
-        if isinstance(e.code, str): # fetch.py has exited with a message
-            print(e.code, file=sys.stderr)
-            sys.exit(3)
-        raise
-    except OSError as e:
-        print(f"upstream-diff: {e}", file=sys.stderr)
+        found = Tree(given(folder) if folder else fetched(crate or fetch.CRATE[0], version))
+        clang.cindex()
+        return found
+    except (SystemExit, OSError) as e:
+        said = e.code if isinstance(e, SystemExit) else f"upstream-diff: {e}"
+        if not isinstance(said, str): # a wrong call; fetch.py ends with what is wrong
+            raise
+        print(said, file=sys.stderr)
         sys.exit(3)
 
 
 def backwards(old, new):
-    """Whether the tree that should be newer is the older one, by their versions."""
+    """Whether the tree that should be newer is the older one, as far as both say their versions."""
     numbers = [t.version().split(".") for t in (old, new)]
     return all(n.isdigit() for v in numbers for n in v) and [int(n) for n in numbers[1]] < [int(n) for n in numbers[0]]
 
 
+SECTIONS = {
+    "functions in headers": interface.functions,
+    "types": interface.types,
+    "enums": interface.enums,
+    "macros": interface.macros,
+    "comments in public headers": interface.remarks,
+    "exported names": interface.exports,
+    "tables": partial(bodies.declared, ["table"]),
+    "types and lines between functions": partial(bodies.declared, ["type", "rest"]),
+    "environment variables": texts.environment,
+    "functions looked up by name": partial(bodies.called, r'\bstrcmp ?\(\w+, (?="ggml_)', "src/"),
+    "operations": lambda *trees: operations.grouped(*trees)[0],
+    "other functions": lambda *trees: operations.grouped(*trees)[1],
+    "assertions in functions": partial(bodies.called, r"\bGGML_ASSERT ?\(", r"src/[^/]+$|src/ggml-cpu/[^/]+\.c(pp)?$"),
+    "op_params": partial(bodies.called, r"\b(ggml_[gs]et_op_params\w*\(|params\[\w*\] ?= ?\{)", r"src/[^/]+$"),
+    "log lines": partial(bodies.called, r"(?:\b|_)LOG_([A-Z]+ ?\()", r"src/(ggml-\w+/)?[^/]+$"),
+    "cmake": texts.cmake,
+    "files": areas.files,
+}
+
+
 def sections(old, new):
-    """[(title, items)]"""
+    """[(title, items)]; an item is a line."""
     version = [] if old.version() == new.version() else [f"~ {old.version()} -> {new.version()}"]
     if backwards(old, new):
         version[0] += " backwards: the other tree is the older one, so + is gone since it and - is new since it"
-    by_operation, rest = operations.operations(old, new)
-    return [
-        ("version", version),
-        ("functions in headers", interface.functions(old, new)),
-        ("types", interface.types(old, new)),
-        ("enums", interface.enums(old, new)),
-        ("macros", interface.macros(old, new)),
-        ("static assertions", interface.asserts(old, new)),
-        ("comments in public headers", interface.comments(old, new)),
-        ("exported names", exports.exports(old, new)),
-        ("tables", tables.tables(old, new)),
-        ("types and numbers inside the sources", sources.inside(old, new)),
-        ("environment variables", tables.environment(old, new)),
-        ("functions looked up by name", tables.lookups(old, new)),
-        ("operations", by_operation),
-        ("other functions", areas.by_area(rest)),
-        ("assertions in functions", bodies.asserts(old, new)),
-        ("op_params", bodies.op_params(old, new)),
-        ("log lines", areas.log_lines(old, new)),
-        ("cmake", cmake.changes(old, new)),
-        ("files", areas.files(old, new)),
-    ]
+    return [("version", version)] + [(title, section(old, new)) for title, section in SECTIONS.items()]
 
 
 def main():
@@ -116,15 +104,13 @@ def main():
         print(f"upstream-diff: {new.version()} is older than {old.version()}, with which it is compared; to see what is new, name the older one as BASE",
               file=sys.stderr)
     found = sections(old, new)
-    lines = []
-    for title, items in found:
-        lines += [f"== {title}: {len(items) or 'nothing'}", *(" ".join(item.split()) for item in items), *([""] if items else [])]
     total = sum(len(items) for _, items in found)
-    lines.append(f"{total} items in {sum(1 for _, items in found if items)} of {len(found)} sections")
+    lines = [line for title, items in found for line in (f"== {title}: {len(items) or 'nothing'}", *(" ".join(item.split()) for item in items), *[""] * bool(items))]
+    lines.append(f"{total} items in {sum(bool(items) for _, items in found)} of {len(found)} sections")
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     try:
         print("\n".join(lines), flush=True)
-    except BrokenPipeError: # the reader has closed the pipe
+    except BrokenPipeError: # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(1 if total and env["CHECK"] not in ("", "0") else 0)
 

@@ -60,7 +60,8 @@ impl Plan {
 
     /// Computes the plan, whose graph is `graph`. The stream exists (the contract of callers that compute with it).
     pub fn compute(&self, graph: GraphRef) -> ggml_status {
-        // SAFETY: as in `update`. The tensors are those of `graph`, which is valid.
+        // SAFETY: the plan was made by this stream, and is freed only with `self` or with the stream, which exists. The
+        // tensors are those of `graph`, which is valid.
         unsafe { self.backend.graph_plan_compute(self.plan, Some(graph)) }
     }
 }

@@ -147,7 +147,7 @@ mod stop {
     /// `job` is a `Job` of these types.
     unsafe extern "C-unwind" fn work<F: FnOnce() -> T + Copy, T: Copy>(job: *mut c_void) -> Left {
         let job = job.cast::<Job<F, T>>();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises a `Job` of these types. `call` keeps it until this function has ended.
         unsafe { (*job).result = MaybeUninit::new(((*job).function)()) };
         Left { exception: std::ptr::null_mut(), forced: 0 }
     }

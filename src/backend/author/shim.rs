@@ -72,14 +72,14 @@ macro_rules! objects {
     ($($handle:ident: $raw:ty),*) => {$(
         impl<'c> Argument<'c, $raw> for Option<$handle> {
             unsafe fn from_c(raw: $raw, _: &'c Call) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: **the vtable contract**: NULL or a valid object, which lives as long as the call.
                 unsafe { $handle::from_ptr(raw.cast()) }
             }
         }
 
         impl<'c> Argument<'c, $raw> for $handle {
             unsafe fn from_c(raw: $raw, call: &'c Call) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: **the vtable contract** holds for `raw`, as for this function.
                 match unsafe { Option::<$handle>::from_c(raw, call) } {
                     Some(handle) => handle,
                     None => ggml_abort!("{} of a backend was called with NULL", call.0),
@@ -96,14 +96,14 @@ objects!(
 
 impl<'c> Argument<'c, *mut ggml_tensor> for TensorRef {
     unsafe fn from_c(raw: *mut ggml_tensor, call: &'c Call) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: **the vtable contract** holds for `raw`; `const` or not makes no difference to it.
         unsafe { Self::from_c(raw.cast_const(), call) }
     }
 }
 
 impl<'c> Argument<'c, *const ggml_cgraph> for GraphRef {
     unsafe fn from_c(raw: *const ggml_cgraph, call: &'c Call) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: **the vtable contract** holds for `raw`; `const` or not makes no difference to it.
         unsafe { Self::from_c(raw.cast_mut(), call) }
     }
 }
