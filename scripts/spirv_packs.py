@@ -3,7 +3,7 @@ import array
 import lzma
 import os
 
-# Where an instruction has ids that a pack stores as distances from the last result (src/vulkan/shaders/relative.rs): the word
+# Where an instruction has ids that a pack stores as distances from the last result (src/vulkan/shaders/id_deltas.rs): the word
 # of its result, or 0, and the words of its operands, from one up to another. A wrong line makes modules that spirv-val
 # refuses, and that no library has.
 END = 1 << 16

@@ -35,7 +35,7 @@ pub fn alloc(allocator: &mut ggml_tallocr, buffer: BufferRef, tensor: TensorRef)
     };
     let at = buffer.base().wrapping_add(allocator.offset);
     allocator.offset = end;
-    Ok(view::bind_where_it_fits(buffer, tensor, at))
+    Ok(view::bind_if_inside(buffer, tensor, at))
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ pub unsafe fn set(parts: &[Part]) {
     parts.iter().for_each(|p| check_range(p.tensor, p.offset, p.size, "write"));
     for Group { buffer, items } in by_type(parts, |p| p.tensor) {
         if let Some(f) = slot!(buffer.set_tensor_n) {
-            items.iter().for_each(|p| observe::tell(|| Operation::Set(p.tensor, p.offset, p.size)));
+            items.iter().for_each(|p| observe::notify(|| Operation::Set(p.tensor, p.offset, p.size)));
             let c = Columns::of(&items);
             let (tensors, data) = (c.tensors.as_ptr().cast(), c.data.as_ptr().cast());
             // SAFETY: the vtable contract for tensors in buffers of this type, ranges were checked, and the caller's
@@ -112,7 +112,7 @@ pub unsafe fn get(parts: &[Part]) {
     parts.iter().for_each(|p| check_range(p.tensor, p.offset, p.size, "read"));
     for Group { buffer, items } in by_type(parts, |p| p.tensor) {
         if let Some(f) = slot!(buffer.get_tensor_n) {
-            items.iter().for_each(|p| observe::tell(|| Operation::Get(p.tensor, p.offset, p.size)));
+            items.iter().for_each(|p| observe::notify(|| Operation::Get(p.tensor, p.offset, p.size)));
             let c = Columns::of(&items);
             let tensors = c.tensors.as_ptr().cast();
             // SAFETY: the vtable contract for tensors in buffers of this type, ranges were checked, and the caller's
@@ -135,7 +135,7 @@ pub fn copy(pairs: &[(TensorRef, TensorRef)]) -> Result<()> {
     }
     for Group { buffer, items } in by_type(pairs, |(_, dst)| *dst) {
         if let Some(f) = slot!(buffer.cpy_tensor_n) {
-            items.iter().for_each(|(src, dst)| observe::tell(|| Operation::Copy(*src, *dst)));
+            items.iter().for_each(|(src, dst)| observe::notify(|| Operation::Copy(*src, *dst)));
             let (srcs, dsts): (Vec<_>, Vec<_>) =
                 items.iter().map(|(s, d)| (s.as_ptr().cast_const(), d.as_ptr())).unzip();
             // SAFETY: the vtable contract for tensors in buffers of this type.

@@ -57,7 +57,7 @@ impl BufferRef {
     /// The buffer was made by [`BufferBox::create`] (as `ggml_backend_buffer_init` does). No code uses it afterwards,
     /// and no other code frees it.
     pub unsafe fn free(self) {
-        observe::tell(|| Operation::FreeBuffer(self));
+        observe::notify(|| Operation::FreeBuffer(self));
         if let Some(f) = slot!(self.free_buffer) {
             // SAFETY: the vtable contract.
             unsafe { f(self.as_ptr()) };
@@ -125,7 +125,7 @@ impl BufferRef {
     /// Sets every byte.
     pub fn clear(self, value: u8) {
         if self.size() > 0 {
-            observe::tell(|| Operation::Clear(self));
+            observe::notify(|| Operation::Clear(self));
             call!(self.clear(value));
         }
     }

@@ -80,7 +80,7 @@ fn change<T>(f: impl FnOnce(&mut Known) -> T) -> T {
     }
     let any = !known.extents.is_empty() || !known.streams.is_empty();
     ANY.store(any, Relaxed);
-    observe::look(any.then_some(see));
+    observe::look(any.then_some(on_operation));
     result
 }
 
@@ -137,7 +137,7 @@ pub fn take_lost_work(stream: BackendRef) -> bool {
 
 /// Sees what happens while there is damage: what is written is whole again, before the write. A failure is noted after
 /// it.
-fn see(operation: Operation) {
+fn on_operation(operation: Operation) {
     let written = match operation {
         Operation::Set(t, offset, size) | Operation::SetAsync(_, t, offset, size) => Extent::of(t, offset, size),
         Operation::Copy(_, t) | Operation::CopyAsync(_, _, _, t) => Extent::of_tensor(t),

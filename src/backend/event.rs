@@ -21,7 +21,7 @@ impl EventRef {
     /// No code uses the event afterwards, and no other code frees it.
     pub unsafe fn free(self) {
         let device = self.device();
-        observe::tell(|| Operation::FreeEvent(self));
+        observe::notify(|| Operation::FreeEvent(self));
         match slot!(device.event_free) {
             // SAFETY: the vtable contract.
             Some(f) => unsafe { f(device.as_ptr(), self.as_ptr()) },
@@ -37,12 +37,12 @@ impl EventRef {
             Some(f) => unsafe { f(device.as_ptr(), self.as_ptr()) },
             None => ggml_abort!("the device {} cannot wait for events", device.name()),
         }
-        observe::tell(|| Operation::Reached(self));
+        observe::notify(|| Operation::Reached(self));
     }
 
     /// Marks the present end of a stream's queue.
     pub fn record(self, backend: BackendRef) {
-        observe::tell(|| Operation::Record(self, backend));
+        observe::notify(|| Operation::Record(self, backend));
         match slot!(backend.event_record) {
             // SAFETY: the vtable contract.
             Some(f) => unsafe { f(backend.as_ptr(), self.as_ptr()) },
@@ -52,7 +52,7 @@ impl EventRef {
 
     /// Lets what is queued on `backend` from now on wait for the event.
     pub fn wait(self, backend: BackendRef) {
-        observe::tell(|| Operation::Wait(self, backend));
+        observe::notify(|| Operation::Wait(self, backend));
         match slot!(backend.event_wait) {
             // SAFETY: the vtable contract.
             Some(f) => unsafe { f(backend.as_ptr(), self.as_ptr()) },

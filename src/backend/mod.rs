@@ -14,8 +14,10 @@
 //! - `graph_copy`: copying a graph to another device, comparing two backends
 //! - `grad_reset`: resetting the state of a training graph
 //! - `observe`: operations on memory and queues, reported to an observer
+//! - `abort`: the callback of the host that cancels computations
 //! - `author`: safe traits for the author of a backend
 
+mod abort;
 pub mod author;
 pub mod batch;
 mod buffer;
@@ -45,5 +47,6 @@ mod tests;
 mod usage;
 pub mod view;
 
+pub use abort::Abort;
 pub use buffer_type::{node_is_empty, op_alloc_size_may_expand, op_is_empty};
 pub use handle::{BackendBox, BackendRef, BufferBox, BufferRef, BufferTypeRef, DeviceRef, EventBox, EventRef, RegRef};

@@ -77,7 +77,7 @@ pub fn watched() -> bool {
 
 /// Passes an operation to the observers. `operation` is called only if there is one.
 #[inline]
-pub fn tell(operation: impl FnOnce() -> Operation) {
+pub fn notify(operation: impl FnOnce() -> Operation) {
     if watched() {
         tell_all(operation());
     }

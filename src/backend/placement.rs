@@ -107,7 +107,7 @@ fn place(buffer: &BufferBox, list: &[TensorRef], bound: &mut Vec<TensorRef>) -> 
             };
             bound.push(t);
             let address = base.wrapping_add(std::mem::replace(&mut offset, end));
-            view::bind_where_it_fits(buffer.handle(), t, address)
+            view::bind_if_inside(buffer.handle(), t, address)
         } else {
             continue;
         };

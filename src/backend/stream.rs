@@ -49,7 +49,7 @@ impl BackendRef {
     /// No code uses the stream afterwards, and no other code frees it.
     pub unsafe fn free(self) {
         super::plan::free_all(self);
-        observe::tell(|| Operation::FreeBackend(self));
+        observe::notify(|| Operation::FreeBackend(self));
         call!(self.free())
     }
 
@@ -96,7 +96,7 @@ impl BackendRef {
             let _shield = Shield::new();
             // SAFETY: the vtable contract.
             foreign::module((), || unsafe { f(self.as_ptr()) });
-            observe::tell(|| Operation::Synchronized(self));
+            observe::notify(|| Operation::Synchronized(self));
         }
     }
 
@@ -121,7 +121,7 @@ impl BackendRef {
             true => Err(crate::invalid!("work of this backend was lost before this graph, see the log")),
             false => Ok(()),
         };
-        let result = graph.whole().and_then(damage::check_graph).and_then(|()| lost());
+        let result = graph.unspoiled().and_then(damage::check_graph).and_then(|()| lost());
         result.map_err(|e| log_error!("{}: {e}", self.name())).is_ok()
     }
 
@@ -131,7 +131,7 @@ impl BackendRef {
         if !self.may_compute(graph) {
             return ggml_status::GGML_STATUS_FAILED;
         }
-        observe::tell(|| Operation::Compute(self, graph));
+        observe::notify(|| Operation::Compute(self, graph));
         let _shield = Shield::new();
         status_of(attempt!(self.graph_compute(graph.as_ptr().cast()), ggml_status::GGML_STATUS_FAILED as i32))
     }
@@ -195,7 +195,7 @@ impl BackendRef {
             if !self.may_compute(graph) {
                 return ggml_status::GGML_STATUS_FAILED;
             }
-            observe::tell(|| Operation::Compute(self, graph));
+            observe::notify(|| Operation::Compute(self, graph));
         }
         status_of(attempt!(self.graph_plan_compute(plan), ggml_status::GGML_STATUS_FAILED as i32))
     }
@@ -238,7 +238,7 @@ impl BackendRef {
         // SAFETY: the vtable contract.
         let taken = foreign::module(false, || unsafe { f(from.as_ptr(), self.as_ptr(), src.as_ptr(), dst.as_ptr()) });
         if taken {
-            observe::tell(|| Operation::CopyAsync(from, self, src, dst));
+            observe::notify(|| Operation::CopyAsync(from, self, src, dst));
         }
         taken
     }

@@ -88,7 +88,7 @@ pub unsafe fn set(tensor: TensorRef, data: *const u8, offset: usize, size: usize
         return;
     }
     check_range(tensor, offset, size, "write");
-    observe::tell(|| Operation::Set(tensor, offset, size));
+    observe::notify(|| Operation::Set(tensor, offset, size));
     match slot!(buffer.set_tensor).map(MayUnwind::may_unwind) {
         // SAFETY: the vtable contract, and the caller's promise for `data`.
         Some(f) => module((), || unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }),
@@ -115,7 +115,7 @@ pub unsafe fn get(tensor: TensorRef, data: *mut u8, offset: usize, size: usize) 
         return;
     }
     check_range(tensor, offset, size, "read");
-    observe::tell(|| Operation::Get(tensor, offset, size));
+    observe::notify(|| Operation::Get(tensor, offset, size));
     match slot!(buffer.get_tensor).map(MayUnwind::may_unwind) {
         // SAFETY: the vtable contract, and the caller's promise for `data`.
         Some(f) => module((), || unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }),
@@ -142,7 +142,7 @@ pub fn memset(tensor: TensorRef, value: u8, offset: usize, size: usize) {
     }
     let buffer = buffer_of(tensor);
     check_range(tensor, offset, size, "write");
-    observe::tell(|| Operation::Set(tensor, offset, size));
+    observe::notify(|| Operation::Set(tensor, offset, size));
     match slot!(buffer.memset_tensor).map(MayUnwind::may_unwind) {
         // SAFETY: the vtable contract.
         Some(f) => module((), || unsafe { f(buffer.as_ptr(), tensor.as_ptr(), value, offset, size) }),
@@ -205,7 +205,7 @@ pub unsafe fn get_2d(tensor: TensorRef, data: *mut u8, p: Pieces) {
 /// Passes an operation for each piece to the observers.
 fn tell_pieces(p: Pieces, operation: impl Fn(usize) -> Operation) {
     if observe::watched() {
-        each_piece(p, |offset, _| observe::tell(|| operation(offset)));
+        each_piece(p, |offset, _| observe::notify(|| operation(offset)));
     }
 }
 
@@ -229,7 +229,7 @@ impl BackendRef {
         check_range(tensor, offset, size, "write");
         match slot!(self.set_tensor_async).map(MayUnwind::may_unwind) {
             Some(f) => {
-                observe::tell(|| Operation::SetAsync(self, tensor, offset, size));
+                observe::notify(|| Operation::SetAsync(self, tensor, offset, size));
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
                 module((), || unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) });
                 unless_thrown(tensor, offset, size);
@@ -251,7 +251,7 @@ impl BackendRef {
         check_range(tensor, offset, size, "read");
         match slot!(self.get_tensor_async).map(MayUnwind::may_unwind) {
             Some(f) => {
-                observe::tell(|| Operation::GetAsync(self, tensor, offset, size));
+                observe::notify(|| Operation::GetAsync(self, tensor, offset, size));
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
                 module((), || unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) });
             }
@@ -320,7 +320,7 @@ impl BackendRef {
 /// Calls the buffer of `dst` to copy `src`, which may be in any buffer. Returns `false` if it cannot.
 pub fn buffer_copy(src: TensorRef, dst: TensorRef) -> bool {
     let buffer = buffer_of(dst);
-    observe::tell(|| Operation::Copy(src, dst));
+    observe::notify(|| Operation::Copy(src, dst));
     // SAFETY: the vtable contract.
     slot!(buffer.cpy_tensor)
         .map(MayUnwind::may_unwind)

@@ -27,12 +27,12 @@ pub fn bind(buffer: BufferRef, tensor: TensorRef, at: *mut u8) -> ggml_status {
         "'{}' is not inside its buffer",
         tensor.name()
     );
-    bind_where_it_fits(buffer, tensor, at)
+    bind_if_inside(buffer, tensor, at)
 }
 
 /// [`bind`] for a caller that has found room for the bytes that the buffer requires. Does not query their number again:
 /// a device of another machine may return another number, and that must not end the process.
-pub fn bind_where_it_fits(buffer: BufferRef, tensor: TensorRef, at: *mut u8) -> ggml_status {
+pub fn bind_if_inside(buffer: BufferRef, tensor: TensorRef, at: *mut u8) -> ggml_status {
     ggml_assert!(tensor.buffer().is_none() && tensor.data().is_null(), "'{}' has memory already", tensor.name());
     ggml_assert!(tensor.view_src().is_none(), "'{}' is a view", tensor.name());
     tensor.set_buffer_raw(buffer.as_ptr());

@@ -122,7 +122,7 @@ pub unsafe extern "C" fn ggml_gallocr_reserve_n_size(
     list!(graph.n_nodes(); node_buffer_ids);
     list!(graph.n_leafs(); leaf_buffer_ids);
     let ids = buffer_ids(graph, node_buffer_ids, leaf_buffer_ids);
-    let measured = graph.whole().and_then(|graph| galloc.describe(graph)).and_then(|mut problem| {
+    let measured = graph.unspoiled().and_then(|graph| galloc.describe(graph)).and_then(|mut problem| {
         let measured = galloc.measure(&mut problem, &ids);
         galloc.put_back(problem);
         measured
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn ggml_gallocr_reserve_n(
     list!(graph.n_nodes(); node_buffer_ids);
     list!(graph.n_leafs(); leaf_buffer_ids);
     let ids = buffer_ids(graph, node_buffer_ids, leaf_buffer_ids);
-    let done = graph.whole().and_then(|graph| galloc.describe(graph)).and_then(|mut problem| {
+    let done = graph.unspoiled().and_then(|graph| galloc.describe(graph)).and_then(|mut problem| {
         let done = galloc.reserve(&mut problem, &ids);
         galloc.put_back(problem);
         done
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn ggml_gallocr_reserve_n(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_alloc_graph(galloc: ggml_gallocr_t, graph: *mut ggml_cgraph) -> bool {
     need!(galloc, graph);
-    logged("ggml_gallocr_alloc_graph", graph.whole().and_then(|g| galloc.alloc_graph(g))).is_some()
+    logged("ggml_gallocr_alloc_graph", graph.unspoiled().and_then(|g| galloc.alloc_graph(g))).is_some()
 }
 
 /// Returns the size in bytes of the buffers of type `buffer_id`. 0 for a type that is also listed with a smaller

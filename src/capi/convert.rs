@@ -107,7 +107,7 @@ pub trait Passed<'c>: Sized {
     /// As for [`Self::optional`].
     #[inline]
     #[track_caller]
-    unsafe fn asked(self, name: &str, call: &'c Call) -> Option<Self::Object> {
+    unsafe fn queried(self, name: &str, call: &'c Call) -> Option<Self::Object> {
         // SAFETY: forwarded to the caller.
         let object = unsafe { self.optional(call) };
         if object.is_none() {
@@ -301,13 +301,13 @@ macro_rules! optional {
     };
 }
 
-/// `asked!(backend)`: as `optional!`, for objects that the function only returns information about. Logs an error for
+/// `query!(backend)`: as `optional!`, for objects that the function only returns information about. Logs an error for
 /// NULL.
-macro_rules! asked {
+macro_rules! query {
     ($($p:ident),+) => {
         let call = $crate::capi::convert::Call;
         #[allow(unsafe_op_in_unsafe_fn)]
-        let ($($p,)+) = ($($crate::capi::convert::Passed::asked($p, stringify!($p), &call),)+);
+        let ($($p,)+) = ($($crate::capi::convert::Passed::query($p, stringify!($p), &call),)+);
     };
 }
 
@@ -383,7 +383,7 @@ macro_rules! unwritten {
     }};
 }
 pub(in crate::capi) use {
-    asked, given, list, need, numbers, objects, optional, optional_objects, outputs, passed, spoil, take, unwritten,
+    given, list, need, numbers, objects, optional, optional_objects, outputs, passed, query, spoil, take, unwritten,
 };
 
 /// Pointers to objects that a failed function leaves without a change.

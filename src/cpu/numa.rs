@@ -5,8 +5,8 @@
 
 use crate::abi::cpu::ggml_numa_strategy::{self, *};
 use crate::abi::ggml::GGML_MAX_N_THREADS;
-use crate::sys::few;
 use crate::sys::scheduling::{Mask, Scheduling, own_mask, own_processor};
+use crate::sys::small_sort;
 use crate::sys::sync::lock;
 use crate::sys::thread::parallel;
 use crate::{log_info, log_warn};
@@ -39,7 +39,7 @@ impl Numa {
                 mask.contains(&true).then_some((number, mask))
             })
             .collect();
-        few::sort(&mut nodes, |a, b| a.0 < b.0);
+        small_sort::sort(&mut nodes, |a, b| a.0 < b.0);
         let nodes: Vec<Mask> = nodes.into_iter().map(|(_, mask)| mask).collect();
         let processor = own_processor();
         let here = nodes.iter().position(|mask| processor.is_some_and(|p| mask.get(p) == Some(&true))).unwrap_or(0);

@@ -169,7 +169,7 @@ impl Pool {
         (task.run)(0);
         drop(wait);
         if let Some(moved) = task.left.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            foreign::adopt(moved);
+            foreign::put_pending(moved);
         }
         Ok(slept)
     }
@@ -298,7 +298,7 @@ impl Shared {
                 // The host has forked in the task, and the child has this thread only.
                 return;
             }
-            if let Some(moved) = foreign::hand_over() {
+            if let Some(moved) = foreign::take_pending() {
                 *lock(&task.left) = Some(moved);
             }
             if self.remaining.fetch_sub(1, Ordering::SeqCst) == 1 && self.starter_sleeps.load(Ordering::SeqCst) {

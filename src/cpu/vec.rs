@@ -1,7 +1,7 @@
 //! Safe functions on rows in single precision, over the kernels of `simd`.
 #![allow(clippy::excessive_precision)]
 
-use super::simd::order::{FEW, MOST};
+use super::simd::argsort::{FEW, MOST};
 use super::simd::{Level, Map, Map2, float::MAX_ANGLE, kernels};
 use crate::quant::convert::{f16_to_f32, f32_to_f16_with_payload};
 use crate::sys::math;

@@ -4,7 +4,7 @@
 
 use super::{ABSENT, ALL, FOREIGN, FORMER, debug};
 use crate::log_warn;
-use crate::sys::few;
+use crate::sys::small_sort;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Variables of this repository's scripts and tests, and of builds, which the library does not read.
@@ -73,7 +73,7 @@ pub fn doubt(name: &str) -> Option<Doubt> {
 pub fn doubts() -> Vec<(String, Doubt)> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let mut all: Vec<_> = names.filter_map(|name| doubt(&name).map(|d| (name, d))).collect();
-    few::sort(&mut all, |a, b| a.0 < b.0);
+    small_sort::sort(&mut all, |a, b| a.0 < b.0);
     all
 }
 

@@ -67,7 +67,7 @@ impl Gguf {
     ///
     /// # Errors
     /// A change is missing.
-    pub fn whole(&self) -> Result<&Self> {
+    pub fn unspoiled(&self) -> Result<&Self> {
         match self.is_incomplete {
             true => Err(invalid!("the contents are incomplete: an earlier call that should have changed them failed")),
             false => Ok(self),

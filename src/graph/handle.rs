@@ -238,7 +238,7 @@ impl GraphRef {
     /// # Errors
     /// The graph is spoiled, see [`Self::spoil`].
     #[inline]
-    pub fn whole(self) -> Result<Self> {
+    pub fn unspoiled(self) -> Result<Self> {
         match field!(self.order) {
             SPOILED => Err(invalid!(
                 "the graph is incomplete, because a call that should have filled it has failed: clear it, or build another"
@@ -254,7 +254,7 @@ impl GraphRef {
 
     /// Forgets that the graph was spoiled: it is empty.
     pub(super) fn mend(self) {
-        if self.whole().is_err() {
+        if self.unspoiled().is_err() {
             field!(self.order = ggml_cgraph_eval_order::GGML_CGRAPH_EVAL_ORDER_LEFT_TO_RIGHT as c_int);
         }
     }

@@ -104,7 +104,7 @@ pub fn run<T>(refused: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
     match result {
         Ok(value) => value,
         Err(payload) => {
-            tell(payload);
+            log_panic(payload);
             refused()
         }
     }
@@ -124,7 +124,7 @@ fn exit() {
 
 #[cold]
 #[inline(never)]
-fn tell(payload: Box<dyn Any + Send>) {
+fn log_panic(payload: Box<dyn Any + Send>) {
     crate::log_error!("{}", text_of(payload));
 }
 

@@ -20,7 +20,7 @@ impl Scheduler {
         // that this graph can still be computed.
         drop(self.write()?);
         ggml_assert!(!self.read()?.is_allocated(), "a graph is allocated already: reset first");
-        let graph = graph.whole()?;
+        let graph = graph.unspoiled()?;
         let Some(unplaced) = self.write()?.alloc_graph(graph)? else { return Ok(()) };
         self.announce(graph, &unplaced)?;
         self.write()?.reallocate(graph, unplaced)
@@ -50,7 +50,7 @@ impl Scheduler {
     pub fn compute_async(&self, graph: GraphRef) -> Result<ggml_status> {
         // Not from a callback of the graph under way, although that only has to be read.
         drop(self.write()?);
-        let graph = graph.whole()?;
+        let graph = graph.unspoiled()?;
         if !self.read()?.is_allocated() {
             self.reset()?;
             self.alloc_graph(graph)?;

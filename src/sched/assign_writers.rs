@@ -4,7 +4,7 @@
 use super::assign::Assigner;
 use super::cause::Cause;
 use super::flat::is_view_op;
-use super::order::{self, Mask};
+use super::in_flight::{self, Mask};
 use super::writers::Writer;
 use crate::alloc::Traits;
 use crate::error::{Error, Result};
@@ -117,7 +117,7 @@ impl Assigner<'_, '_> {
             if self.placed[id as usize].cause == Cause::USER {
                 return false;
             }
-            let mut candidates = at.into_iter().filter(|&b| users >> b & 1 != 0).chain(order::members(users));
+            let mut candidates = at.into_iter().filter(|&b| users >> b & 1 != 0).chain(in_flight::members(users));
             match candidates.find(|&b| self.rules.computes(b, id)) {
                 Some(b) => seats.push((id, b)),
                 None => return false,

@@ -10,7 +10,7 @@ use super::split_graph::{Life, SplitGraph};
 use crate::alloc::{Likeness, Ticket};
 use crate::error::Result;
 use crate::graph::GraphRef;
-use crate::sys::few;
+use crate::sys::small_sort;
 use crate::tensor::TensorRef;
 
 /// Graphs that are remembered, for each copy of the pipeline.
@@ -132,7 +132,7 @@ impl GraphCache {
         };
         let mut slots: Vec<usize> = (0..self.entries.len()).filter(|&slot| may_follow(&self.entries[slot])).collect();
         let key = |slot: usize| (self.entries[slot].shape != shape, u64::MAX - self.entries[slot].used);
-        few::sort(&mut slots, |&a, &b| key(a) < key(b));
+        small_sort::sort(&mut slots, |&a, &b| key(a) < key(b));
         let takes_turns = slots.iter().any(|&slot| self.entries[slot].past.contains(&shape));
         for slot in slots {
             let entry = &mut self.entries[slot];

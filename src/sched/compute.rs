@@ -3,7 +3,7 @@
 
 use super::experts::{self, Routing};
 use super::flat;
-use super::order::Mask;
+use super::in_flight::Mask;
 use super::queues::Queues;
 use super::race;
 use super::settings::Settings;
@@ -74,7 +74,7 @@ impl Run<'_> {
                 // for it.
                 self.wait_for(other);
             }
-            let (at_work, copying) = self.queues.order.borrow().before(split.backend, split.reads_in_place);
+            let (at_work, copying) = self.queues.in_flight.borrow().to_wait_for(split.backend, split.reads_in_place);
             self.queues.wait_out(at_work);
             self.queues.wait_for_copies(copying);
             // Weights in host memory come last: the routing, which selects the experts to copy, may be one of the
@@ -90,7 +90,7 @@ impl Run<'_> {
             let begun = traced::begin();
             // SAFETY: the splits are borrowed while the handle is used.
             if let Some(graph) = unsafe { split.graph() } {
-                self.queues.order.borrow_mut().given(split.backend, split.reads_in_place);
+                self.queues.in_flight.borrow_mut().note_work(split.backend, split.reads_in_place);
                 let status = match self.settings.eval.get().callback {
                     None => self.graph.plans.compute(number, backend, graph),
                     Some(_) => self.run_observed(backend, graph),
@@ -102,7 +102,7 @@ impl Run<'_> {
             }
             if let Some(event) = self.event(split.backend) {
                 event.record(backend);
-                self.queues.order.borrow_mut().recorded(split.backend, self.graph.cur_copy);
+                self.queues.in_flight.borrow_mut().note_event(split.backend, self.graph.cur_copy);
             }
             traced::split(begun, number, split, backend);
             before = Some(split.backend);
@@ -114,7 +114,7 @@ impl Run<'_> {
     /// Waits for the backends that still read memory that the host may write next.
     fn release_inputs(&self) {
         let in_place = self.graph.splits.iter().filter(|s| s.reads_inputs).fold(0, |m: Mask, s| m | 1 << s.backend);
-        let (mut users, copiers) = self.queues.order.borrow().in_host_memory();
+        let (mut users, copiers) = self.queues.in_flight.borrow().in_host_memory();
         if self.settings.n_copies > 1 {
             // With pipelining, no other tensor shares the memory of an input.
             users &= in_place;
@@ -133,11 +133,11 @@ impl Run<'_> {
         let (tensor, copy) = (input.tensor, self.copy_of(input));
         damage::check(tensor)?;
         // Other backends that share the memory of `from` may still be writing the tensor.
-        let writers = self.queues.order.borrow().writers(input.from);
+        let writers = self.queues.in_flight.borrow().writers(input.from);
         self.queues.wait_out(writers & !(1 << input.from) & !(1 << split.backend));
         if input.is_written {
             // Backends that read the tensor in place may also write it in place.
-            let (at_work, _) = self.queues.order.borrow().before(input.from, 0);
+            let (at_work, _) = self.queues.in_flight.borrow().to_wait_for(input.from, 0);
             self.queues.wait_out(at_work & !(1 << split.backend));
         }
         let flagged = tensor.has_flag(GGML_TENSOR_FLAG_INPUT);
@@ -159,7 +159,8 @@ impl Run<'_> {
             return Ok(());
         }
         if to.try_copy_async(from, tensor, copy) {
-            if self.queues.order.borrow_mut().copies(input.from, self.reads_in_place(input.from), split.backend) {
+            if self.queues.in_flight.borrow_mut().note_copy(input.from, self.reads_in_place(input.from), split.backend)
+            {
                 self.queues.record_copied(split.backend);
             }
             return Ok(());
@@ -184,7 +185,7 @@ impl Run<'_> {
         let to = self.backend(split.backend);
         let copies = self.settings.copies_weights.get();
         if copies.callback.is_some() {
-            self.queues.order.borrow_mut().given(split.backend, 0);
+            self.queues.in_flight.borrow_mut().note_work(split.backend, 0);
             return Ok(copies.copy(to, weight, copy, graph));
         }
         let first = (graph.n_nodes() > 0).then(|| graph.node(0));
@@ -196,7 +197,7 @@ impl Run<'_> {
             // If the routing is an input, too, read the original: the routing may be a weight that is copied later.
             let input = split.inputs.iter().find(|other| self.copy_of(other) == ids);
             let ids = input.map_or((ids, to), |other| (other.tensor, self.backend(other.from)));
-            self.queues.order.borrow_mut().given(split.backend, 0);
+            self.queues.in_flight.borrow_mut().note_work(split.backend, 0);
             routing.copy_used(weight, copy, to, ids)?;
         }
         Ok(true)

@@ -11,7 +11,7 @@
 //!   holds the tensors of these copies.
 //! - `assemble` lets backends reorder their splits and describes the whole as a problem for the allocator.
 //! - `split_graph` is one graph with the results of all these steps. `cache` keeps several of them.
-//! - `compute` runs the splits, with the help of `queues` and `order` (which wait is necessary), `experts` (which
+//! - `compute` runs the splits, with the help of `queues` and `in_flight` (which waits are necessary), `experts` (which
 //!   experts are copied) and `plans` (graph plans of the backends).
 //! - `engine` holds the state and calls the steps in their order. `progress` says how far the current graph is,
 //!   `settings` what the host has set.
@@ -111,7 +111,7 @@ mod cpu_only;
 pub mod engine;
 pub mod experts;
 pub mod flat;
-pub mod order;
+pub mod in_flight;
 pub mod plans;
 pub mod progress;
 pub mod queues;

@@ -1,6 +1,6 @@
 //! The backends as queues: the work in flight on them, the events that mark their progress, and the waits.
 
-use super::order::{self, Mask, Order};
+use super::in_flight::{self, InFlight, Mask};
 use super::settings::Settings;
 use crate::backend::{BackendRef, EventBox, EventRef};
 use std::cell::RefCell;
@@ -15,7 +15,7 @@ pub struct Queues {
     /// use.
     copied: RefCell<Vec<Option<EventBox>>>,
     /// What is in flight.
-    pub order: RefCell<Order>,
+    pub in_flight: RefCell<InFlight>,
 }
 
 impl Queues {
@@ -33,7 +33,7 @@ impl Queues {
             n_copies,
             events,
             copied: RefCell::new(backends.iter().map(|_| None).collect()),
-            order: RefCell::new(Order::new(domain, queued)),
+            in_flight: RefCell::new(InFlight::new(domain, queued)),
         }
     }
 
@@ -47,7 +47,7 @@ impl Queues {
         match self.event(backend, copy) {
             Some(event) => {
                 event.synchronize();
-                self.order.borrow_mut().reached(backend, copy);
+                self.in_flight.borrow_mut().event_reached(backend, copy);
             }
             None => self.drain(backend),
         }
@@ -56,7 +56,7 @@ impl Queues {
     /// Waits until a backend has done everything.
     pub fn drain(&self, backend: usize) {
         self.backends[backend].synchronize();
-        self.order.borrow_mut().landed(backend);
+        self.in_flight.borrow_mut().all_done(backend);
     }
 
     /// Waits until all backends have done everything.
@@ -67,12 +67,12 @@ impl Queues {
     /// Waits until each backend of a set has done everything: for its last event if that was recorded after all of its
     /// work, otherwise for the whole backend.
     pub fn wait_out(&self, backends: Mask) {
-        for b in order::members(backends) {
-            let last = self.order.borrow().event(b);
+        for b in in_flight::members(backends) {
+            let last = self.in_flight.borrow().event(b);
             match last.and_then(|copy| self.event(b, copy)) {
                 Some(event) => {
                     event.synchronize();
-                    self.order.borrow_mut().landed(b);
+                    self.in_flight.borrow_mut().all_done(b);
                 }
                 None => self.drain(b),
             }
@@ -81,12 +81,12 @@ impl Queues {
 
     /// Waits until each of a set of backends has done its copies out of memory of backends without a queue.
     pub fn wait_for_copies(&self, backends: Mask) {
-        for b in order::members(backends) {
+        for b in in_flight::members(backends) {
             let event = self.copied.borrow()[b].as_ref().map(|e| e.handle());
             match event {
                 Some(event) => {
                     event.synchronize();
-                    self.order.borrow_mut().returned(b);
+                    self.in_flight.borrow_mut().copies_done(b);
                 }
                 None => self.drain(b),
             }

@@ -2,7 +2,7 @@
 
 use super::cause::Placement;
 use super::flat::Flat;
-use super::order::{self, Mask};
+use super::in_flight::{self, Mask};
 use super::settings::MAX_BACKENDS;
 use crate::alloc::{NONE, TensorIds};
 use crate::backend::{BackendRef, BufferRef, BufferTypeRef};
@@ -51,7 +51,7 @@ impl Known {
             return false;
         }
         let same = |answers: &Answers, t: TensorRef| {
-            order::members(answers.asked).all(|b| backends[b].supports_op(t) == (answers.yes >> b & 1 != 0))
+            in_flight::members(answers.asked).all(|b| backends[b].supports_op(t) == (answers.yes >> b & 1 != 0))
         };
         self.buffers.iter().all(|(buffer, buft)| buffer.buft() == *buft)
             && self.types.iter().all(|&(buft, mask)| users(backends, buft) == mask)

@@ -165,17 +165,17 @@ impl Scheduler {
 
     /// As [`Engine::split_graph`].
     pub fn split_graph(&self, graph: GraphRef) -> Result<()> {
-        self.write()?.split_graph(graph.whole()?)
+        self.write()?.split_graph(graph.unspoiled()?)
     }
 
     /// As [`Engine::measure`].
     pub fn measure(&self, graph: GraphRef) -> Result<Vec<usize>> {
-        self.write()?.measure(graph.whole()?)
+        self.write()?.measure(graph.unspoiled()?)
     }
 
     /// As [`Engine::reserve`].
     pub fn reserve(&self, graph: GraphRef) -> Result<()> {
-        self.write()?.reserve(graph.whole()?)
+        self.write()?.reserve(graph.unspoiled()?)
     }
 
     /// What a test looks into.

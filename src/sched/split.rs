@@ -3,7 +3,7 @@
 use super::arena::{CopyPool, Rewired};
 use super::cause::{Cause, Placement};
 use super::flat::{Flat, is_view_op};
-use super::order::{self, Mask};
+use super::in_flight::{self, Mask};
 use super::rules::Rules;
 use super::writers::Writers;
 use crate::abi::ggml::ggml_op;
@@ -401,7 +401,7 @@ fn spread_in_place_reads(splits: &mut [Split], n_backends: usize) {
     splits.iter().for_each(|s| of[s.backend] |= s.reads_in_place);
     for _ in 0..n_backends {
         for b in 0..n_backends {
-            of[b] = order::members(of[b]).fold(of[b], |m: Mask, owner| m | of[owner]);
+            of[b] = in_flight::members(of[b]).fold(of[b], |m: Mask, owner| m | of[owner]);
         }
     }
     splits.iter_mut().for_each(|s| s.reads_in_place = of[s.backend]);

@@ -160,7 +160,7 @@ pub struct Moved(Unwinding);
 /// What is pending on this worker thread, for [`adopt`]. A worker thread cannot end in the middle of a computation, so
 /// `pthread_exit` there ends the process.
 #[inline]
-pub fn hand_over() -> Option<Moved> {
+pub fn take_pending() -> Option<Moved> {
     if ANY.load(Ordering::Relaxed) == 0 {
         return None;
     }
@@ -174,7 +174,7 @@ pub fn hand_over() -> Option<Moved> {
 
 /// Makes the exception of another thread pending here.
 #[cold]
-pub fn adopt(moved: Moved) {
+pub fn put_pending(moved: Moved) {
     moved.0.enters_thread();
     remember(moved.0);
 }

@@ -1,6 +1,6 @@
 //! Tools for C and the operating system. Files: `memory` (aligned blocks), `available` (memory that is free), `areas`
 //! (what is mapped where), `mapping` (files that the host has mapped), `file_part` (bytes of such a file, to read
-//! again), `whole_file` (a file as memory), `cstr` (C strings), `env` (whose variables count), `few` (sorting of short
+//! again), `whole_file` (a file as memory), `cstr` (C strings), `env` (whose variables count), `small_sort` (sorting of short
 //! lists), `slices` (C arrays), `file` (paths and C streams), `net` (connections), `fork` (what a fork waits for),
 //! `sync` (locks that survive a panic), `lasting` (locks that a fork does not wait for), `first_use` (what waits until
 //! something is made), `futex` (waiting without a lock), `patient` (files that are waited for), `math` (functions of
@@ -16,7 +16,7 @@ pub mod areas;
 pub mod available;
 pub mod cstr;
 pub mod env;
-pub mod few;
+pub mod small_sort;
 pub mod file;
 pub mod file_part;
 pub mod first_use;

@@ -11,7 +11,7 @@ use crate::sys::foreign;
 use crate::sys::library::{MODULE_EXTENSION, MODULE_PREFIX};
 use crate::sys::thread::Shield;
 use crate::sys::unwind::MayUnwind;
-use crate::sys::{env, few, library, process};
+use crate::sys::{env, library, process, small_sort};
 use crate::{log_debug, log_error, log_info};
 use evidence::{Part, Verdict};
 use libloading::Library;
@@ -167,7 +167,7 @@ fn load_file(trust: Trust, path: &Path, silent: bool) -> Option<RegRef> {
         Err(e) => Err(e),
     };
     match opened {
-        Ok(module) => adopt(module, path, silent),
+        Ok(module) => put_pending(module, path, silent),
         Err(e) => {
             explain(silent, &e);
             None
@@ -176,7 +176,7 @@ fn load_file(trust: Trust, path: &Path, silent: bool) -> Option<RegRef> {
 }
 
 /// Registers the backend of an open module, as [`load`] does.
-fn adopt(module: Module, path: &Path, silent: bool) -> Option<RegRef> {
+fn put_pending(module: Module, path: &Path, silent: bool) -> Option<RegRef> {
     let _shield = Shield::new();
     let shown = path.display();
     if module.score(path) == Some(0) {
@@ -249,7 +249,7 @@ fn variants(folder: &Path, kind: &str) -> Vec<PathBuf> {
                 && p.is_file()
         })
         .collect();
-    few::sort(&mut files, |a, b| a < b);
+    small_sort::sort(&mut files, |a, b| a < b);
     files
 }
 
@@ -277,7 +277,7 @@ fn load_best(trust: Trust, kind: &str, folders: &[PathBuf], silent: bool) -> Opt
         }
     }
     if let Some((_, path, module)) = best {
-        return adopt(module, &path, silent);
+        return put_pending(module, &path, silent);
     }
     let plain = format!("{MODULE_PREFIX}{kind}.{MODULE_EXTENSION}");
     let path = folders.iter().map(|f| f.join(&plain)).find(|p| p.exists())?;

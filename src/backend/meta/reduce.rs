@@ -46,9 +46,9 @@ pub fn context_size(devices: usize) -> usize {
 }
 
 /// Memory for the summands of others, one buffer for each device and round.
-pub struct Landing(Vec<Vec<BufferBox>>);
+pub struct Scratch(Vec<Vec<BufferBox>>);
 
-impl Landing {
+impl Scratch {
     /// Room for summands of `bytes` bytes.
     pub fn new(streams: &[BackendBox], bytes: usize) -> Result<Self> {
         let buffer = |stream: &BackendBox| {
@@ -85,7 +85,7 @@ pub struct Reduction {
 
 impl Reduction {
     /// Prepares the sum of a tensor's slices. `idle` devices hold nothing yet. Tensors and graphs are made in `ctx`.
-    pub fn new(ctx: &mut Context, slices: Arc<Slices>, idle: &[bool], landing: &Landing) -> Result<Self> {
+    pub fn new(ctx: &mut Context, slices: Arc<Slices>, idle: &[bool], landing: &Scratch) -> Result<Self> {
         let summands: Vec<_> = slices.iter().collect();
         let mut zeros = Vec::new();
         for (device, &t) in summands.iter().enumerate() {

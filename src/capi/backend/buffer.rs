@@ -4,7 +4,7 @@ use crate::abi::alloc::*;
 use crate::abi::backend::*;
 use crate::abi::ggml::*;
 use crate::abi::raw;
-use crate::capi::convert::{asked, known, need, optional, take};
+use crate::capi::convert::{known, need, optional, query, take};
 use crate::guard::guarded;
 use std::ffi::{c_char, c_void};
 
@@ -12,7 +12,7 @@ use std::ffi::{c_char, c_void};
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_name(buffer: ggml_backend_buffer_t) -> *const c_char {
-    asked!(buffer);
+    query!(buffer);
     buffer.map_or(c"NULL".as_ptr(), |it| it.buft().name_ptr())
 }
 
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_free(buffer: ggml_backend_buffer_t)
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_base(buffer: ggml_backend_buffer_t) -> *mut c_void {
-    asked!(buffer);
+    query!(buffer);
     buffer.map_or(std::ptr::null_mut(), |it| it.base().cast())
 }
 
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_base(buffer: ggml_backend_buffe
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_size(buffer: ggml_backend_buffer_t) -> usize {
-    asked!(buffer);
+    query!(buffer);
     buffer.map_or(0, |it| it.size())
 }
 
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_init_tensor(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_alignment(buffer: ggml_backend_buffer_t) -> usize {
-    asked!(buffer);
+    query!(buffer);
     buffer.map_or(0, |it| it.alignment())
 }
 
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_alignment(buffer: ggml_backend_
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_max_size(buffer: ggml_backend_buffer_t) -> usize {
-    asked!(buffer);
+    query!(buffer);
     buffer.map_or(0, |it| it.max_size())
 }
 
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_alloc_size(
     buffer: ggml_backend_buffer_t,
     tensor: *const ggml_tensor,
 ) -> usize {
-    asked!(buffer);
+    query!(buffer);
     optional!(tensor);
     buffer.zip(tensor).map_or(0, |(it, tensor)| it.alloc_size(tensor))
 }
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_clear(buffer: ggml_backend_buffer_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_is_host(buffer: ggml_backend_buffer_t) -> bool {
-    asked!(buffer);
+    query!(buffer);
     buffer.is_some_and(|it| it.is_host())
 }
 
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_set_usage(
 pub unsafe extern "C" fn ggml_backend_buffer_get_usage(
     buffer: ggml_backend_buffer_t,
 ) -> raw::ggml_backend_buffer_usage {
-    asked!(buffer);
+    query!(buffer);
     buffer.map_or(0, |it| it.usage_raw())
 }
 
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn ggml_backend_buffer_get_usage(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buffer_get_type(buffer: ggml_backend_buffer_t) -> ggml_backend_buffer_type_t {
-    asked!(buffer);
+    query!(buffer);
     buffer.map_or(std::ptr::null_mut(), |it| it.buft().as_ptr())
 }
 

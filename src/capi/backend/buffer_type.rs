@@ -5,7 +5,7 @@ use crate::abi::alloc::*;
 use crate::abi::backend::*;
 use crate::abi::ggml::*;
 use crate::backend::DeviceRef;
-use crate::capi::convert::{asked, logged, need, optional};
+use crate::capi::convert::{logged, need, optional, query};
 use crate::guard::guarded;
 use crate::sys::slices::values_mut;
 use std::ffi::{c_char, c_int};
@@ -14,7 +14,7 @@ use std::ffi::{c_char, c_int};
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_name(buft: ggml_backend_buffer_type_t) -> *const c_char {
-    asked!(buft);
+    query!(buft);
     buft.map_or(c"NULL".as_ptr(), |it| it.name_ptr())
 }
 
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn ggml_backend_buft_alloc_buffer(
     buft: ggml_backend_buffer_type_t,
     size: usize,
 ) -> ggml_backend_buffer_t {
-    asked!(buft);
+    query!(buft);
     let Some(buft) = buft else { return std::ptr::null_mut() };
     buffer_out(buft, size, buft.alloc_buffer(size))
 }
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn ggml_backend_buft_alloc_buffer_n(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_alignment(buft: ggml_backend_buffer_type_t) -> usize {
-    asked!(buft);
+    query!(buft);
     buft.map_or(0, |it| it.alignment())
 }
 
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn ggml_backend_buft_get_alignment(buft: ggml_backend_buff
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_max_size(buft: ggml_backend_buffer_type_t) -> usize {
-    asked!(buft);
+    query!(buft);
     buft.map_or(0, |it| it.max_size())
 }
 
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size(
     buft: ggml_backend_buffer_type_t,
     tensor: *const ggml_tensor,
 ) -> usize {
-    asked!(buft);
+    query!(buft);
     optional!(tensor);
     buft.zip(tensor).map_or(0, |(it, tensor)| it.alloc_size(tensor))
 }
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn ggml_backend_buft_get_alloc_size_n(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_is_host(buft: ggml_backend_buffer_type_t) -> bool {
-    asked!(buft);
+    query!(buft);
     buft.is_some_and(|it| it.is_host())
 }
 
@@ -104,6 +104,6 @@ pub unsafe extern "C" fn ggml_backend_buft_is_host(buft: ggml_backend_buffer_typ
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_buft_get_device(buft: ggml_backend_buffer_type_t) -> ggml_backend_dev_t {
-    asked!(buft);
+    query!(buft);
     buft.map_or(std::ptr::null_mut(), |it| it.device().map_or(std::ptr::null_mut(), DeviceRef::as_ptr))
 }

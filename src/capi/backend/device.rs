@@ -5,7 +5,7 @@ use crate::abi::backend::*;
 use crate::abi::ggml::*;
 use crate::abi::raw;
 use crate::backend::{BackendBox, BufferBox, BufferTypeRef, DeviceRef, RegRef};
-use crate::capi::convert::{asked, need, optional, outputs};
+use crate::capi::convert::{need, optional, outputs, query};
 use crate::guard::guarded;
 use crate::log_error;
 use std::ffi::{c_char, c_void};
@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_name(device: ggml_backend_dev_t) -> *const c_char {
-    asked!(device);
+    query!(device);
     device.map_or(c"NULL".as_ptr(), |it| it.name_ptr())
 }
 
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn ggml_backend_dev_name(device: ggml_backend_dev_t) -> *c
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_description(device: ggml_backend_dev_t) -> *const c_char {
-    asked!(device);
+    query!(device);
     device.map_or(c"NULL".as_ptr(), |it| it.description_ptr())
 }
 
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn ggml_backend_dev_description(device: ggml_backend_dev_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_memory(device: ggml_backend_dev_t, free: *mut usize, total: *mut usize) {
-    asked!(device);
+    query!(device);
     let memory = device.map_or((0, 0), |d| d.memory());
     outputs!(free, total);
     free.put(memory.0);
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn ggml_backend_dev_memory(device: ggml_backend_dev_t, fre
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_type(device: ggml_backend_dev_t) -> raw::ggml_backend_dev_type {
-    asked!(device);
+    query!(device);
     device.map_or(0, |it| it.kind_raw())
 }
 
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn ggml_backend_dev_type(device: ggml_backend_dev_t) -> ra
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_get_props(device: ggml_backend_dev_t, props: *mut ggml_backend_dev_props) {
-    asked!(device);
+    query!(device);
     let Some(device) = device else { return };
     outputs!(props);
     props.put(device.props());
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn ggml_backend_dev_get_props(device: ggml_backend_dev_t, 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_backend_reg(device: ggml_backend_dev_t) -> ggml_backend_reg_t {
-    asked!(device);
+    query!(device);
     device.map_or(std::ptr::null_mut(), |it| it.reg().map_or(std::ptr::null_mut(), RegRef::as_ptr))
 }
 
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn ggml_backend_dev_backend_reg(device: ggml_backend_dev_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_init(device: ggml_backend_dev_t, params: *const c_char) -> ggml_backend_t {
-    asked!(device);
+    query!(device);
     optional!(params);
     device.and_then(|d| d.init(params)).map_or(std::ptr::null_mut(), BackendBox::into_raw)
 }
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn ggml_backend_dev_init(device: ggml_backend_dev_t, param
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_buffer_type(device: ggml_backend_dev_t) -> ggml_backend_buffer_type_t {
-    asked!(device);
+    query!(device);
     device.map_or(std::ptr::null_mut(), |it| it.buffer_type().map_or(std::ptr::null_mut(), BufferTypeRef::as_ptr))
 }
 
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn ggml_backend_dev_buffer_type(device: ggml_backend_dev_t
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_host_buffer_type(device: ggml_backend_dev_t) -> ggml_backend_buffer_type_t {
-    asked!(device);
+    query!(device);
     device.map_or(std::ptr::null_mut(), |it| it.host_buffer_type().map_or(std::ptr::null_mut(), BufferTypeRef::as_ptr))
 }
 
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn ggml_backend_dev_buffer_from_host_ptr(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_supports_op(device: ggml_backend_dev_t, op: *const ggml_tensor) -> bool {
-    asked!(device);
+    query!(device);
     optional!(op);
     device.zip(op).is_some_and(|(it, op)| it.supports_op(op))
 }
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn ggml_backend_dev_supports_buft(
     device: ggml_backend_dev_t,
     buft: ggml_backend_buffer_type_t,
 ) -> bool {
-    asked!(device, buft);
+    query!(device, buft);
     device.zip(buft).is_some_and(|(it, buft)| it.supports_buft(buft))
 }
 
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn ggml_backend_dev_supports_buft(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_dev_offload_op(device: ggml_backend_dev_t, op: *const ggml_tensor) -> bool {
-    asked!(device);
+    query!(device);
     optional!(op);
     device.zip(op).is_some_and(|(it, op)| it.offload_op(op))
 }
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn ggml_backend_dev_offload_op(device: ggml_backend_dev_t,
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_name(reg: ggml_backend_reg_t) -> *const c_char {
-    asked!(reg);
+    query!(reg);
     reg.map_or(c"NULL".as_ptr(), |it| it.name_ptr())
 }
 
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn ggml_backend_reg_name(reg: ggml_backend_reg_t) -> *cons
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_dev_count(reg: ggml_backend_reg_t) -> usize {
-    asked!(reg);
+    query!(reg);
     reg.map_or(0, |it| it.device_count())
 }
 
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn ggml_backend_reg_dev_count(reg: ggml_backend_reg_t) -> 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_reg_dev_get(reg: ggml_backend_reg_t, index: usize) -> ggml_backend_dev_t {
-    asked!(reg);
+    query!(reg);
     reg.map_or(std::ptr::null_mut(), |it| it.device(index).map_or(std::ptr::null_mut(), DeviceRef::as_ptr))
 }
 
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn ggml_backend_reg_get_proc_address(
     reg: ggml_backend_reg_t,
     name: *const c_char,
 ) -> *mut c_void {
-    asked!(reg);
+    query!(reg);
     optional!(name);
     reg.zip(name).and_then(|(reg, name)| reg.proc_address(name)).map_or(std::ptr::null_mut(), NonNull::as_ptr)
 }

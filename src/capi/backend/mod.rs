@@ -1,6 +1,6 @@
 //! ggml-backend.h, one file per kind of object, in the order of the header.
 //!
-//! If an object is NULL, functions that only return information about it (`asked!`) log an error and return 0, false,
+//! If an object is NULL, functions that only return information about it (`query!`) log an error and return 0, false,
 //! NULL or the name "NULL". Functions that use or change it (`need!`) end the process, as the original's assertions do.
 
 pub(crate) mod buffer;

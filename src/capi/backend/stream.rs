@@ -7,7 +7,7 @@ use crate::abi::ggml::{ggml_guid_t, ggml_status, ggml_tensor};
 use crate::abi::graph::ggml_cgraph;
 use crate::abi::raw;
 use crate::backend::{BackendRef, DeviceRef};
-use crate::capi::convert::{asked, need, optional, take};
+use crate::capi::convert::{need, optional, query, take};
 use crate::guard::guarded;
 use std::ffi::c_char;
 
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn ggml_backend_free(backend: ggml_backend_t) {
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_default_buffer_type(backend: ggml_backend_t) -> ggml_backend_buffer_type_t {
-    asked!(backend);
+    query!(backend);
     backend.map_or(std::ptr::null_mut(), |it| it.default_buffer_type().as_ptr())
 }
 
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn ggml_backend_get_default_buffer_type(backend: ggml_back
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_alloc_buffer(backend: ggml_backend_t, size: usize) -> ggml_backend_buffer_t {
-    asked!(backend);
+    query!(backend);
     let Some(backend) = backend else { return std::ptr::null_mut() };
     let buft = backend.default_buffer_type();
     buffer_out(buft, size, buft.alloc_buffer(size))
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn ggml_backend_alloc_buffer(backend: ggml_backend_t, size
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_alignment(backend: ggml_backend_t) -> usize {
-    asked!(backend);
+    query!(backend);
     backend.map_or(0, |it| it.default_buffer_type().alignment())
 }
 
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn ggml_backend_get_alignment(backend: ggml_backend_t) -> 
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_max_size(backend: ggml_backend_t) -> usize {
-    asked!(backend);
+    query!(backend);
     backend.map_or(0, |it| it.default_buffer_type().max_size())
 }
 
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn ggml_backend_graph_compute_async(
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_supports_op(backend: ggml_backend_t, op: *const ggml_tensor) -> bool {
-    asked!(backend);
+    query!(backend);
     optional!(op);
     backend.zip(op).is_some_and(|(it, op)| it.supports_op(op))
 }
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn ggml_backend_supports_op(backend: ggml_backend_t, op: *
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_supports_buft(backend: ggml_backend_t, buft: ggml_backend_buffer_type_t) -> bool {
-    asked!(backend, buft);
+    query!(backend, buft);
     backend.zip(buft).is_some_and(|(it, buft)| it.supports_buft(buft))
 }
 
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn ggml_backend_supports_buft(backend: ggml_backend_t, buf
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_offload_op(backend: ggml_backend_t, op: *const ggml_tensor) -> bool {
-    asked!(backend);
+    query!(backend);
     optional!(op);
     backend.zip(op).is_some_and(|(it, op)| it.offload_op(op))
 }
@@ -165,6 +165,6 @@ pub unsafe extern "C" fn ggml_backend_offload_op(backend: ggml_backend_t, op: *c
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_backend_get_device(backend: ggml_backend_t) -> ggml_backend_dev_t {
-    asked!(backend);
+    query!(backend);
     backend.map_or(std::ptr::null_mut(), |it| it.device_opt().map_or(std::ptr::null_mut(), DeviceRef::as_ptr))
 }

@@ -126,7 +126,7 @@ pub unsafe extern "C" fn ggml_graph_compute(cgraph: *mut ggml_cgraph, cplan: *mu
         abort: Abort { callback: plan.abort_callback, data: plan.abort_callback_data },
         use_ref: plan.use_ref,
     };
-    let whole = cgraph.whole().and_then(damage::check_graph);
+    let whole = cgraph.unspoiled().and_then(damage::check_graph);
     let checked = whole.and_then(|()| CheckedGraph::new(&nodes));
     let status = match checked.and_then(|graph| exec::compute(&graph, &settings)) {
         Ok(()) => ggml_status::GGML_STATUS_SUCCESS,

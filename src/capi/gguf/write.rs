@@ -45,7 +45,7 @@ pub unsafe extern "C" fn gguf_write_to_file_ptr(ctx: *const gguf_context, file: 
     // SAFETY: data without a buffer was set by `gguf_add_tensor` or `gguf_set_tensor_data`. The header requires the
     // host to keep such data until the file is written.
     let fetch = |t: TensorRef, bytes: &mut [u8]| unsafe { fetch(t, bytes) };
-    logged("gguf_write_to_file_ptr", gguf.whole().and_then(|g| g.write(&mut out, only_meta, &fetch))).is_some()
+    logged("gguf_write_to_file_ptr", gguf.unspoiled().and_then(|g| g.write(&mut out, only_meta, &fetch))).is_some()
 }
 
 /// Writes the file with this UTF-8 path; see `gguf_write_to_file_ptr`.
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *co
     let fetch = |t: TensorRef, bytes: &mut [u8]| unsafe { fetch(t, bytes) };
     let io = |source| Error::Io { what: format!("failed to write '{}'", path.display()), source };
     let write = || -> Result<()> {
-        gguf.whole()?;
+        gguf.unspoiled()?;
         let mut out = std::io::BufWriter::new(Patient::create(path).map_err(io)?);
         gguf.write(&mut out, only_meta, &fetch)?;
         out.flush().map_err(io)
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn gguf_write_to_file(ctx: *const gguf_context, fname: *co
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_meta_size(ctx: *const gguf_context) -> usize {
     optional!(ctx);
-    let whole = ctx.and_then(|f| logged("gguf_get_meta_size", f.whole()));
+    let whole = ctx.and_then(|f| logged("gguf_get_meta_size", f.unspoiled()));
     whole.map_or(0, Gguf::meta_size)
 }
 
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn gguf_get_meta_size(ctx: *const gguf_context) -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gguf_get_meta_data(ctx: *const gguf_context, data: *mut c_void) {
     optional!(ctx);
-    let Some(gguf) = ctx.and_then(|f| logged("gguf_get_meta_data", f.whole())) else { return };
+    let Some(gguf) = ctx.and_then(|f| logged("gguf_get_meta_data", f.unspoiled())) else { return };
     ggml_assert!(!data.is_null());
     let (bytes, data) = (gguf.meta_bytes(), data.cast::<u8>());
     let padding = bytes.len().next_multiple_of(gguf.alignment) - bytes.len();

@@ -3,7 +3,7 @@
 
 use crate::abi::ggml::ggml_type;
 use crate::cpu::Worker;
-use crate::sys::few;
+use crate::sys::small_sort;
 use crate::tensor::TensorRef;
 use std::ops::Range;
 
@@ -170,7 +170,7 @@ impl Layout {
     pub fn has_disjoint_elements(&self) -> bool {
         let mut dims = std::array::from_fn::<_, 4, _>(|i| (self.nb[i], self.ne[i]));
         dims[0].1 /= self.block();
-        few::sort(&mut dims, |a, b| a < b);
+        small_sort::sort(&mut dims, |a, b| a < b);
         let mut reach = self.dtype.type_size();
         dims.into_iter().filter(|(_, n)| *n > 1).all(|(step, n)| {
             let over = step >= reach;

@@ -32,7 +32,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use steps::Step;
 
-pub use super::worker::Abort;
+pub use crate::backend::Abort;
 pub use steps::Steps;
 
 /// Settings of a computation.

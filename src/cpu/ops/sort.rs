@@ -7,7 +7,7 @@ use super::super::ensure::{ensure, src};
 use super::check_type;
 use crate::abi::ggml::ggml_sort_order;
 use crate::abi::ggml::ggml_type::*;
-use crate::cpu::simd::order::key;
+use crate::cpu::simd::argsort::key;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
 use crate::tensor::TensorRef;

@@ -3,7 +3,7 @@
 //!
 //! Generic code for all instruction sets: `lanes` (vector traits), `float` (rows of floats), `unpack`, `batch` and
 //! `blocks` (weights in blocks), `act` (activations in bytes), `form` (weights and activations as tiles have them),
-//! `convert` (floats to blocks and back), `order` (sorting short rows), `gemv` (matrix times column), `products` (rows
+//! `convert` (floats to blocks and back), `argsort` (sorting short rows), `gemv` (matrix times column), `products` (rows
 //! of plain numbers times columns), `matrix` (the same by matrix registers), `recurrent` (recurrences over tokens),
 //! `tile` (panels times columns), `interleave` (interleaved weights, with the vector trait of `words`). Folders of
 //! instruction sets: `scalar` (every processor), `avx2`, `avx512` (with and without VNNI), `amx`.
@@ -30,7 +30,7 @@ pub mod lanes;
 pub mod matrix;
 // Only x86-64 has kernels that sort.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_macros, unused_imports))]
-pub mod order;
+pub mod argsort;
 pub mod products;
 pub mod recurrent;
 mod scalar;

@@ -108,9 +108,9 @@ pub struct Kernels {
     /// Conversions of blocks to floats by format. `None` if there is no kernel; see the traits in `quant` for the
     /// reference functions.
     pub to_float: [Option<ToFloat>; types::COUNT],
-    /// Sorts at most [`FEW`](super::order::FEW) elements.
+    /// Sorts at most [`FEW`](super::argsort::FEW) elements.
     pub sort_few: Option<SortFew>,
-    /// Finds at most [`MOST`](super::order::MOST) greatest elements.
+    /// Finds at most [`MOST`](super::argsort::MOST) greatest elements.
     pub top_few: Option<TopFew>,
     /// `a + b`.
     pub add: Map2,

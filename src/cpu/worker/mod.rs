@@ -7,6 +7,7 @@ pub mod pace;
 pub mod pieces;
 pub mod stop;
 
+use crate::backend::Abort;
 use crate::cpu::barrier::Barrier;
 use crate::cpu::repack::{FileRows, Weights};
 use crate::error::{Error, Result};
@@ -21,8 +22,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use stop::Stop;
-
-pub use stop::Abort;
 
 /// Scratch memory that all threads of a node share. It is aligned to 64 bytes and at least as long as the op table
 /// requires for the node. Its contents are unspecified when a node starts.
@@ -214,7 +213,7 @@ impl<'a> Worker<'a> {
     /// millisecond, so that items may be short.
     #[inline]
     pub fn until_stopped<I: IntoIterator>(&self, items: I) -> impl Iterator<Item = I::Item> {
-        items.into_iter().take_while(|_| !self.stop.is_wanted_now_and_then(self.ith, &self.pace))
+        items.into_iter().take_while(|_| !self.stop.poll(self.ith, &self.pace))
     }
 
     /// Returns whether the host has stopped the computation. If so, the rest of the node need not be computed. On

@@ -1,37 +1,9 @@
 //! Whether the host stops a computation.
 
 use super::pace::Pace;
-use crate::abi::ggml::ggml_abort_callback;
-use crate::sys::foreign;
-use crate::sys::unwind::MayUnwind;
-use std::ffi::c_void;
+use crate::backend::Abort;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-
-/// The host's abort callback.
-#[derive(Clone, Copy)]
-pub struct Abort {
-    /// Called after each node, and between the parts of large ones; may be NULL.
-    pub callback: ggml_abort_callback,
-    /// Argument of the callback.
-    pub data: *mut c_void,
-}
-// SAFETY: a shared `Abort` only passes `data` to the callback, and only the thread that started the computation calls
-// it.
-unsafe impl Sync for Abort {}
-
-impl Abort {
-    /// No callback.
-    pub const NEVER: Self = Self { callback: None, data: std::ptr::null_mut() };
-
-    fn asked(&self) -> bool {
-        let Some(f) = self.callback.map(MayUnwind::may_unwind) else { return false };
-        let data = self.data;
-        // SAFETY: the header's contract of the abort callback: it may be called with its data while the graph is
-        // computed.
-        foreign::host(|| unsafe { f(data) }).unwrap_or(true)
-    }
-}
 
 /// Whether the host stops a region.
 pub struct Stop {
@@ -53,18 +25,18 @@ impl Stop {
 
     /// As [`Self::is_wanted`], but thread 0 calls the abort callback only if `pace` says so.
     #[inline]
-    pub fn is_wanted_now_and_then(&self, ith: usize, pace: &Pace) -> bool {
+    pub fn poll(&self, ith: usize, pace: &Pace) -> bool {
         self.was_wanted() || self.can_ask(ith) && pace.is_due(Instant::now) && self.ask()
     }
 
     #[inline]
     fn can_ask(&self, ith: usize) -> bool {
-        ith == 0 && self.abort.callback.is_some()
+        ith == 0 && self.abort.is_set()
     }
 
     #[cold]
     fn ask(&self) -> bool {
-        let stop = self.abort.asked();
+        let stop = self.abort.is_wanted();
         if stop {
             self.wanted.store(true, Ordering::Relaxed);
         }

@@ -149,7 +149,7 @@ fn memory_is_not_freed_and_host_memory_not_written_while_a_queue_uses_it() {
     let seen = races(|| {
         let World { c, buffer, .. } = device;
         // Only said: the device's work still uses the memory.
-        observe::tell(|| Operation::FreeBuffer(buffer.handle()));
+        observe::notify(|| Operation::FreeBuffer(buffer.handle()));
         gpu.handle().synchronize();
         drop((c, buffer));
     });

@@ -64,7 +64,7 @@ fn fuses() -> bool {
 }
 
 /// Whether a node needs work on the device.
-fn asks(node: TensorRef) -> bool {
+fn needs_dispatch(node: TensorRef) -> bool {
     !op_is_empty(node.op()) && !node.is_empty() && node.has_flag(ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE)
 }
 
@@ -83,7 +83,7 @@ impl<'a> Steps<'a> {
         while self.next < self.graph.n_nodes() {
             let i = self.next;
             self.next += 1;
-            if self.taken[i] || !asks(self.graph.node(i)) {
+            if self.taken[i] || !needs_dispatch(self.graph.node(i)) {
                 continue;
             }
             let found = if fuses() { chains::find(self.graph, i, &self.taken, self.info) } else { None };
@@ -152,7 +152,7 @@ pub fn record(recorder: &mut Recorder, work: Work<'_>) -> Result<Vec<TensorRef>>
     let Work { graph, pipelines, shapes } = work;
     let info = recorder.core().info.clone();
     graph.nodes().filter(|&n| node_is_empty(n)).try_for_each(known::check)?;
-    for node in graph.nodes().filter(|&n| asks(n)) {
+    for node in graph.nodes().filter(|&n| needs_dispatch(n)) {
         let of_node = |e| invalid!("{:?} '{}': {e}", node.op(), node.name());
         ops::supports(node, &info, shapes).map_err(of_node)?;
         let mut tensors = std::iter::once(node).chain(node.srcs().map(|(_, s)| s)).filter(|t| !t.is_empty());
@@ -175,7 +175,7 @@ pub fn record(recorder: &mut Recorder, work: Work<'_>) -> Result<Vec<TensorRef>>
             recorder.dispatch(program, d.push.as_bytes(), d.groups, &d.reads, &d.writes)?;
             bytes += d.reads.iter().chain(&d.writes).map(|r| r.len).sum::<u64>();
         }
-        recorder.stamp(|| Label::of(step.nodes.iter().map(|&k| graph.node(k)).filter(|n| asks(*n)), bytes));
+        recorder.stamp(|| Label::of(step.nodes.iter().map(|&k| graph.node(k)).filter(|n| needs_dispatch(*n)), bytes));
         // Pieces are limited by the time that they take: by the memory that they touch, or by their arithmetic.
         let flops: u64 = step.nodes.iter().map(|&k| graph.node(k).flops()).sum();
         recorder.end_node(bytes.max(flops / workgroups::flops_per_byte(&info)))?;

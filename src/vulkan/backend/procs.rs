@@ -2,11 +2,11 @@
 
 use crate::abi::alloc::ggml_backend_t;
 use crate::abi::ggml::ggml_abort_callback;
+use crate::backend::Abort;
 use crate::backend::BackendRef;
 use crate::backend::author::stream_author;
 use crate::guard::guarded;
 use crate::vulkan::backend::stream::VkStream;
-use crate::vulkan::submit::abort::Abort;
 use std::ffi::{CStr, c_void};
 
 /// Address of the function that hosts get by this name from the backend, or NULL.

@@ -1,6 +1,7 @@
 //! Streams: computing graphs, asynchronous copies, events.
 
 use crate::abi::ggml::{ggml_guid, ggml_op};
+use crate::backend::Abort;
 use crate::backend::BackendRef;
 use crate::backend::author::{Event, HostSource, HostTarget, NoPlan, Stream, stream_author};
 use crate::backend::damage::{self, Queued};
@@ -12,7 +13,7 @@ use crate::sys::sync::lock;
 use crate::tensor::TensorRef;
 use crate::vulkan::backend::graph::Work;
 use crate::vulkan::backend::kept::KeptGraphs;
-use crate::vulkan::backend::order;
+use crate::vulkan::backend::reorder;
 use crate::vulkan::device::core::Core;
 use crate::vulkan::device::info::Info;
 use crate::vulkan::device::memory::Span;
@@ -22,7 +23,6 @@ use crate::vulkan::gpu::crossing::{Copy, Crossing};
 use crate::vulkan::gpu::open::Gpu;
 use crate::vulkan::gpu::upload::{Origin, Uploads};
 use crate::vulkan::ops::Shapes;
-use crate::vulkan::submit::abort::Abort;
 use crate::vulkan::submit::{CopyEnd, Recorder};
 use crate::{log_debug, log_error};
 use std::ffi::{CStr, CString};
@@ -365,8 +365,8 @@ impl Stream for VkStream {
     }
 
     fn optimize(&self, graph: GraphRef) {
-        if order::is_on() {
-            order::reorder(graph);
+        if reorder::is_on() {
+            reorder::reorder(graph);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_OUTPUT;
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::ggml_unary_op::*;
 use crate::graph::GraphRef;
-use crate::sys::few;
+use crate::sys::small_sort;
 use crate::tensor::TensorRef;
 use crate::vulkan::chains::chain::{Chain, Found};
 use crate::vulkan::chains::search::{Search, apart, computed, only_for};
@@ -285,7 +285,7 @@ pub fn find(graph: GraphRef, i: usize, taken: &[bool], info: &Info) -> Option<Fo
 /// Numbers of nodes, the first one first.
 fn sorted(first: usize, nodes: &[usize]) -> Vec<usize> {
     let mut all = nodes.to_vec();
-    few::sort(&mut all, |a, b| a < b);
+    small_sort::sort(&mut all, |a, b| a < b);
     debug_assert_eq!(all.first(), Some(&first));
     all
 }

@@ -5,7 +5,7 @@
 use crate::environment::{VK_ADD_DRIVER_FILES, VK_DRIVER_FILES, VK_ICD_FILENAMES, VK_VISIBLE_DEVICES};
 
 /// Whether Vulkan devices or drivers are requested by name. Unit tests do this.
-pub fn asks_for_devices() -> bool {
+pub fn names_devices() -> bool {
     let all = [&VK_VISIBLE_DEVICES, &VK_DRIVER_FILES, &VK_ADD_DRIVER_FILES, &VK_ICD_FILENAMES];
     cfg!(test) || all.into_iter().any(|v| v.filled().is_some())
 }

@@ -53,7 +53,7 @@ const VALIDATION: &CStr = c"VK_LAYER_KHRONOS_validation";
 
 /// Logs why there are no devices: as information if devices were requested, otherwise at debug level.
 fn explain(reason: std::fmt::Arguments<'_>) {
-    match env::asks_for_devices() {
+    match env::names_devices() {
         true => log_info!("ggml_vulkan: {reason}: no devices"),
         false => log_debug!("ggml_vulkan: {reason}: no devices"),
     }
@@ -70,7 +70,7 @@ fn open() -> Option<Instance> {
     }
     // Without a device node the loader would load only software drivers, which are not used unless requested, at a cost
     // of tens of megabytes and 0.1 s. Logs nothing, because hosts without a log callback print debug lines too.
-    if !env::asks_for_devices() && !nodes::any() {
+    if !env::names_devices() && !nodes::any() {
         return None;
     }
     // SAFETY: loading runs the initialisers of the system's Vulkan loader, which have no preconditions. The library is

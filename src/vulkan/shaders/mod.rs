@@ -1,4 +1,4 @@
-//! Shaders: `modules` (the SPIR-V modules, made by `make shaders`), `relative` (how they are stored), `interface`
+//! Shaders: `modules` (the SPIR-V modules, made by `make shaders`), `id_deltas` (how they are stored), `interface`
 //! (their push blocks and constants as structs, and lists of number formats), `kernel` (a module with its constants),
 //! `pipeline` (pipelines and their cache on disk).
 
@@ -6,4 +6,4 @@ pub mod interface;
 pub mod kernel;
 pub mod modules;
 pub mod pipeline;
-mod relative;
+mod id_deltas;

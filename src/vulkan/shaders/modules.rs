@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::error::{Error, Result};
-use crate::vulkan::shaders::relative;
+use crate::vulkan::shaders::id_deltas;
 use lzma_rust2::LzmaReader;
 use std::collections::HashMap;
 use std::io::Read;
@@ -58,7 +58,7 @@ fn unpack(body: &[u8]) -> Option<Vec<Module>> {
         let n = take(4)?.try_into().map(u32::from_le_bytes).ok()? as usize;
         let words = take(n.checked_mul(4)?)?.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]));
         let mut words: Vec<u32> = words.collect();
-        relative::convert(&mut words, true);
+        id_deltas::convert(&mut words, true);
         out.push(Module { name, words });
     }
     Some(out)

@@ -4,7 +4,7 @@ use crate::vulkan::device::core::{Core, Lane};
 use crate::vulkan::device::memory::Memory;
 use crate::vulkan::device::timeline::Mark;
 use crate::vulkan::submit::profile::Stamps;
-use crate::vulkan::submit::staging::{Landing, Page};
+use crate::vulkan::submit::staging::{Page, Readback};
 use ash::vk;
 use ash::vk::{AccessFlags as A, PipelineStageFlags as S};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(super) struct Keep {
     pub(super) pages: Vec<Page>,
     pub(super) memory: Vec<Arc<Memory>>,
-    pub(super) landings: Vec<Landing>,
+    pub(super) readbacks: Vec<Readback>,
     pub(super) waits: Vec<Mark>,
 }
 

@@ -5,7 +5,7 @@ use crate::abi::ggml::ggml_op::*;
 use crate::environment;
 use crate::error::Result;
 use crate::log_info;
-use crate::sys::few;
+use crate::sys::small_sort;
 use crate::tensor::TensorRef;
 use crate::trace::{self, Arg, Event, Track};
 use crate::vulkan::device::core::Core;
@@ -239,7 +239,7 @@ impl Table {
     /// The lines of the table, longest time first.
     fn lines(self, device: &str) -> Vec<String> {
         let mut rows: Vec<_> = self.rows.into_iter().collect();
-        few::sort(&mut rows, |a, b| (b.1.ns, &a.0) < (a.1.ns, &b.0));
+        small_sort::sort(&mut rows, |a, b| (b.1.ns, &a.0) < (a.1.ns, &b.0));
         let total: u64 = rows.iter().map(|(_, r)| r.ns).sum();
         let us = |ns: u64| ns as f64 / 1e3;
         let mut lines = vec![format!("---- {device}: {} graphs, {:.1} us on the device ----", self.graphs, us(total))];

@@ -6,6 +6,7 @@ mod pieces;
 mod replay;
 mod waits;
 
+use crate::backend::Abort;
 use crate::error::{Error, Result};
 use crate::log_warn;
 use crate::vulkan::device::core::{Core, Lane};
@@ -13,12 +14,11 @@ use crate::vulkan::device::memory::{Memory, Purpose};
 use crate::vulkan::device::timeline::{Mark, Reached, Timeline};
 use crate::vulkan::shaders::interface::MAX_PUSH;
 use crate::vulkan::shaders::pipeline::Program;
-use crate::vulkan::submit::abort::Abort;
 use crate::vulkan::submit::hazard::{Hazards, Range};
 use crate::vulkan::submit::open::{Before, Flight, Keep, Open};
 use crate::vulkan::submit::piece::{Kept, Piece};
 use crate::vulkan::submit::profile::{Label, Profile};
-use crate::vulkan::submit::staging::{CopyEnd, Landing, Page, Staged};
+use crate::vulkan::submit::staging::{CopyEnd, Page, Readback, Staged};
 use ash::vk;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -54,7 +54,7 @@ pub struct Recorder {
     stats: Stats,
     profile: Profile,
 }
-// SAFETY: only the addresses in landings are not `Send`. `from` is staging memory of the recorder; `to` is writable
+// SAFETY: only the addresses in readbacks are not `Send`. `from` is staging memory of the recorder; `to` is writable
 // until the work is done, by the promise of `download`, which names no thread.
 unsafe impl Send for Recorder {}
 
@@ -314,8 +314,8 @@ impl Recorder {
         }
         let staged = self.stage(total(len, count)?)?;
         self.copy_pieces(from, staged.place, len as u64, count as u64, (strides.0 as u64, len as u64))?;
-        let landing = Landing { from: staged.ptr, to: target, len, pieces: (count, strides.1) };
-        self.opened()?.keep.landings.push(landing);
+        let readback = Readback { from: staged.ptr, to: target, len, pieces: (count, strides.1) };
+        self.opened()?.keep.readbacks.push(readback);
         Ok(())
     }
 
@@ -402,7 +402,7 @@ impl Recorder {
             if let Some(stamps) = stamps {
                 stamps.abandon(&mut self.profile);
             }
-            self.lose(own, keep);
+            self.abandon(own, keep);
             return Err(e);
         }
         self.submitted = value;
@@ -547,7 +547,7 @@ impl Recorder {
             let Some(flight) = self.flying.pop_front() else { break };
             // SAFETY: the timeline has reached the value of the flight, so the device has written the staging memory.
             // The caller of `download` promised the target until now.
-            flight.keep.landings.iter().for_each(|l| unsafe { l.land() });
+            flight.keep.readbacks.iter().for_each(|l| unsafe { l.finish() });
             if let Some(stamps) = flight.stamps {
                 self.profile.collect(&self.core, stamps);
             }
@@ -564,16 +564,16 @@ impl Recorder {
             if let Some(stamps) = flight.stamps {
                 stamps.abandon(&mut self.profile);
             }
-            self.lose(flight.commands, flight.keep);
+            self.abandon(flight.commands, flight.keep);
         }
     }
 
     /// As [`Self::recycle`], for work that was not done, or not known to be: host memory gets what marks it as not
     /// read.
-    fn lose(&mut self, commands: Option<vk::CommandBuffer>, keep: Keep) {
+    fn abandon(&mut self, commands: Option<vk::CommandBuffer>, keep: Keep) {
         // SAFETY: the caller of `download` promised the target until the recorder has waited for the work, which it
         // gives up here.
-        keep.landings.iter().for_each(|l| unsafe { l.miss() });
+        keep.readbacks.iter().for_each(|l| unsafe { l.mark_unread() });
         self.recycle(commands, keep);
     }
 

@@ -66,7 +66,7 @@ impl Staged {
 }
 
 /// Host memory to fill when the work is done.
-pub(super) struct Landing {
+pub(super) struct Readback {
     pub(super) from: NonNull<u8>,
     pub(super) to: NonNull<u8>,
     pub(super) len: usize,
@@ -74,13 +74,13 @@ pub(super) struct Landing {
     pub(super) pieces: (usize, usize),
 }
 
-impl Landing {
+impl Readback {
     /// # Safety
     /// The device has written `from`, and the promise of [`Recorder::download`] still holds for `to`.
-    pub(super) unsafe fn land(&self) {
+    pub(super) unsafe fn finish(&self) {
         let (count, stride) = self.pieces;
         for i in 0..count {
-            // SAFETY: `from` is staging memory of `count * len` bytes, kept with the landing. The pieces at `to` are
+            // SAFETY: `from` is staging memory of `count * len` bytes, kept with the readback. The pieces at `to` are
             // writable and unused by others: the caller's promise.
             unsafe {
                 let (from, to) = (self.from.as_ptr().add(i * self.len), self.to.as_ptr().add(i * stride));
@@ -93,7 +93,7 @@ impl Landing {
     ///
     /// # Safety
     /// The promise of [`Recorder::download`] still holds for `to`.
-    pub(super) unsafe fn miss(&self) {
+    pub(super) unsafe fn mark_unread(&self) {
         let (count, stride) = self.pieces;
         for i in 0..count {
             // SAFETY: the pieces at `to` are writable and unused by others: the caller's promise.

@@ -12,8 +12,8 @@ mod digest;
 mod interface;
 mod manifest;
 mod progress;
-#[path = "../../../src/vulkan/shaders/relative.rs"]
-mod relative;
+#[path = "../../../src/vulkan/shaders/id_deltas.rs"]
+mod id_deltas;
 #[path = "../../../vulkan_shaders/reflect.rs"]
 mod reflect;
 mod spirv;
@@ -77,7 +77,7 @@ fn pack(
         body.extend_from_slice(name.as_bytes());
         body.extend_from_slice(&(words.len() as u32).to_le_bytes());
         let mut distances = words.clone();
-        relative::convert(&mut distances, false);
+        id_deltas::convert(&mut distances, false);
         body.extend(distances.iter().flat_map(|w| w.to_le_bytes()));
         if let Some(dump) = dump {
             let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();

@@ -1,9 +1,9 @@
 //! Eight lanes for the float kernels and the block kernels, with AVX2, FMA and F16C.
 
 use crate::cpu::simd::act::MAGIC;
+use crate::cpu::simd::argsort::Ranks;
 use crate::cpu::simd::convert::{self, Coder};
 use crate::cpu::simd::lanes::{AnyDots, DOWN, Dots, Lanes};
-use crate::cpu::simd::order::Ranks;
 use crate::cpu::simd::words::Words;
 use std::arch::asm;
 use std::arch::x86_64::*;

@@ -15,13 +15,13 @@ use crate::cpu::features;
 
 use super::gemv::Rows;
 use super::table::Kernels;
-use super::{blocks, convert, float, interleave, order, products, recurrent, tile};
+use super::{argsort, blocks, convert, float, interleave, products, recurrent, tile};
 use crate::abi::ggml::ggml_type::*;
 use crate::quant::{self, types};
 
 float::instantiate!(crate::cpu::simd::avx2::lanes::Avx2, "avx2,fma,f16c");
 blocks::instantiate!(crate::cpu::simd::avx2::lanes::Avx2Dots, "avx2,fma,f16c");
-order::instantiate!(crate::cpu::simd::avx2::lanes::Avx2Ranks, "avx2,fma,f16c");
+argsort::instantiate!(crate::cpu::simd::avx2::lanes::Avx2Ranks, "avx2,fma,f16c");
 convert::instantiate!(crate::cpu::simd::avx2::lanes::Avx2, "avx2,fma,f16c");
 tile::instantiate_bytes!(crate::cpu::simd::avx2::lanes::Avx2Dots, [4 3 2 1], narrow, "avx2,fma,f16c");
 products::instantiate!(crate::cpu::simd::avx2::lanes::Avx2, [3 2 1], "avx2,fma,f16c");

@@ -1,10 +1,10 @@
 //! Sixteen lanes for the float kernels, with AVX-512, and integer lanes with VNNI.
 
 use crate::cpu::simd::act::MAGIC;
+use crate::cpu::simd::argsort::Ranks;
 use crate::cpu::simd::avx2::lanes::half_sums;
 use crate::cpu::simd::convert::{self, Coder};
 use crate::cpu::simd::lanes::{Dots, Lanes};
-use crate::cpu::simd::order::Ranks;
 use crate::cpu::simd::words::Words;
 use std::arch::x86_64::*;
 

@@ -9,11 +9,11 @@ pub mod lanes;
 
 use super::gemv::{Gemv, Layout};
 use super::table::Kernels;
-use super::{convert, float, interleave, order, products, recurrent, tile};
+use super::{argsort, convert, float, interleave, products, recurrent, tile};
 use crate::abi::ggml::ggml_type::{GGML_TYPE_BF16, GGML_TYPE_Q4_0};
 
 float::instantiate!(crate::cpu::simd::avx512::lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
-order::instantiate!(crate::cpu::simd::avx512::lanes::Avx512Ranks, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
+argsort::instantiate!(crate::cpu::simd::avx512::lanes::Avx512Ranks, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 convert::instantiate!(crate::cpu::simd::avx512::lanes::Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 tile::instantiate_bytes!(crate::cpu::simd::avx512::lanes::VnniDots, [6 4 3 2 1], signed_only, "avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");
 products::instantiate!(crate::cpu::simd::avx512::lanes::Avx512, [6 4 3 2 1], "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c");

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use crate::backend::Abort;
 use crate::error::{Error, Result};
-use crate::vulkan::submit::abort::Abort;
 use crate::vulkan::submit::recorder::{MOST_TO_CANCEL, Recorder};
 
 impl Recorder {

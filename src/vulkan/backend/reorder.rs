@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 const AHEAD: usize = 16;
 
 /// Whether a node multiplies the same columns as `first`, and for the same experts.
-fn joins(node: TensorRef, first: TensorRef) -> bool {
+fn shares_columns(node: TensorRef, first: TensorRef) -> bool {
     node.op() == first.op() && node.src(1) == first.src(1) && node.src(2) == first.src(2)
 }
 
@@ -65,7 +65,7 @@ pub fn reorder(graph: GraphRef) {
             if first.ne()[1] == 1 && rotates_product(node) {
                 break;
             }
-            if !joins(node, first) {
+            if !shares_columns(node, first) {
                 continue;
             }
             if (next..k).all(|j| may_pass(node, graph.node(j))) {

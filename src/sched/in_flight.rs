@@ -14,7 +14,7 @@ pub type Mask = u16;
 
 /// The work in flight, as far as other work or the host may have to wait for it.
 #[derive(Default)]
-pub struct Order {
+pub struct InFlight {
     /// By backend: its domain, named after the first backend that computes in it.
     domain: Vec<usize>,
     /// Backends with a queue. The others are done when a call returns.
@@ -36,7 +36,7 @@ pub fn members(mask: Mask) -> impl Iterator<Item = usize> {
     rest.take_while(|&rest| rest != 0).map(|rest| rest.trailing_zeros() as usize)
 }
 
-impl Order {
+impl InFlight {
     /// Nothing in flight. `domain`: by backend, the first backend with the same buffer type. `queued`: the backends
     /// that have a queue.
     pub fn new(domain: Vec<usize>, queued: Mask) -> Self {
@@ -52,7 +52,7 @@ impl Order {
     /// The backends that a split of `b` must wait for if it also reads memory of `in_place` in place: those that
     /// compute in the same memory, and those that only copy out of it. A backend that reads memory in place may also
     /// write it, because a result can take the place of its source.
-    pub fn before(&self, b: usize, in_place: Mask) -> (Mask, Mask) {
+    pub fn to_wait_for(&self, b: usize, in_place: Mask) -> (Mask, Mask) {
         let (mut at_work, mut copying) = (0, 0);
         for owner in members(in_place | 1 << b) {
             let d = self.domain[owner];
@@ -68,7 +68,7 @@ impl Order {
     }
 
     /// `b` has been given a split, or a copy, that reads memory of `in_place` in place.
-    pub fn given(&mut self, b: usize, in_place: Mask) {
+    pub fn note_work(&mut self, b: usize, in_place: Mask) {
         if !self.is_queued(b) {
             return;
         }
@@ -81,18 +81,18 @@ impl Order {
 
     /// `to` has been given a copy out of the memory of `from`, which reads memory of `in_place` in place. Returns true
     /// if the copy is only in the queue of `to`.
-    pub fn copies(&mut self, from: usize, in_place: Mask, to: usize) -> bool {
-        self.given(to, in_place);
-        self.given(from, in_place);
-        let behind_its_back = self.is_queued(to) && !self.is_queued(from);
-        if behind_its_back {
+    pub fn note_copy(&mut self, from: usize, in_place: Mask, to: usize) -> bool {
+        self.note_work(to, in_place);
+        self.note_work(from, in_place);
+        let only_in_queue_of_to = self.is_queued(to) && !self.is_queued(from);
+        if only_in_queue_of_to {
             self.copiers[self.domain[from]] |= 1 << to;
         }
-        behind_its_back
+        only_in_queue_of_to
     }
 
     /// `b` has recorded the event of a copy of the pipeline after all the work that it was given.
-    pub fn recorded(&mut self, b: usize, copy: usize) {
+    pub fn note_event(&mut self, b: usize, copy: usize) {
         self.event[b] = Some(copy);
     }
 
@@ -102,20 +102,20 @@ impl Order {
     }
 
     /// The event of a copy of the pipeline has been reached on `b`.
-    pub fn reached(&mut self, b: usize, copy: usize) {
+    pub fn event_reached(&mut self, b: usize, copy: usize) {
         if self.event[b] == Some(copy) {
-            self.landed(b);
+            self.all_done(b);
         }
     }
 
     /// `b` has done all its copies.
-    pub fn returned(&mut self, b: usize) {
+    pub fn copies_done(&mut self, b: usize) {
         self.copiers.iter_mut().for_each(|m| *m &= !(1 << b));
     }
 
     /// `b` has done all its work.
-    pub fn landed(&mut self, b: usize) {
-        self.returned(b);
+    pub fn all_done(&mut self, b: usize) {
+        self.copies_done(b);
         for masks in [&mut self.writers, &mut self.readers] {
             masks.iter_mut().for_each(|m| *m &= !(1 << b));
         }
@@ -134,8 +134,8 @@ mod tests {
     use super::*;
 
     /// Two accelerators and a CPU that is done when a call returns.
-    fn order() -> Order {
-        Order::new(vec![0, 1, 2], 0b011)
+    fn order() -> InFlight {
+        InFlight::new(vec![0, 1, 2], 0b011)
     }
 
     #[test]
@@ -146,37 +146,37 @@ mod tests {
     #[test]
     fn a_split_waits_for_all_who_use_its_memory() {
         let mut o = order();
-        o.given(0, 0b100);
-        assert_eq!(o.before(2, 0), (0b001, 0));
-        assert_eq!(o.before(1, 0), (0, 0), "memory of its own");
-        assert_eq!(o.before(1, 0b001), (0b001, 0), "results of the first where they lie");
-        o.recorded(0, 3);
-        o.reached(0, 1);
-        assert_eq!(o.before(2, 0), (0b001, 0), "an event from before does not count");
-        o.reached(0, 3);
-        assert_eq!(o.before(2, 0), (0, 0));
-        o.given(2, 0b001);
-        assert_eq!(o.before(0, 0), (0, 0), "done on return");
+        o.note_work(0, 0b100);
+        assert_eq!(o.to_wait_for(2, 0), (0b001, 0));
+        assert_eq!(o.to_wait_for(1, 0), (0, 0), "memory of its own");
+        assert_eq!(o.to_wait_for(1, 0b001), (0b001, 0), "results of the first where they lie");
+        o.note_event(0, 3);
+        o.event_reached(0, 1);
+        assert_eq!(o.to_wait_for(2, 0), (0b001, 0), "an event from before does not count");
+        o.event_reached(0, 3);
+        assert_eq!(o.to_wait_for(2, 0), (0, 0));
+        o.note_work(2, 0b001);
+        assert_eq!(o.to_wait_for(0, 0), (0, 0), "done on return");
     }
 
     #[test]
     fn copies_out_of_host_memory_stand_in_one_queue_only() {
         let mut o = order();
-        assert!(!o.copies(0, 0, 1), "both have queues");
-        assert!(!o.copies(0, 0, 2), "the CPU has copied on return");
-        assert!(o.copies(2, 0, 0));
-        assert_eq!((o.before(2, 0), o.in_host_memory()), ((0, 1), (0, 1)));
-        o.returned(0);
-        assert_eq!((o.before(2, 0), o.writers(0)), ((0, 0), 1));
-        o.landed(0);
+        assert!(!o.note_copy(0, 0, 1), "both have queues");
+        assert!(!o.note_copy(0, 0, 2), "the CPU has copied on return");
+        assert!(o.note_copy(2, 0, 0));
+        assert_eq!((o.to_wait_for(2, 0), o.in_host_memory()), ((0, 1), (0, 1)));
+        o.copies_done(0);
+        assert_eq!((o.to_wait_for(2, 0), o.writers(0)), ((0, 0), 1));
+        o.all_done(0);
         assert_eq!(o.writers(0), 0);
     }
 
     #[test]
     fn backends_with_one_buffer_type_share_their_memory() {
-        let mut o = Order::new(vec![0, 0, 2], 0b011);
-        o.given(1, 0);
-        assert_eq!(o.before(0, 0), (0b010, 0));
-        assert_eq!(o.before(1, 0), (0, 0), "its own queue");
+        let mut o = InFlight::new(vec![0, 0, 2], 0b011);
+        o.note_work(1, 0);
+        assert_eq!(o.to_wait_for(0, 0), (0b010, 0));
+        assert_eq!(o.to_wait_for(1, 0), (0, 0), "its own queue");
     }
 }

@@ -117,16 +117,16 @@ macro_rules! instantiate {
     ($ranks:ty, $features:literal) => {
         /// Sorting with this instruction set.
         mod sorting {
-            use $crate::cpu::simd::order;
+            use $crate::cpu::simd::argsort;
 
             #[target_feature(enable = $features)]
             pub fn sort_few(x: &[f32], falling: bool, order: &mut [i32]) -> bool {
                 // SAFETY: this function enables the features.
-                unsafe { order::sort_few::<$ranks>(x, falling, order) }
+                unsafe { argsort::sort_few::<$ranks>(x, falling, order) }
             }
             #[target_feature(enable = $features)]
             pub fn top_few(x: &[f32], keys: &mut [i64], order: &mut [i32]) {
-                order::top_few(x, keys, order);
+                argsort::top_few(x, keys, order);
             }
         }
 

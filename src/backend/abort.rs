@@ -1,4 +1,5 @@
-//! The host's callback that cancels computations. It is called between submissions.
+//! The host's callback that cancels computations: the CPU backend calls it between nodes and between the parts of large
+//! ones, the Vulkan backend between submissions.
 
 use crate::abi::ggml::ggml_abort_callback;
 use crate::sys::foreign;
@@ -17,6 +18,8 @@ pub struct Abort {
 // SAFETY: an `Abort` only passes `data` to the callback, and only the thread that computes a graph calls it, as the
 // header's contract allows.
 unsafe impl Send for Abort {}
+// SAFETY: the same: other threads only copy it.
+unsafe impl Sync for Abort {}
 
 impl Abort {
     /// No callback.
