@@ -160,7 +160,7 @@ impl BackendRef {
 
     /// Prepares a graph; NULL on failure. The stream must have plans (the contract).
     pub fn graph_plan_create(self, graph: GraphRef) -> ggml_backend_graph_plan_t {
-        if let Err(e) = graph.whole() {
+        if let Err(e) = graph.unspoiled() {
             log_error!("{}: {e}", self.name());
             return std::ptr::null_mut();
         }

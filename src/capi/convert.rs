@@ -307,7 +307,7 @@ macro_rules! query {
     ($($p:ident),+) => {
         let call = $crate::capi::convert::Call;
         #[allow(unsafe_op_in_unsafe_fn)]
-        let ($($p,)+) = ($($crate::capi::convert::Passed::query($p, stringify!($p), &call),)+);
+        let ($($p,)+) = ($($crate::capi::convert::Passed::queried($p, stringify!($p), &call),)+);
     };
 }
 

@@ -2,7 +2,7 @@
 
 use super::buffer::{MetaBuffer, is_sliced, meta_buffer};
 use super::layout::Layout;
-use super::reduce::{self, Landing, Reduction};
+use super::reduce::{self, Scratch, Reduction};
 use super::regions::{self, Node, Operand, Region};
 use super::slices::slices_of;
 use super::split::Axis;
@@ -38,7 +38,7 @@ struct State {
     retired: Vec<Prepared>,
     sources: Vec<HostSource>,
     targets: Vec<HostTarget>,
-    landing: Option<(usize, Arc<Landing>)>,
+    landing: Option<(usize, Arc<Scratch>)>,
 }
 
 /// A graph as each device computes it.
@@ -46,7 +46,7 @@ struct Prepared {
     uid: u64,
     changes: u64,
     steps: Vec<Step>,
-    _landing: Option<Arc<Landing>>,
+    _landing: Option<Arc<Scratch>>,
     _slices: Vec<Arc<Slices>>,
     // Holds the graphs of the steps.
     _ctx: Context,
@@ -145,13 +145,13 @@ impl MetaStream {
     }
 
     /// Memory for the summands of others, as large as the largest sum of the regions; kept from graph to graph.
-    fn landing(&self, state: &mut State, regions: &[Region], nodes: &[Node]) -> Result<Option<Arc<Landing>>> {
+    fn landing(&self, state: &mut State, regions: &[Region], nodes: &[Node]) -> Result<Option<Arc<Scratch>>> {
         let sums = regions.iter().filter(|r| r.reduce).map(|r| nodes[r.nodes.end - 1].tensor.nbytes());
         let Some(bytes) = sums.max() else { return Ok(None) };
         match &state.landing {
             Some((size, landing)) if *size >= bytes => Ok(Some(landing.clone())),
             _ => {
-                let landing = Arc::new(Landing::new(&self.streams, bytes)?);
+                let landing = Arc::new(Scratch::new(&self.streams, bytes)?);
                 state.landing = Some((bytes, landing.clone()));
                 Ok(Some(landing))
             }

@@ -7,7 +7,6 @@ pub mod pace;
 pub mod pieces;
 pub mod stop;
 
-use crate::backend::Abort;
 use crate::cpu::barrier::Barrier;
 use crate::cpu::repack::{FileRows, Weights};
 use crate::error::{Error, Result};
@@ -278,7 +277,7 @@ pub(crate) mod tests {
         let scratch = unsafe { Scratch::new(memory.as_mut_ptr(), memory.len()) };
         let (barrier, chunk, faults, claims) =
             (Barrier::new(nth), AtomicUsize::new(0), Faults::default(), Claims::default());
-        let (stop, pieces, slept) = (Stop::new(Abort::NEVER), Pieces::new(nth), Slept::default());
+        let (stop, pieces, slept) = (Stop::new(crate::backend::Abort::NEVER), Pieces::new(nth), Slept::default());
         std::thread::scope(|s| {
             for ith in 0..nth {
                 let (barrier, chunk, stop, faults, claims, f) = (&barrier, &chunk, &stop, &faults, &claims, &f);

@@ -402,7 +402,7 @@ impl Recorder {
             if let Some(stamps) = stamps {
                 stamps.abandon(&mut self.profile);
             }
-            self.abandon(own, keep);
+            self.discard_piece(own, keep);
             return Err(e);
         }
         self.submitted = value;
@@ -564,13 +564,13 @@ impl Recorder {
             if let Some(stamps) = flight.stamps {
                 stamps.abandon(&mut self.profile);
             }
-            self.abandon(flight.commands, flight.keep);
+            self.discard_piece(flight.commands, flight.keep);
         }
     }
 
     /// As [`Self::recycle`], for work that was not done, or not known to be: host memory gets what marks it as not
     /// read.
-    fn abandon(&mut self, commands: Option<vk::CommandBuffer>, keep: Keep) {
+    fn discard_piece(&mut self, commands: Option<vk::CommandBuffer>, keep: Keep) {
         // SAFETY: the caller of `download` promised the target until the recorder has waited for the work, which it
         // gives up here.
         keep.readbacks.iter().for_each(|l| unsafe { l.mark_unread() });
