@@ -2,7 +2,7 @@
 
 use super::buffer::{MetaBuffer, is_sliced, meta_buffer};
 use super::layout::Layout;
-use super::reduce::{self, Scratch, Reduction};
+use super::reduce::{self, Reduction, Scratch};
 use super::regions::{self, Node, Operand, Region};
 use super::slices::slices_of;
 use super::split::Axis;

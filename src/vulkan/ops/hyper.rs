@@ -6,8 +6,9 @@ use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::checks::{check_all_f32, ensure, grid, src};
+use crate::vulkan::plan::checks::{check_all_f32, ensure, src};
 use crate::vulkan::plan::{DispatchList, Grid, View};
+use crate::vulkan::policy::workgroups::grid;
 use crate::vulkan::shaders::interface::{constants, push};
 use crate::vulkan::shaders::kernel::KernelFor;
 

@@ -3,14 +3,12 @@
 
 pub mod attention;
 pub mod binary;
-mod checks;
 pub mod conv;
 pub mod copy;
 pub mod generate;
 pub mod glu;
 pub mod hyper;
 pub mod image;
-mod loops;
 pub mod loss;
 pub mod matmul;
 pub mod matrix;
@@ -31,6 +29,7 @@ use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
 use crate::vulkan::plan::DispatchList;
+use crate::vulkan::policy::loops;
 
 /// Fails, with the reason, if a device cannot compute a node.
 pub type Check = fn(TensorRef, &Info) -> Result<()>;
@@ -159,5 +158,5 @@ pub fn supports(node: TensorRef, info: &Info, shapes: Shapes) -> Result<()> {
         }
     }
     (found.check)(node, info)?;
-    crate::vulkan::ops::loops::check(node, info)
+    loops::check(node, info)
 }

@@ -7,8 +7,9 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::checks::{check_f32, ensure, grid, src};
+use crate::vulkan::plan::checks::{check_f32, ensure, src};
 use crate::vulkan::plan::{DispatchList, View};
+use crate::vulkan::policy::workgroups::grid;
 use crate::vulkan::shaders::interface::{constants, push};
 use crate::vulkan::shaders::kernel::KernelFor;
 

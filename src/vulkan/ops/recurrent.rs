@@ -8,7 +8,7 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::checks::{check_all_f32, ensure, src};
+use crate::vulkan::plan::checks::{check_all_f32, ensure, src};
 use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::shaders::interface::{constants, push};
 use crate::vulkan::shaders::kernel::KernelFor;

@@ -8,8 +8,9 @@ use crate::abi::ggml::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::checks::{ensure, grid, src};
+use crate::vulkan::plan::checks::{ensure, src};
 use crate::vulkan::plan::{DispatchList, View};
+use crate::vulkan::policy::workgroups::grid;
 use crate::vulkan::shaders::interface::{constants, push};
 use crate::vulkan::shaders::kernel::KernelFor;
 

@@ -7,7 +7,7 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::checks::{ensure, src};
+use crate::vulkan::plan::checks::{ensure, src};
 use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::policy::workgroups;
 use crate::vulkan::shaders::interface::{constants, push};

@@ -5,6 +5,7 @@
 use crate::abi::ggml::ggml_type;
 use crate::error::Result;
 use crate::vulkan::device::Info;
+use crate::vulkan::plan::Grid;
 use crate::vulkan::policy::architecture::{Architecture, amounts};
 use crate::vulkan::shaders::interface::{Constants, PushBlock, formats};
 use crate::vulkan::shaders::kernel::KernelFor;
@@ -16,6 +17,12 @@ pub const VECTOR_COLUMNS: u32 = 8;
 /// Invocations in a group of element-wise work, and columns for each of them.
 pub fn elementwise(info: &Info) -> (u32, u32) {
     if info.software { (64, 64) } else { (256.min(info.limits.group_invocations), 4) }
+}
+
+/// The grid for element-wise work over rows.
+pub fn grid(columns: u32, n_rows: u32, info: &Info) -> Result<Grid> {
+    let (threads, per) = elementwise(info);
+    Grid::rows(columns, n_rows, threads, per, info)
 }
 
 /// Whether groups of shaders that include `reduce.glsl` are one subgroup.

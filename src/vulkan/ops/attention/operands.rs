@@ -5,8 +5,8 @@
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::ops::checks::src;
 use crate::vulkan::ops::copy;
+use crate::vulkan::plan::checks::src;
 use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::shaders::interface::formats;
 use crate::vulkan::submit::Range;

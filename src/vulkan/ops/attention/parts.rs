@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
 use crate::vulkan::ops::attention::operands::{Operands, keys_values_and_room, push, read_as};
-use crate::vulkan::ops::checks::{ensure, src};
+use crate::vulkan::plan::checks::{ensure, src};
 use crate::vulkan::plan::{DispatchList, Grid, View};
 use crate::vulkan::policy::attention;
 use crate::vulkan::policy::workgroups;

@@ -6,9 +6,10 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::checks::{ensure, grid, is_float, src};
 use crate::vulkan::ops::{copy, unary};
+use crate::vulkan::plan::checks::{ensure, is_float, src};
 use crate::vulkan::plan::{DispatchList, Grid, View};
+use crate::vulkan::policy::workgroups::grid;
 use crate::vulkan::shaders::interface::{constants, push};
 use crate::vulkan::shaders::kernel::KernelFor;
 

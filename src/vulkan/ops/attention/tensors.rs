@@ -10,7 +10,7 @@ use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
 use crate::vulkan::device::coopmat2::TENSOR_THREADS;
 use crate::vulkan::ops::attention::operands::{Operands, keys_values_and_room, push, read_as, reads_directly};
-use crate::vulkan::ops::checks::src;
+use crate::vulkan::plan::checks::src;
 use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::policy::attention;
 use crate::vulkan::shaders::interface::format_name;

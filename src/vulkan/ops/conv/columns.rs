@@ -7,9 +7,10 @@ use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::conv::Window;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::checks::{check_f32, ensure, grid, is_float, src};
 use crate::vulkan::ops::conv::check_window;
+use crate::vulkan::plan::checks::{check_f32, ensure, is_float, src};
 use crate::vulkan::plan::{DispatchList, View};
+use crate::vulkan::policy::workgroups::grid;
 use crate::vulkan::shaders::interface::{constants, push};
 use crate::vulkan::shaders::kernel::KernelFor;
 

@@ -15,8 +15,9 @@ use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::tensor::ops::conv::Window;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::checks::{check_tile, ensure, grid, src};
+use crate::vulkan::plan::checks::{check_tile, ensure, src};
 use crate::vulkan::plan::{DispatchList, Grid, View};
+use crate::vulkan::policy::workgroups::grid;
 use crate::vulkan::shaders::interface::{constants, push};
 use crate::vulkan::shaders::kernel::KernelFor;
 

@@ -4,10 +4,10 @@
 
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::ops::checks::src;
 use crate::vulkan::ops::matmul::blocks::{BLOCKS, in_blocks, is_too_small_for_ints};
 use crate::vulkan::ops::matmul::joined::NO_GATE;
 use crate::vulkan::ops::matmul::operands::{Operands, is_exact};
+use crate::vulkan::plan::checks::src;
 use crate::vulkan::plan::{DispatchList, View};
 use crate::vulkan::policy::method::{self, Product};
 use crate::vulkan::policy::workgroups;

@@ -22,7 +22,7 @@ use crate::abi::ggml::ggml_type::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::checks::{ensure, src};
+use crate::vulkan::plan::checks::{ensure, src};
 use crate::vulkan::plan::{DispatchList, Target, View};
 use crate::vulkan::policy::method::{self, Product, Request, TILE};
 use crate::vulkan::policy::workgroups;

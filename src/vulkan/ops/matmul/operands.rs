@@ -5,8 +5,8 @@
 use crate::abi::ggml::ggml_prec::GGML_PREC_F32;
 use crate::error::Result;
 use crate::tensor::TensorRef;
-use crate::vulkan::ops::checks::src;
 use crate::vulkan::plan::View;
+use crate::vulkan::plan::checks::src;
 use crate::vulkan::policy::method::Request;
 use crate::vulkan::shaders::interface::push;
 

@@ -11,7 +11,7 @@ use crate::abi::ggml::ggml_op::*;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::ops::checks::{ensure, src};
+use crate::vulkan::plan::checks::{ensure, src};
 use crate::vulkan::policy::attention;
 use crate::vulkan::policy::workgroups;
 

@@ -1,4 +1,4 @@
-//! What the checks of several families need, and the grid of element-wise work.
+//! What the checks of several families of operations need.
 
 #![forbid(unsafe_code)]
 
@@ -6,8 +6,7 @@ use crate::abi::ggml::ggml_type::{self, *};
 use crate::error::{Error, Result};
 use crate::tensor::TensorRef;
 use crate::vulkan::device::Info;
-use crate::vulkan::plan::{Grid, View};
-use crate::vulkan::policy::workgroups;
+use crate::vulkan::plan::view::View;
 
 /// Fails, with a reason, unless the condition holds.
 macro_rules! ensure {
@@ -32,12 +31,6 @@ pub fn is_float(t: ggml_type) -> bool {
 /// Whether shaders load and store a type as a float.
 pub fn is_any_float(t: ggml_type) -> bool {
     is_float(t) || t == GGML_TYPE_F8_E4M3
-}
-
-/// The grid for element-wise work over rows.
-pub fn grid(columns: u32, n_rows: u32, info: &Info) -> Result<Grid> {
-    let (threads, per) = workgroups::elementwise(info);
-    Grid::rows(columns, n_rows, threads, per, info)
 }
 
 /// Sources 0 to N - 1. Fails unless they and the node are F32.
