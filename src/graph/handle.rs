@@ -170,7 +170,7 @@ impl GraphRef {
     }
 
     /// Leaf `i`; which must exist: a broken contract otherwise.
-    #[inline]
+    #[cfg(test)]
     pub fn leaf(self, i: usize) -> TensorRef {
         self.leaf_array().some_tensor(i, "leaf")
     }

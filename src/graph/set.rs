@@ -86,12 +86,6 @@ impl HashSetRef {
         unsafe { self.0.used.write_bytes(0, self.0.size.div_ceil(32)) }
     }
 
-    /// Whether a slot holds a tensor.
-    #[inline]
-    pub fn is_used(&self, slot: usize) -> bool {
-        self.entry(slot).is_some()
-    }
-
     /// The tensor of a used slot.
     #[inline]
     pub fn key(&self, slot: usize) -> Option<TensorRef> {

@@ -56,7 +56,7 @@ pub(in crate::cpu) mod tests;
 use crate::sys::tiles::tiles;
 use std::sync::OnceLock;
 
-pub use table::{FromFloat, Kernels, Level, Map, Map2, SortFew, ToFloat, TopFew, VecDot, cover, dot_type};
+pub use table::{Kernels, Level, Map, Map2, cover, dot_type};
 
 impl Kernels {
     /// The table for a level, or for the highest level below it that this processor supports.

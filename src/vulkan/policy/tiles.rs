@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(of([14336, 8192, 8]), [128, 256]);
         for (t, ..) in TENSOR_TILES {
             assert!(t.rows % 32 == 0 && t.columns % 32 == 0 && t.depth % 16 == 0 && 256 % t.depth == 0);
-            assert!(t.rows.max(t.columns).max(t.depth) <= 256 && TENSOR_THREADS % t.rows == 0);
+            assert!(t.rows.max(t.columns).max(t.depth) <= 256 && TENSOR_THREADS.is_multiple_of(t.rows));
         }
     }
 
