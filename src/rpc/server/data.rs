@@ -145,3 +145,38 @@ pub fn get_2d(channel: &mut Channel, t: TensorRef, p: Pieces) -> Result<()> {
     }
     channel.write(&out)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::ggml::ggml_status;
+    use crate::abi::ggml::ggml_type::GGML_TYPE_I8;
+    use crate::backend::{host, tensor_io, view};
+    use crate::rpc::transport::Limits;
+    use crate::tensor::Context;
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    #[test]
+    fn a_message_with_more_bytes_than_its_pieces_writes_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let second = Duration::from_secs(1);
+        let mut near = Channel::new(listener.accept().unwrap().0, Limits { message: second, idle: second }).unwrap();
+        far.write_all(&[0x41; 64]).unwrap();
+        let mut ctx = Context::with_size(1 << 14, true).unwrap();
+        let t = ctx.new_tensor(GGML_TYPE_I8, &[16]).unwrap();
+        let buffer = host::buffer_type().alloc_buffer(64).unwrap();
+        assert_eq!(view::bind(buffer.handle(), t, buffer.base()), ggml_status::GGML_STATUS_SUCCESS);
+        tensor_io::memset(t, 0, 0, 16);
+        let pieces = Pieces { offset: 0, size: 4, count: 2, stride: 8 };
+        assert!(set_2d(&mut near, t, pieces, 64).is_err());
+        let mut bytes = [1; 16];
+        tensor_io::get_bytes(t, &mut bytes, 0);
+        assert_eq!(bytes, [0; 16]);
+        set_2d(&mut near, t, pieces, 8).unwrap();
+        tensor_io::get_bytes(t, &mut bytes, 0);
+        assert_eq!(bytes.map(|b| u8::from(b == 0x41)), [1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0]);
+    }
+}
