@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Do the tests of docs/TESTS.md fail on the bugs that they are there for? mutants.py [check | write] [ROW ...]
 
-On demand. Each row of mutants_rows.py names a bug that another implementation had, and tests that must fail with it and pass without.
-mutants_places.py says what is replaced in a copy of the sources (target/mutants/tree); there the environment variable GGML_RS_MUTANT picks
+On demand. Each row of mutants_rows.toml names a bug that another implementation had, and tests that must fail with it and pass without.
+mutants_places.toml says what is replaced in a copy of the sources (target/mutants/tree); there the environment variable GGML_RS_MUTANT picks
 the row. One build without optimisation, in target/mutants, holds all of them; each test runs in a process of its own with a limit of memory
 and of time. A panic, a crash, a hang and a wrong result all count as failing. `check` builds nothing: are rows and places complete, and is
 each needle there? `write` puts the list into docs/TESTS.md. MUTANTS_JOBS: how many unit tests run at once (default: as there are
@@ -15,10 +15,9 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 
 from checks import Checks
-from mutants_places import PLACES
-from mutants_rows import ROWS, WITHOUT
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = f"{ROOT}/target/mutants"
@@ -28,6 +27,15 @@ PAGE = f"{ROOT}/docs/TESTS.md"
 BEGIN, END = "<!-- mutants: begin -->\n", "<!-- mutants: end -->\n"
 MEMORY = 12 << 30  # bytes of address space; a thousand threads need 8 GiB, some bugs ask for what a hostile file says
 LISTS = {"G": 32, "C": 10, "S": 22, "A": 11, "V": 15, "R": 17}  # how long the lists of docs/TESTS.md are
+
+
+def table(name):
+    with open(f"{ROOT}/scripts/mutants_{name}.toml", "rb") as f:
+        return tomllib.load(f)
+
+
+PLACES, LISTED = table("places"), table("rows")
+ROWS, WITHOUT = [(name, row["bug"], row["tests"]) for name, row in LISTED["rows"].items()], LISTED["without"]
 
 
 def pattern(needle):
@@ -88,15 +96,13 @@ def mistakes():
         for needle, _ in list_of:
             if len(pattern(needle).findall(text_of(path))) != 1:
                 yield f"{path} must have this once: {needle}"
-    found, names = places(), [row for row, _, _ in ROWS]
-    for row in sorted({row for row in names if names.count(row) > 1}):
-        yield f"row {row} is there twice"
+    found, names = places(), LISTED["rows"].keys()
     for row, bug, tests in ROWS:
         if row not in found:
             yield f"row {row}: it has no place"
         if not bug or not tests:
             yield f"row {row}: it needs a bug and a test"
-    for row in sorted(found.keys() - set(names)):
+    for row in sorted(found.keys() - names):
         yield f"place {row}: no row has its name ({', '.join(found[row])})"
     covered = {row.split()[0] for row in names}
     for item in (f"{letter}{n}" for letter, last in LISTS.items() for n in range(1, last + 1)):
