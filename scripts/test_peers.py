@@ -12,12 +12,10 @@ every architecture. The last line counts the checks.
 import os
 import re
 import shutil
-import subprocess
-import sys
-import time
 import zlib
 
-from test_hosts import Bench
+from hosts import Hosts, main
+from processes import compiled
 
 # What a case of test-backend-ops may cost to be in the sample: the product of its sizes.
 SAMPLE_COST = 3e6
@@ -31,49 +29,29 @@ STATES = "^(llama|gemma3|deepseek2|t5|mamba2?|rwkv[67]|arwkv7|jamba|falcon-h1|lf
 ARGUMENT = 100_000
 # Cases that differ in random numbers only repeat a name.
 CASE = re.compile(r"^\s+([A-Z0-9_]+\(.*\)): (.*)$")
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class Peers(Bench):
+class Peers(Hosts):
     """The programs of llama.cpp's tests folder."""
 
-    def __init__(self, cache, ours, suite):
-        super().__init__(cache, ours, suite)
-        self.bin = os.path.join(cache, "tests/bin")
-        self.timeout = 3600
-        self.folder = os.path.join(cache, "peer-models")
-        self.starter = os.environ.get("PEERS_RUNNER", "").split()  # a program that starts the programs: valgrind -q --error-exitcode=9
+    tests, timeout = "tests/bin", 3600
+    starter = os.environ.get("PEERS_RUNNER", "").split() # valgrind -q --error-exitcode=9
 
-    def path(self, program):
-        return os.path.join(self.bin, program) if program.startswith("test-") else super().path(program)
-
-    def start(self, side, program, *arguments, timeout=None, **environment):
-        """Exit status, what it printed (without colours) and seconds."""
-        path = self.path(program)
-        env = dict(os.environ, LD_LIBRARY_PATH=self.libs[side] + ":" + os.path.dirname(path), GGML_NO_BACKTRACE="1", **environment)
-        begin = time.time()
-        try:
-            r = subprocess.run([*self.starter, path, *map(str, arguments)], env=env, capture_output=True,
-                               timeout=timeout or self.timeout, cwd=self.folder)
-            status, out, err = r.returncode, r.stdout, r.stderr
-        except subprocess.TimeoutExpired as e:
-            status, out, err = f"no end after {e.timeout:.0f} s", e.stdout or b"", e.stderr or b""
-        except OSError as e:
-            status, out, err = str(e), b"", b""
-        self.stderr = COLOUR.sub("", err.decode(errors="replace"))
-        return status, COLOUR.sub("", out.decode(errors="replace")), time.time() - begin
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.folder = os.path.join(self.cache, "peer-models")
+        os.makedirs(self.folder, exist_ok=True)
 
     def runs(self, program, *arguments, what=None):
         """A program that checks by itself."""
         status, out, seconds = self.start("ours", program, *arguments)
-        tail = "" if status == 0 else f"status {status}: " + " | ".join((self.stderr.strip() or out.strip()).splitlines()[-4:])[-500:]
-        self.check(status == 0, what or program, tail or f"{seconds:.1f} s")
+        self.check(status == 0, what or program, f"{seconds:.1f} s" if status == 0 else self.why(status, out))
         return status == 0, out
 
 
 def programs(t):
     for name in ("test-c", "test-quantize-fns", "test-rope", "test-barrier", "test-col2im-1d", "test-tiled-mulmat", "test-opt"):
-        if os.path.exists(os.path.join(t.bin, name)):
+        if os.path.exists(t.path(name)):
             t.runs(name)
 
 
@@ -89,10 +67,7 @@ def supported(t, side, device="CPU"):
 def listed(t):
     """Every case of test-backend-ops test by name. `support` leaves out those that compute a whole graph (fusions, TOPK_QSA ...), so
     the program runs with a device that supports nothing: it names each case and computes none."""
-    module = os.path.join(t.folder, "toy.so")
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    subprocess.run([*os.environ.get("CC", "cc").split(), "-std=c11", "-shared", "-fPIC", "-DBACKEND", '-DNAME="Toy"', "-I", os.path.join(root, "include"),
-                    os.path.join(root, "c_tests/modules/toy_module.c"), "-o", module], check=True)
+    module = compiled(os.path.join(t.folder, "toy.so"), "modules/toy_module.c", "-shared", "-fPIC", "-DBACKEND", '-DNAME="Toy"')
     status, out, _ = t.start("ours", "test-backend-ops", "test", "-b", "Toy0", GGML_BACKEND_PATH=module)
     found = dict.fromkeys(m.group(1) for m in map(CASE.match, out.splitlines()) if m and m.group(2).startswith("not supported"))
     if status != 0 or len(found) < 1000:
@@ -301,7 +276,7 @@ def hosts(t):
         path = os.path.join(t.folder, f"graph-ops-{side}.txt")
         status, _, _ = t.start(side, "test-export-graph-ops", "-m", model, "-o", path)
         if status != 0:
-            return t.check(False, f"test-export-graph-ops on {side}", tail_of(t, status))
+            return t.check(False, f"test-export-graph-ops on {side}", t.why(status))
         with open(path) as f:
             listed.append(f.read())
     t.check(listed[0] == listed[1] and listed[0].count("\n") > 10, "test-export-graph-ops gives the original's list",
@@ -324,24 +299,9 @@ def sampler(t):
             f"status {status['ours']}, original {status['original']}, {seconds:.0f} s")
 
 
-def tail_of(t, status):
-    return f"status {status}: " + " | ".join(t.stderr.strip().splitlines()[-3:])[-400:]
-
-
 SECTIONS = {"programs": programs, "support": support, "ops": ops, "archs": archs, "hosts": hosts}
 DEMAND = {"grad": grad, "models": models, "sampler": sampler, "ops-all": ops_all, "grad-all": grad_all, "models-all": models_all}
 
 
-def main():
-    if len(sys.argv) < 3 or any(n not in SECTIONS and n not in DEMAND for n in sys.argv[3:]):
-        sys.exit(__doc__.strip() + "\n\nsections: " + " ".join([*SECTIONS, *DEMAND]))
-    t = Peers(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), "peers")
-    os.makedirs(t.folder, exist_ok=True)
-    for name in sys.argv[3:] or SECTIONS:
-        print(f"{name}:", flush=True)
-        (SECTIONS | DEMAND)[name](t)
-    sys.exit(t.finish())
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, "peers", SECTIONS | DEMAND, len(SECTIONS), Peers)

@@ -10,16 +10,14 @@ cards, widths, limits, ops-all, matrices-all, sanitize-all, models-all, archs-al
 counts the checks.
 """
 import contextlib
-import json
 import os
 import re
 import sys
 import tempfile
-import time
 
 sys.dont_write_bytecode = True
-from test_hosts import PROMPT, SENTENCES, cosine, nmse, tensor_f32
-from test_drivers import LAYER, build
+from hosts import PROMPT, alike, main, nmse
+from processes import layer
 from test_peers import CASE, Peers, chunks, cost, judge, listed, parts, sample, supported, table
 
 # The ops of the sample, under the names of test-backend-ops. `ops-all` tests all cases of all ops.
@@ -159,8 +157,8 @@ def limits(t):
     """The sample on a device that has less than the driver has (c_tests/vulkan/driver_layer.c), also as cards compute it; devices that lack what
     every device must have are refused."""
     folder = os.path.join(t.folder, "driver-layer")
-    build(os.path.dirname(os.path.abspath(t.libs["ours"])), folder)
-    with setting(VK_LAYER_PATH=folder, VK_INSTANCE_LAYERS=LAYER):
+    layer(folder, "driver_layer")
+    with setting(VK_LAYER_PATH=folder, VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_driver"):
         with setting(DRIVER_LAYER_LIMITS="push=128 shared=16384 invocations=128 no-int8"):
             chosen = small_cases(cases(t))
             missing = set(OPS) - {c.split("(")[0] for c in chosen}
@@ -223,70 +221,28 @@ def ops_all(t):
     judge(t, "test-backend-ops test -b Vulkan0, all of it", status, out, set(cases(t)), seconds)
 
 
-def host(t, program, layers, *arguments):
-    """A host with so many layers on the device; None: on the CPU alone. What it printed, or None."""
-    device = ("-dev", "none") if layers is None else ("-dev", "Vulkan0", "-ngl", layers)
-    status, out, _ = t.start("ours", program, *arguments, "-t", 2, *device)
-    if status != 0:
-        t.check(False, f"{program}, {'CPU' if layers is None else f'{layers} layers on Vulkan0'}",
-                f"status {status}: " + " | ".join(t.stderr.strip().splitlines()[-4:])[-500:])
-        return None
-    return out
-
-
-def logits(t, model, layers):
-    out = t.model(f"results-vulkan-{layers}")
-    return None if host(t, "llama-results", layers, "-m", model, "-o", out, "-p", PROMPT) is None else tensor_f32(out, b"logits")
-
-
-def requantized(t, kind, source, *options):
-    """A model that this library quantized (or, KIND-plain, made floats of again), kept for the next run."""
-    path = t.model(f"llama-{kind}-vulkan")
-    if not os.path.exists(path):
-        status, _, _ = t.start("ours", "llama-quantize", *options, source, path + ".part", "F32" if kind.endswith("-plain") else kind, 2)
-        if not t.check(status == 0, f"llama-quantize to {kind}"):
-            return None
-        os.replace(path + ".part", path)
-    return path
-
-
-def embeddings(t):
-    vectors = []
-    for layers in (None, 99):
-        text = host(t, "llama-embedding", layers, "-m", t.minilm(), "-p", "\n".join(SENTENCES), "--embd-output-format", "array")
-        if text is None:
-            return
-        vectors.append(json.loads(text[text.index("["):]))
-    worst = min(cosine(a, b) for a, b in zip(*vectors))
-    t.check(len(vectors[0]) == len(SENTENCES) == len(vectors[1]) and worst >= 0.9999, "MiniLM on Vulkan0: cosine with the CPU",
-            f"at least {worst:.7f}")
-
-
-def floats(t):
-    arguments = ("-m", t.random_llama("f16"), "-o", t.model("results-vulkan-f16"), "-p", PROMPT)
-    if host(t, "llama-results", None, *arguments) is None:
-        return
-    for layers in LAYERS:
-        text = host(t, "llama-results", layers, *arguments, "--check")
-        if text is not None:
-            error = re.search(r"NMSE=(\S+)", text + t.stderr)
-            t.check("OK" in text + t.stderr, f"llama-results --check, F16, {layers} layers on Vulkan0", f"NMSE {error.group(1) if error else '?'}")
+def device(layers):
+    """Options for so many layers on the device; None: on the CPU alone."""
+    return ("-dev", "none") if layers is None else ("-dev", "Vulkan0", "-ngl", layers)
 
 
 def models(t, quick=True):
     """MiniLM and the random llama with none, half and all layers on the device, against the CPU."""
-    embeddings(t)
-    floats(t)
+    least = alike(*(t.embeddings("ours", *device(layers)) for layers in (None, 99)))
+    t.check(least >= 0.9999, "MiniLM on Vulkan0: cosine with the CPU", f"at least {least:.7f}")
+    arguments = ("-m", t.random_llama("f16"), "-o", t.model("results-vulkan-f16"), "-p", PROMPT, "-t", 2)
+    if t.run("ours", "llama-results", *arguments, *device(None)) is not None:
+        for layers in LAYERS:
+            t.results("ours", f"F16, {layers} layers on Vulkan0", *arguments, *device(layers))
     # Quantized: as near to the dequantized model as the CPU is, which rounds activations.
     for kind in ("Q8_0", "Q4_0", "Q4_K", "Q6_K"):
-        model = requantized(t, kind, t.random_llama("f32"))
-        plain = model and requantized(t, kind + "-plain", model, "--allow-requantize")
-        reference, cpu = (plain and logits(t, m, None) for m in (plain, model))
+        model, plain = t.quantized("ours", kind), t.dequantized("ours", kind)
+        reference, cpu = (path and t.logits("ours", path, *device(None)) for path in (plain, model))
         if not reference or not cpu:
             continue
         bound = nmse(reference, cpu)
         for layers in LAYERS[2:] if quick and kind != "Q4_K" else LAYERS:
-            got = logits(t, model, layers)
+            got = t.logits("ours", model, *device(layers))
             if got:
                 error = nmse(reference, got)
                 t.check(error <= bound * 1.01, f"{kind}, {layers} layers on Vulkan0: as near to the dequantized model as the CPU",
@@ -305,8 +261,8 @@ def starts(t):
                                      GGML_VK_PIPELINE_CACHE_DIR=os.path.join(folder, "cache"), CACHE_LAYER_REPORT=report, GGML_VK_VALIDATE="0")
             made = re.findall(r"(\d+) pipelines made in \d+ ms, (\d+) of them compiled", t.stderr + out)
             logged = [sum(int(m[i]) for m in made) for i in (0, 1)]
-            layer = open(report).read().strip() if os.path.exists(report) else "no report"
-            said.append((status, logged, layer))
+            counts = open(report).read().strip() if os.path.exists(report) else "no report"
+            said.append((status, logged, counts))
         (first, (made, compiled), counted), (second, again, recounted) = said
         t.check(first == 0 and made == compiled > 5 and counted == f"compiled {made}, found 0, refused 0",
                 "llama-bench, first start", f"{made} pipelines made, {compiled} compiled; the layer: {counted}")
@@ -350,17 +306,5 @@ DEMAND = {"ops-all": ops_all, "cards": cards, "widths": widths, "limits": limits
           "models-all": lambda t: models(t, False), "archs-all": lambda t: archs(t, False)}
 
 
-def main():
-    if len(sys.argv) < 3 or any(n not in SECTIONS | DEMAND for n in sys.argv[3:]):
-        sys.exit(__doc__.strip())
-    t = Peers(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), "vulkan hosts")
-    os.makedirs(t.folder, exist_ok=True)
-    for name in sys.argv[3:] or SECTIONS:
-        begin = time.time()
-        (SECTIONS | DEMAND)[name](t)
-        print(f"  {name}: {time.time() - begin:.0f} s", flush=True)
-    sys.exit(t.finish())
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, "vulkan hosts", SECTIONS | DEMAND, len(SECTIONS), Peers)

@@ -4,7 +4,6 @@
  * long, and the bandwidth stays that of the loopback. When a connection ends, prints one line about it, as JSON: bytes "up" (to the server) and
  * "down", "turns" (how often the server has spoken after the client: round trips that somebody waited for), "loaded" (bytes of tensors that were
  * set before the first graph), "kept" (those of them that the server may keep), and the number of each command. */
-#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
