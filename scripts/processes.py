@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -21,6 +22,24 @@ def layer(folder, name):
     """A layer for Vulkan from c_tests/vulkan."""
     compiled(f"{folder}/lib{name}.so", f"vulkan/{name}.c", "-fPIC", "-shared", "-fvisibility=hidden", "-lpthread")
     shutil.copy(f"{ROOT}/c_tests/vulkan/{name}.json", folder)
+
+
+def cache():
+    """The folder of downloads and builds."""
+    return os.environ.get("GGML_CACHE") or f"{ROOT}/target/cache"
+
+
+def packages(name, *wanted):
+    """A folder of Python packages in the cache, which pip fetches the first time; and what it said if it cannot, or nothing."""
+    folder = f"{cache()}/{name}"
+    if os.path.isdir(folder):
+        return folder, ""
+    shutil.rmtree(folder + ".part", ignore_errors=True) # of an interrupted run
+    r = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", folder + ".part", *wanted], capture_output=True, text=True)
+    if r.returncode != 0:
+        return folder, f"pip cannot fetch {' '.join(wanted)} ({(r.stderr.strip().splitlines() or ['no message'])[-1][:200]})"
+    os.rename(folder + ".part", folder)
+    return folder, ""
 
 
 def free_port():

@@ -224,7 +224,7 @@ suite_vulkan() {
         echo "vulkan: skipped: $no_driver"
         return 0
     fi
-    library && scripts/test_vulkan.sh "${VULKAN_EXTENT:-quick}"
+    library && python3 -B scripts/test_vulkan.py "$cache" target/install/lib "${VULKAN_EXTENT:-quick}"
 }
 suite_drivers() { # DRIVERS: quick (the default), all or write, and names of cards
     library || return 1
@@ -241,7 +241,7 @@ suite_drivers() { # DRIVERS: quick (the default), all or write, and names of car
     python3 scripts/test_drivers.py "$cache" target/install $extent
 }
 suite_fuzz() { scripts/fuzz.sh -t "${FUZZ_SECONDS:-20}"; }
-suite_tsan() { scripts/tsan.sh; }
+suite_tsan() { python3 -B scripts/sanitizers.py tsan; }
 suite_memory() {
     scripts/oracle.sh bench && scripts/oracle.sh hosts && scripts/install.sh target/install && python3 -B scripts/test_memory.py "$cache" target/install/lib
 }
@@ -264,8 +264,8 @@ suite_nmse() { # against the original as hosts build it, for this processor and 
     done | tee "$tests/nmse.txt"
     awk '/^(nmse|errors): [0-9]+ passed, [0-9]+ failed$/ { n++; p += $2; f += $4 } END { if (n < 2 && !f) f = 1; print "nmse: " p + 0 " passed, " f + 0 " failed"; exit f > 0 }' "$tests/nmse.txt"
 }
-suite_asan() { scripts/asan.sh; }
-suite_valgrind() { library && scripts/valgrind.sh; }
+suite_asan() { python3 -B scripts/sanitizers.py asan; }
+suite_valgrind() { library && python3 -B scripts/sanitizers.py valgrind; }
 suite_mutants() { python3 scripts/mutants.py; }
 suite_max_name() { scripts/test_max_name.sh; }
 suite_reproducible() { scripts/test_reproducible.sh; }

@@ -21,6 +21,7 @@ import sys
 import time
 
 import gguf_file
+import processes
 import server_load
 from hosts import LONG_PROMPT, PROMPT, SENTENCES, alike, main, nmse, script
 
@@ -244,15 +245,10 @@ def speed(t):
 
 def python(t):
     """llama-cpp-python: its modules as the package has them, and in its folder `lib` its llama.cpp with the files of one library or the other."""
-    packages = os.path.join(t.cache, "python")
-    if not os.path.isdir(packages):
-        shutil.rmtree(packages + ".part", ignore_errors=True)  # of an interrupted run
-        wanted = ("numpy", "diskcache", "jinja2", "typing-extensions")
-        r = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", packages + ".part", *wanted], capture_output=True, text=True)
-        if r.returncode != 0:
-            t.skip(f"llama-cpp-python: pip cannot fetch what it depends on ({(r.stderr.strip().splitlines() or ['no message'])[-1][:200]})")
-            return
-        os.rename(packages + ".part", packages)
+    packages, why = processes.packages("python", "numpy", "diskcache", "jinja2", "typing-extensions")
+    if why:
+        t.skip(f"llama-cpp-python: {why}")
+        return
     said, logits = {}, {}
     for side, libraries in t.libs.items():
         place = os.path.join(t.models, "python-" + side)

@@ -1,22 +1,25 @@
 #!/usr/bin/env python3
-"""llama.cpp's own programs, unmodified, on a Vulkan device of this library, against its CPU.
+"""The Vulkan backend on a driver: programs of c_tests, and llama.cpp's own programs, unmodified, against the CPU.
 
-usage: test_vulkan.py CACHE OURS [SECTION ...]
+usage: test_vulkan.py CACHE OURS [quick | all | SECTION ...]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, src), OURS the folder of the installed library's lib; GGML_VK_VISIBLE_DEVICES
-names the device, which is then Vulkan0. Sections: ops, matrices, sanitize, models, starts, archs (representative parts, a few minutes in all), and
-cards, widths, limits, ops-all, matrices-all, sanitize-all, models-all, archs-all; `starts` needs CACHE_LAYER, the folder with c_tests/vulkan/cache_layer.c compiled,
-`matrices` and `sanitize` MESA, the folder of scripts/fetch_mesa.py. GGML_VK_VALIDATE=abort makes every message of the validation layers a failure. The last line
-counts the checks.
+Which driver: the first device of the system, or what GGML_VK_VISIBLE_DEVICES names, which is then Vulkan0. Without one, one failure: install
+mesa-vulkan-drivers. The validation layers (vulkan-validationlayers) are on where they are there, and every message of theirs ends the program that caused
+it. CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, src), OURS the folder of the installed library's lib. `quick` (the default) is a representative
+part, a few minutes in all; `all` has every case of llama.cpp's own test of ops and every architecture it knows. `matrices` and `sanitize` need
+CACHE/mesa-sid, the folder of scripts/fetch_mesa.py. The last line counts the checks.
 """
 import contextlib
 import os
+import platform
 import re
+import subprocess
 import sys
 import tempfile
 
 sys.dont_write_bytecode = True
-from hosts import PROMPT, alike, main, nmse
+import vulkan_programs
+from hosts import PROMPT, alike, main, nmse, script
 from processes import layer
 from test_peers import CASE, Peers, chunks, cost, judge, listed, parts, sample, supported, table
 
@@ -124,7 +127,7 @@ def by_ways(t, products, ways):
 
 def matrices(t, quick=True):
     """Products by cooperative matrices, on a software driver that has them: a sample, since it takes ten seconds for a pipeline."""
-    t.starter = [os.path.join(os.environ["MESA"], "run")]
+    t.starter = [os.path.join(t.mesa, "run")]
 
     def selected(case):
         named = dict(parts(case)[1])
@@ -176,7 +179,7 @@ def limits(t):
 def sanitize(t, quick=True):
     """The sample with every access of shaders to memory checked while they run: GPU-assisted validation finds what is beside all buffers, and
     invocations that touch shared memory with no barrier between. The results must be right, too."""
-    t.starter = [os.path.join(os.environ["MESA"], "run")]
+    t.starter = [os.path.join(t.mesa, "run")]
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "vk_layer_settings.txt"), "w") as f:
             f.writelines(f"khronos_validation.{line}\n" for line in SANITIZER)
@@ -257,7 +260,7 @@ def starts(t):
         for which in ("first", "second"):
             report = os.path.join(folder, which + ".report")
             status, out, _ = t.start("ours", "llama-bench", "-m", t.random_llama("f16"), "-p", 8, "-n", 2, "-r", 1, "-t", 2, "-dev", "Vulkan0", "-v",
-                                     VK_LAYER_PATH=os.environ["CACHE_LAYER"], VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_cache",
+                                     VK_LAYER_PATH=t.layer, VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_cache",
                                      GGML_VK_PIPELINE_CACHE_DIR=os.path.join(folder, "cache"), CACHE_LAYER_REPORT=report, GGML_VK_VALIDATE="0")
             made = re.findall(r"(\d+) pipelines made in \d+ ms, (\d+) of them compiled", t.stderr + out)
             logged = [sum(int(m[i]) for m in made) for i in (0, 1)]
@@ -301,10 +304,54 @@ def archs(t, quick=True):
             f"{graphs} graphs, {nodes} nodes, {held} of them of embeddings, {len(others)} others on the CPU{': ' + ' '.join(sorted(set(others))) if others else ''}")
 
 
-SECTIONS = {"ops": ops, "matrices": matrices, "sanitize": sanitize, "models": models, "starts": starts, "archs": archs}
-DEMAND = {"ops-all": ops_all, "cards": cards, "widths": widths, "limits": limits, "matrices-all": lambda t: matrices(t, False), "sanitize-all": lambda t: sanitize(t, False),
-          "models-all": lambda t: models(t, False), "archs-all": lambda t: archs(t, False)}
+class Vulkan(Peers):
+    """The driver and its layers."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.layer, self.mesa = os.path.join(vulkan_programs.OUT, "layer"), os.path.join(self.cache, "mesa-sid")
+        if not vulkan_programs.prepare(self):
+            sys.exit(self.finish())
+        os.environ["GGML_VK_VALIDATE"] = self.validate
+
+    def has_matrices(self):
+        """Fetches a driver with cooperative matrices, and validation layers that look into running shaders, where this system has none."""
+        if platform.machine() != "x86_64" or not (os.path.exists(os.path.join(self.mesa, "run")) or os.environ.get("GGML_TEST_VULKAN")):
+            return False
+        r = subprocess.run([sys.executable, script("fetch_mesa.py"), self.mesa], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if r.returncode != 0: # no network is no fault of the library
+            print("note:", r.stdout.strip().splitlines()[-1])
+            return False
+        said = vulkan_programs.run(os.path.join(self.mesa, "run"), vulkan_programs.TEST, "none").stderr
+        found = re.search(r"^ggml_vulkan: 0 = (.*coopmat.*)", said, re.M)
+        print("note:", found[1] if found else said[-200:])
+        return self.check(found, "a driver with cooperative matrices")
+
+
+def extent(t, every):
+    """What `make test` and `make test-vulkan` test."""
+    vulkan_programs.programs(t, every)
+    newer = ("matrices", "sanitize") if t.has_matrices() else ()
+    if not newer:
+        t.skip(f"cooperative matrices, and shaders while they run (scripts/fetch_mesa.py {t.mesa})")
+        t.check(not every, "all of it, or only a part")
+    names = ()
+    if not os.path.exists(t.path("test-backend-ops")):
+        t.skip("ops and models (scripts/oracle.sh tests)")
+        t.check(not every, "llama.cpp's programs are there, or not needed")
+    elif every:
+        names = ("ops-all", "cards", "widths", "limits", *(f"{name}-all" for name in newer), "models-all", "starts", "archs-all")
+    else:
+        names = ("ops", *newer, "models", "starts", "archs")
+    for name in names:
+        SECTIONS[name](t)
+
+
+SECTIONS = {"quick": lambda t: extent(t, False), "all": lambda t: extent(t, True), "programs": vulkan_programs.programs,
+            "ops": ops, "matrices": matrices, "sanitize": sanitize, "models": models, "starts": starts, "archs": archs,
+            "ops-all": ops_all, "cards": cards, "widths": widths, "limits": limits, "matrices-all": lambda t: matrices(t, False),
+            "sanitize-all": lambda t: sanitize(t, False), "models-all": lambda t: models(t, False), "archs-all": lambda t: archs(t, False)}
 
 
 if __name__ == "__main__":
-    main(__doc__, "vulkan hosts", SECTIONS | DEMAND, len(SECTIONS), Peers)
+    main(__doc__, "vulkan", SECTIONS, 1, Vulkan)

@@ -1,4 +1,4 @@
-/* Mistakes that AddressSanitizer must see inside the library: seeded overflow | leak (scripts/asan.sh). */
+/* Mistakes that AddressSanitizer must see inside the library: seeded overflow | leak (scripts/sanitizers.py). */
 #include "ggml.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"

@@ -1,4 +1,4 @@
-/* A server and its clients in one process, for the sanitizers (scripts/asan.sh): hosts on two connections compute what the CPU computes, while
+/* A server and its clients in one process, for the sanitizers (scripts/sanitizers.py): hosts on two connections compute what the CPU computes, while
  * strangers send noise, leave in the middle, and one server goes away. */
 #include "ggml.h"
 #include "ggml-alloc.h"
