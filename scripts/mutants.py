@@ -17,14 +17,12 @@ import threading
 import time
 import tomllib
 
-from checks import Checks
+from checks import Checks, replace
+from processes import ROOT, compiled
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = f"{ROOT}/target/mutants"
 TREE = f"{WORK}/tree"
 TARGET = os.environ.get("MUTANTS_TARGET", f"{WORK}/build")
-PAGE = f"{ROOT}/docs/TESTS.md"
-BEGIN, END = "<!-- mutants: begin -->\n", "<!-- mutants: end -->\n"
 MEMORY = 12 << 30  # bytes of address space; a thousand threads need 8 GiB, some bugs ask for what a hostile file says
 LISTS = {"G": 32, "C": 10, "S": 22, "A": 11, "V": 15, "R": 17}  # how long the lists of docs/TESTS.md are
 
@@ -136,10 +134,8 @@ class Build:
             os.symlink(f"{TARGET}/debug/libggml.so", f"{self.lib}/{name}")
         for source in sources:
             self.programs[source] = f"{WORK}/{source.replace('/', '_').rpartition('.')[0]}"
-            compiler, std = (("CXX", "c++"), "c++17") if source.endswith(".cpp") else (("CC", "cc"), "c11")
             # A set-uid program finds the library by its path alone.
-            flags = [f"-std={std}", "-D_GNU_SOURCE", "-O1", f"-I{ROOT}/include", f"-L{self.lib}", f"-Wl,-rpath,{self.lib}", "-lggml-base", "-lm", "-lpthread", "-ldl"]
-            subprocess.run([os.environ.get(*compiler), f"{ROOT}/c_tests/{source}", "-o", self.programs[source], *flags], check=True)
+            compiled(self.programs[source], source, f"-L{self.lib}", f"-Wl,-rpath,{self.lib}", "-lggml-base", "-lm", "-lpthread", "-ldl")
 
     def passes(self, test, row, seconds):
         """Whether a test passes with the bug of a row ("": without any) -> that, and the seconds it took."""
@@ -181,12 +177,8 @@ def short(test):
 
 def write(lines):
     """Puts the list into docs/TESTS.md."""
-    with open(PAGE, encoding="utf-8") as f:
-        before, rest = f.read().split(BEGIN)
-    when = time.strftime("%Y-%m-%d", time.gmtime())
-    head = [f"{when}, `scripts/mutants.py write`:", "", "| row | the bug | tests that fail with it |", "|---|---|---|"]
-    with open(PAGE, "w", encoding="utf-8") as f:
-        f.write(before + BEGIN + "\n".join(head + lines) + "\n" + END + rest.split(END)[1])
+    head = [f"{time.strftime('%Y-%m-%d', time.gmtime())}, `scripts/mutants.py write`:", "", "| row | the bug | tests that fail with it |", "|---|---|---|"]
+    replace(f"{ROOT}/docs/TESTS.md", "mutants", "\n".join(head + lines))
 
 
 def main():

@@ -97,7 +97,7 @@ driver() {
     fetched=$cache/mesa-${codename:-none}-backports
     echo "note: the Vulkan driver here is Mesa $old, too old for tests: fetching a newer one ..."
     if [ -n "$codename" ] && DEBIAN_SUITES="$codename $codename-backports" DEBIAN_PACKAGES=mesa-vulkan-drivers timeout 900 python3 scripts/fetch_mesa.py "$fetched" > "$log" 2>&1 &&
-        VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json python3 scripts/vulkan_driver.py > "$log" 2>&1 && grep -q '^cpu' "$log" &&
+        VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json python3 scripts/vulkan_driver.py > "$log" 2>&1 && [ -s "$log" ] &&
         [ -z "$(VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json python3 scripts/vulkan_driver.py old)" ]; then
         export VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json
         echo "note: tests use Mesa $(cat "$fetched/version") in $fetched"
@@ -240,7 +240,7 @@ suite_drivers() { # DRIVERS: quick (the default), all or write, and names of car
     # shellcheck disable=SC2086
     python3 scripts/test_drivers.py "$cache" target/install $extent
 }
-suite_fuzz() { scripts/fuzz.sh -t "${FUZZ_SECONDS:-20}"; }
+suite_fuzz() { python3 -B scripts/fuzz.py -t "${FUZZ_SECONDS:-20}"; }
 suite_tsan() { python3 -B scripts/sanitizers.py tsan; }
 suite_memory() {
     scripts/oracle.sh bench && scripts/oracle.sh hosts && scripts/install.sh target/install && python3 -B scripts/test_memory.py "$cache" target/install/lib

@@ -189,16 +189,4 @@ interrupted() {
     says "$work/out" "interrupted in the suite status"
 }
 check "Ctrl-C ends the suites" interrupted
-slow_fetch() { # what is fetched so far is shown
-    cat > "$work/fetched.py" << 'PYTHON'
-import subprocess, sys
-sys.path.insert(0, "scripts")
-import fetch
-real = subprocess.Popen.communicate
-subprocess.Popen.communicate = lambda self, timeout=None: real(self, timeout=timeout and 1)
-fetch.client([sys.executable, "-c", "import time; open('x', 'wb').write(b'0' * (3 << 20)); time.sleep(2.5)"], sys.argv[1])
-PYTHON
-    mkdir -p "$work/fetched" && python3 "$work/fetched.py" "$work/fetched" > "$work/out" && says "$work/out" " s, 3 MB"
-}
-check "a fetch shows how much is there" slow_fetch
 finish run

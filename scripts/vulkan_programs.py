@@ -2,11 +2,11 @@
 import glob
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
 
+import vulkan_driver
 from processes import ROOT, compiled, layer
 
 OUT = f"{ROOT}/target/vulkan"
@@ -60,19 +60,8 @@ def prepare(t):
 
 def twice():
     """A driver in software, loaded under two names: variables for programs; nothing where there is none."""
-    description = os.environ.get("VK_DRIVER_FILES", "/usr/share/vulkan/icd.d/lvp_icd.json")
-    if not os.path.isfile(description):
-        description = f"{description.removesuffix('.json')}.{platform.machine()}.json"
-    if not os.path.isfile(description):
-        return {}
-    with open(description, encoding="utf-8") as f:
-        library = json.load(f)["ICD"]["library_path"]
-    if "/" in library:
-        library = os.path.join(os.path.dirname(description), library)
-    else:
-        listed = subprocess.run(["ldconfig", "-p"], env=dict(os.environ, PATH=os.environ["PATH"] + ":/sbin:/usr/sbin"), capture_output=True, text=True).stdout
-        library = next(iter(re.findall(rf"{re.escape(library)} .*=> (.*)", listed)), "")
-    if "lvp" not in library or not os.path.isfile(library):
+    library = vulkan_driver.library()
+    if not library:
         return {}
     drivers = []
     for i in (0, 1):

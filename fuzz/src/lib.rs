@@ -35,7 +35,7 @@ pub fn quiet_with_errors() {
     quiet();
 }
 
-/// scripts/fuzz.sh shows with this that a leak is found.
+/// scripts/fuzz.py shows with this that a leak is found.
 fn seed_a_leak() {
     if std::env::var_os("FUZZ_LEAK").is_some() {
         let leak = || (0..16).for_each(|i| std::mem::forget(std::hint::black_box(vec![i; 100])));

@@ -1,13 +1,6 @@
 # Part of test_install.sh: programs that are linked, with pkg-config and by hand; what a program linked to the original needs, and
 # one linked to this library, are the same.
 
-cat > "$work/host.c" <<'C'
-#include "ggml.h"
-#include "ggml-backend.h"
-#include <string.h>
-int main(void) { return strcmp(ggml_type_name(GGML_TYPE_Q4_0), "q4_0") != 0 || ggml_backend_dev_count() == 0; }
-C
-
 # Libraries of the original's names: stand_ins FOLDER VERSION. Every function answers 7; the version says who it is.
 stand_ins() {
     mkdir -p "$1"
@@ -108,7 +101,7 @@ if command -v pkg-config > /dev/null; then
     install "$work/plain" > /dev/null
     by_pkg_config() { PKG_CONFIG_PATH="$work/plain/lib/pkgconfig" pkg-config "$@" ggml; }
     # shellcheck disable=SC2046
-    built() { $CC "$work/host.c" -o "$work/host" $(by_pkg_config --cflags --libs) && LD_LIBRARY_PATH="$work/plain/lib" "$work/host"; }
+    built() { $CC "$root/c_tests/install/host.c" -o "$work/host" $(by_pkg_config --cflags --libs) && LD_LIBRARY_PATH="$work/plain/lib" "$work/host"; }
     check "pkg-config" built
     check "its version" test "$(by_pkg_config --modversion)" = "$version"
 else
