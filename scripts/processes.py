@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -40,6 +41,20 @@ def packages(name, *wanted):
         return folder, f"pip cannot fetch {' '.join(wanted)} ({(r.stderr.strip().splitlines() or ['no message'])[-1][:200]})"
     os.rename(folder + ".part", folder)
     return folder, ""
+
+
+@contextlib.contextmanager
+def running(command, log, ready, seconds, **more):
+    """A server until the block ends: its process, once it is ready or the time is over. What it says goes to a file."""
+    with open(log, "w") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, **more)
+    try:
+        last = time.monotonic() + seconds
+        while not ready() and process.poll() is None and time.monotonic() < last:
+            time.sleep(0.1)
+        yield process
+    finally:
+        end(process, 30)
 
 
 def free_port():

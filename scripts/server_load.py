@@ -3,7 +3,6 @@ import concurrent.futures
 import contextlib
 import json
 import os
-import subprocess
 import time
 import urllib.request
 
@@ -44,27 +43,20 @@ def server(t, side, model, *arguments, context=256, environment=None):
     """A server on a port of its own, with room for `context` tokens of each question; ends when the block does. Gives the port, or None when it
     does not start."""
     path, port = t.path("llama-server"), processes.free_port()
-    env, log = t.environment(side, path, **(environment or {})), log_of(t, side)
-    with open(log, "w") as err:
-        process = subprocess.Popen([path, "-m", model, "--port", str(port), "-np", str(AT_ONCE), "-c", str(AT_ONCE * context), "-t", "2",
-                                    "--no-webui", *arguments], env=env, stdout=err, stderr=err)
-    try:
-        end = time.time() + START_TIMEOUT
-        ready = False
-        while not ready and time.time() < end and process.poll() is None:
-            try:
-                get(port, "/health", timeout=5)
-                ready = True
-            except OSError:
-                time.sleep(0.1)
-        if not ready:
-            with open(log, errors="replace") as f:
+    command = [path, "-m", model, "--port", str(port), "-np", str(AT_ONCE), "-c", str(AT_ONCE * context), "-t", "2", "--no-webui", *arguments]
+
+    def ready():
+        with contextlib.suppress(OSError):
+            return get(port, "/health", timeout=5)
+
+    with processes.running(command, log_of(t, side), ready, START_TIMEOUT, env=t.environment(side, path, **(environment or {}))) as process:
+        if not ready():
+            with open(log_of(t, side), errors="replace") as f:
                 t.check(False, f"llama-server on {side} starts", " | ".join(f.read().splitlines()[-4:])[-500:])
-        yield port if ready else None
-        if ready:
-            t.check(process.poll() is None, f"llama-server on {side} still runs after all questions", f"status {process.poll()}")
-    finally:
-        processes.end(process, 30)
+            yield None
+            return
+        yield port
+        t.check(process.poll() is None, f"llama-server on {side} still runs after all questions", f"status {process.poll()}")
 
 
 def answers(t, side, model, *arguments):

@@ -45,23 +45,19 @@ def server(t, side, tool=None, arguments=(), took=None, threads=2, **variables):
     port = processes.free_port()
     tool = tool or os.path.join(t.cache, "modules/ggml-rpc-server")
     log = t.model(f"rpc-server-{side}-{port}") + ".log"
-    with open(log, "w") as out:
-        process = subprocess.Popen([*REAL_TIME, tool, "-p", str(port), "-d", "CPU", "-t", str(threads), *arguments], env=t.environment(side, **variables),
-                                   stdout=out, stderr=subprocess.STDOUT)
-    try:
-        for _ in range(100):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            time.sleep(0.1)
+
+    def ready():
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+
+    command = [*REAL_TIME, tool, "-p", str(port), "-d", "CPU", "-t", str(threads), *arguments]
+    with processes.running(command, log, ready, 10, env=t.environment(side, **variables)) as process:
         if took is not None:
             took.append(process)
         yield f"127.0.0.1:{port}"
         if took is None and process.poll() is not None:
             t.check(False, f"the server on {side} has ended", open(log).read()[-300:])
-    finally:
-        process.terminate()
-        process.wait()
-        os.remove(log)
+    os.remove(log)
 
 
 def ours(t):
