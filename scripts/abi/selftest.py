@@ -10,6 +10,8 @@ from .allowed import Allowed
 
 RUSTC = os.environ.get("RUSTC", "rustc")
 ALL = {"headers", "names", "debuginfo"}
+
+
 def run(root, theirs, base, base_info, suppressions, work):
     """theirs: the library of the original's headers, base: its libggml-base -> (name, what is wrong or nothing) of each test"""
     include = os.path.join(root, "include")
