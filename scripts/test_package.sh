@@ -64,23 +64,14 @@ metadata() {
     cargo metadata --offline --no-deps --format-version 1 > "$work/metadata.json" && python3 - "$work/metadata.json" "$version" << 'PY'
 import json, sys
 packages = {p["name"]: p for p in json.load(open(sys.argv[1]))["packages"]}
-bad = []
-for name in ("libggml-rs", "libggml-macros"):
-    p = packages[name]
+for p in (packages["libggml-rs"], packages["libggml-macros"]):
     for field in ("description", "license", "documentation", "readme", "rust_version", "keywords", "categories"):
-        if not p[field]:
-            bad.append(f"{name} has no {field}")
+        assert p[field], f"{p['name']} has no {field}"
+    assert p["version"] == sys.argv[2], f"{p['name']} is {p['version']}"
     # The registry's rules.
-    bad += [f"{name}: {k} is no keyword" for k in p["keywords"] if len(k) > 20 or not k.replace("-", "").replace("_", "").isalnum()]
-    if len(p["keywords"]) > 5 or len(p["categories"]) > 5:
-        bad.append(f"{name}: more than five keywords or categories")
-    if p["version"] != sys.argv[2]:
-        bad.append(f"{name} is {p['version']}")
-    for d in p["dependencies"]:
-        if d["req"] == "*" and d["kind"] != "dev":
-            bad.append(f"{name}: {d['name']} has no version")
-print("\n".join(bad))
-sys.exit(bool(bad))
+    assert len(p["keywords"]) <= 5 and len(p["categories"]) <= 5
+    assert all(len(k) <= 20 and k.replace("-", "").replace("_", "").isalnum() for k in p["keywords"]), p["keywords"]
+    assert all(d["req"] != "*" or d["kind"] == "dev" for d in p["dependencies"]), f"{p['name']}: a dependency has no version"
 PY
 }
 check "the registry's fields are filled, and both have one version" metadata

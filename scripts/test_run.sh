@@ -39,16 +39,15 @@ if way in ("slow", "damaged"):
         time.sleep(60 if way == "slow" else 0)
     sys.exit(0)
 time.sleep(1)
+sys.path.insert(0, os.environ["SCRIPTS"])
+from minilm import EMBEDDINGS, PARTS
 width, inner, positions = 8, 16, 64
 words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [p + chr(c) for p in ("", "##") for c in range(33, 127) if not chr(c).isupper()]
-shapes = {"embeddings.word_embeddings.weight": [len(words), width], "embeddings.position_embeddings.weight": [positions, width],
-          "embeddings.token_type_embeddings.weight": [2, width]}
-for name, n, m in [("attention.self.query", width, width), ("attention.self.key", width, width), ("attention.self.value", width, width),
-                   ("attention.output.dense", width, width), ("attention.output.LayerNorm", width, 0), ("intermediate.dense", inner, width),
-                   ("output.dense", width, inner), ("output.LayerNorm", width, 0)]:
-    shapes[f"encoder.layer.0.{name}.weight"] = [n, m] if m else [n]
+shapes = {f"embeddings.{name}": shape for name, shape in zip(EMBEDDINGS.values(), ([len(words), width], [positions, width], [2, width], [width], [width]))}
+for name in PARTS.values():
+    n, m = {"intermediate.dense": (inner, width), "output.dense": (width, inner)}.get(name, (width, width))
+    shapes[f"encoder.layer.0.{name}.weight"] = [n] if name.endswith("LayerNorm") else [n, m]
     shapes[f"encoder.layer.0.{name}.bias"] = [n]
-shapes["embeddings.LayerNorm.weight"] = shapes["embeddings.LayerNorm.bias"] = [width]
 random.seed(1)
 entries, data = {}, b""
 for name, shape in shapes.items():
@@ -63,7 +62,7 @@ with zipfile.ZipFile(wheel, "w") as z:
     z.writestr("package/model/vocab.txt", "\n".join(words) + "\n")
     z.writestr("package/model/model.safetensors", struct.pack("<Q", len(head)) + head + data)
 PYTHON
-export PYTHONPATH=$work/python FAKE_PIP_CALLS=$work/calls
+export PYTHONPATH=$work/python FAKE_PIP_CALLS=$work/calls SCRIPTS=$root/scripts
 
 # Two signals, to make alone and, as Ctrl-C does, to all: the fetch ends, and nothing half fetched stays.
 fresh_group='import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])'
