@@ -105,7 +105,6 @@ const INTERNAL: &[&str] = &[
     "NAP",
     "NEVER",
     "PATH",
-    "SCRIPTS",
     "STACKS_LIMITED",
     "TMPDIR",
     "XDG_CACHE_HOME",

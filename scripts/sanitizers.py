@@ -20,24 +20,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 
 from checks import Checks
 from processes import ROOT, cache, compiled
 
-# Hosts: sources and arguments. {seeds}, {quick}: less under valgrind.
-HOSTS = {
-    "every-failure": "async/test_faults.c {quick}", "regressions": "async/test_rows.c", "random-graphs": "async/test_results.c 1 {seeds}",
-    "batches": "async/test_batches.c", "callbacks": "async/test_callbacks.c", "core": "host/test_core.c", "backend": "host/test_backend.c",
-    "custom": "host/test_custom.c", "repack": "host/test_repack.c", "cpp": "host/test_cpp.cpp", "logs": "robust/test_logs.c", "order": "robust/test_order.c",
-    "self": "robust/test_self.c", "writes": "robust/test_writes.c", "late": "robust/test_late.cpp", "leave": "robust/test_leave.cpp",
-    "throw": "robust/test_throw.cpp", "training": "opt/train.c short", "meta": "meta/test_meta.c", "ggml-rs": "rs/test_rs.c {work}/rs",
-    "bad-input": "bad/test_bad.c {quick}"}
-RPC = {"rpc": "rpc/test_rpc.c"}
-# They load modules that no sanitizer knows.
-MODULES = {"plugin": "plugin/test_plugin.c {work}/modules", "unload": "robust/test_unload.c {lib}"}
-# The good module, and those that must be refused: c_tests/run.sh.
-VARIANTS = {"accel": "-DACCEL_SCORE=10", "old": "-DACCEL_API_VERSION=2", "newer": "-DACCEL_API_VERSION=99", "noinit": "-DACCEL_NO_INIT",
-            "noreg": "-DACCEL_NO_REG", "score0": "-DACCEL_SCORE=0", "small": "-DACCEL_MAX_SIZE=4096"}
+with open(f"{ROOT}/c_tests/sanitized.toml", "rb") as table:
+    HOSTS, RPC, LOADERS, MODULES = tomllib.load(table).values()
 REPORTED = re.compile(r"ERROR: (Address|Leak)Sanitizer")
 HOST = re.search(r"^host: (.*)", subprocess.run(["rustc", "-vV"], capture_output=True, text=True).stdout, re.M)[1]
 
@@ -132,12 +121,12 @@ def valgrind(c, *names):
     work, lib = f"{ROOT}/target/valgrind", os.path.join(os.environ.get("GGML_PREFIX") or f"{ROOT}/target/install", "lib")
     if not c.check(shutil.which("valgrind"), "valgrind is there (the package valgrind)"):
         return
-    for name, flag in VARIANTS.items():
+    for name, flag in MODULES.items():
         compiled(f"{work}/modules/{name}.so", "plugin/accel.c", "-shared", "-fPIC", flag, f"-L{lib}", "-lggml-base")
     with open(f"{work}/modules/text.so", "w", encoding="utf-8") as f:
         f.write("text\n")
     os.makedirs(f"{work}/rs", exist_ok=True)
-    for name, line in (HOSTS | MODULES).items():
+    for name, line in (HOSTS | LOADERS).items():
         command, log = not names or name in names, f"{work}/{name}.log"
         if command and (command := host(c, work, lib, name, line.format(work=work, lib=lib, seeds=25, quick="quick"))):
             # Children of these end in the middle of something, with memory of the test.

@@ -9,6 +9,7 @@ some of the sections (see SECTIONS at the end); none means those of CI. Only on 
 differences, states of models, samplers, and `ops-all`, `grad-all`, `models-all`: every case of test-backend-ops (hours) and
 every architecture. The last line counts the checks.
 """
+import math
 import os
 import re
 import shutil
@@ -55,13 +56,21 @@ def programs(t):
             t.runs(name)
 
 
+def results(out):
+    """What test-backend-ops says of each case."""
+    found = {}
+    for m in filter(None, map(CASE.match, out.splitlines())):
+        found.setdefault(m[1], []).append(m[2].strip())
+    return found
+
+
 def supported(t, side, device="CPU"):
     """What a side supports of the cases of test-backend-ops: name -> whether."""
     status, out, _ = t.start(side, "test-backend-ops", "support", "-b", device)
-    found = {m.group(1): m.group(2) for m in map(CASE.match, out.splitlines()) if m}
+    found = results(out)
     if status != 0 or len(found) < 1000:
         t.check(False, f"test-backend-ops support on {side}", f"status {status}, {len(found)} cases")
-    return {name: said == "SUPPORTED" for name, said in found.items()}
+    return {name: said[-1] == "SUPPORTED" for name, said in found.items()}
 
 
 def listed(t):
@@ -69,10 +78,10 @@ def listed(t):
     the program runs with a device that supports nothing: it names each case and computes none."""
     module = compiled(os.path.join(t.folder, "toy.so"), "modules/toy_module.c", "-shared", "-fPIC", "-DBACKEND", '-DNAME="Toy"')
     status, out, _ = t.start("ours", "test-backend-ops", "test", "-b", "Toy0", GGML_BACKEND_PATH=module)
-    found = dict.fromkeys(m.group(1) for m in map(CASE.match, out.splitlines()) if m and m.group(2).startswith("not supported"))
+    found = [name for name, said in results(out).items() if said[-1].startswith("not supported")]
     if status != 0 or len(found) < 1000:
         t.check(False, "test-backend-ops names its cases", f"status {status}, {len(found)} cases")
-    return list(found)
+    return found
 
 
 def support(t):
@@ -92,10 +101,7 @@ def cost(values):
     product = largest = 1
     for key, value in values:
         if value.startswith("["):
-            size = 1
-            for n in re.findall(r"\d+", value):
-                size *= max(1, int(n))
-            largest = max(largest, size)
+            largest = max(largest, math.prod(max(1, int(n)) for n in re.findall(r"\d+", value)))
         elif value.isdigit() and "type" not in key:
             product *= max(1, int(value))
     return max(product, largest)
@@ -142,12 +148,9 @@ def chunks(names):
 
 def judge(t, what, status, out, expected, seconds):
     """Of the output of test-backend-ops: every expected case was computed and is right."""
-    results = {}
-    for m in map(CASE.match, out.splitlines()):
-        if m:
-            results.setdefault(m.group(1), []).append(m.group(2))
-    good = {name for name, said in results.items() if all(s.endswith("OK") for s in said)}
-    wrong = sorted(name for name, said in results.items() if any("FAIL" in s for s in said))
+    found = results(out)
+    good = {name for name, said in found.items() if all(s.endswith("OK") for s in said)}
+    wrong = sorted(name for name, said in found.items() if any("FAIL" in s for s in said))
     missing = sorted(expected - good - set(wrong))
     t.check(status == 0 and not wrong and not missing, what,
             f"{len(good)} cases in {seconds:.0f} s" + (f", status {status}" if status else "")
@@ -189,17 +192,15 @@ def grad_all(t):
 
 def grad(t):
     """Gradients by backpropagation against finite differences, for a sample."""
-    status, out, _ = t.start("original", "test-backend-ops", "support", "-b", "CPU")
-    names = {m.group(1) for m in map(CASE.match, out.splitlines()) if m}
-    chosen = [c for c in sample(names, 2) if "type=f32" in c or "type" not in c]
+    chosen = [c for c in sample(supported(t, "original"), 2) if "type=f32" in c or "type" not in c]
     for i, some in enumerate(chunks(chosen), 1):
-        results = []
+        said = {}
         for side in ("original", "ours"):
-            status, out, seconds = t.start(side, "test-backend-ops", "grad", "-b", "CPU", "-o", some)
-            results.append({m.group(1): m.group(2).strip() for m in map(CASE.match, out.splitlines()) if m})
-        good = {c for c, said in results[0].items() if said.endswith("OK")}
-        lost = sorted(c for c in good if not results[1].get(c, "").endswith("OK"))
-        wrong = sorted(c for c, said in results[1].items() if "FAIL" in said and "FAIL" not in results[0].get(c, ""))
+            _, out, seconds = t.start(side, "test-backend-ops", "grad", "-b", "CPU", "-o", some)
+            said[side] = {case: lines[-1] for case, lines in results(out).items()}
+        good = {c for c, line in said["original"].items() if line.endswith("OK")}
+        lost = sorted(c for c in good if not said["ours"].get(c, "").endswith("OK"))
+        wrong = sorted(c for c, line in said["ours"].items() if "FAIL" in line and "FAIL" not in said["original"].get(c, ""))
         t.check(good and not lost and not wrong, f"test-backend-ops grad -b CPU, sample, part {i}",
                 f"{len(good)} gradients in {seconds:.0f} s" + "".join("; lost: " + c for c in (lost + wrong)[:5]))
 

@@ -21,7 +21,7 @@ sys.dont_write_bytecode = True
 import vulkan_programs
 from hosts import PROMPT, alike, main, nmse, script
 from processes import layer
-from test_peers import CASE, Peers, chunks, cost, judge, listed, parts, sample, supported, table
+from test_peers import Peers, chunks, cost, judge, listed, parts, results, sample, supported, table
 
 # The ops of the sample, under the names of test-backend-ops. `ops-all` tests all cases of all ops.
 OPS = """ABS ACC ADD ADD_ID ARANGE ARGMAX ARGSORT CEIL CLAMP COL2IM_1D CONCAT CONT CONV_2D CONV_2D_DW CONV_3D CONV_TRANSPOSE_1D CONV_TRANSPOSE_2D COS
@@ -209,11 +209,11 @@ def graphs(t, single):
     t.check({c.split("(")[0] for c in chosen} == {c.split("(")[0] for c in whole}, "the sample covers every kind of graph",
             f"{len(chosen)} cases of {len({c.split('(')[0] for c in whole})} kinds")
     said = "".join(t.start("ours", "test-backend-ops", "test", "-b", "Vulkan0", "-o", some)[1] for some in chunks(chosen))
-    results = {m.group(1): m.group(2) for m in map(CASE.match, said.splitlines()) if m}
-    good, refused = ([c for c, r in results.items() if end in r] for end in ("OK", "not supported"))
+    found = {case: lines[-1] for case, lines in results(said).items()}
+    good, refused = ([c for c, r in found.items() if end in r] for end in ("OK", "not supported"))
     t.check(good and len(good) + len(refused) == len(chosen), "test-backend-ops, graphs",
             f"{len(good)} OK, {len(refused)} with an op that Vulkan0 has not, of {len(chosen)}"
-            + "".join(f"; {c}: {r}" for c, r in results.items() if c not in good + refused)[:600])
+            + "".join(f"; {c}: {r}" for c, r in found.items() if c not in good + refused)[:600])
 
 
 def ops_all(t):
