@@ -112,6 +112,8 @@ def starts(t):
     shutil.rmtree(cache, ignore_errors=True)
 
     def start(what, expected, says="", **variables):
+        if os.path.exists(report): # the layer adds to it
+            os.remove(report)
         r = run(TEST, VK_LAYER_PATH=t.layer, VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_cache", GGML_VK_PIPELINE_CACHE_DIR=cache, CACHE_LAYER_REPORT=report, **variables)
         made, _ = compilations(r.stderr)
         with open(report, encoding="utf-8") as f:
