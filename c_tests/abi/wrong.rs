@@ -1,4 +1,5 @@
-//! Rust as our library is written, for scripts/abi/selftest.py: the first two functions and the struct differ from the original's, the third does not.
+//! Rust as our library is written, for scripts/abi/selftest.py: the first two functions and the struct differ from
+//! the original's, the third does not.
 #![crate_name = "ggml"]
 #![crate_type = "cdylib"]
 pub mod abi {
