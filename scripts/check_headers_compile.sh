@@ -1,12 +1,9 @@
 #!/bin/sh
 # Compiles each header alone, as C11 and as C++17, with warnings as errors: check_headers_compile.sh [INCLUDE_DIR]
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
-dir=${1:-include}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
 # shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
+. "$(dirname "$0")/checks.sh"
+dir=${1:-include}
 strict="-Wall -Wextra -Wpedantic -Werror -fsyntax-only -I$dir"
 c() { ${CC:-cc} -std=c11 $strict "$@"; }
 cpp() { ${CXX:-c++} -std=c++17 $strict -x c++ "$@"; }

@@ -2,20 +2,13 @@
 # ggml-info: test_info.sh PREFIX. What it says of a library, of programs in every way in which the dynamic loader finds a library (compared with what the
 # loader itself says), of damaged files, and of reports. With GGML_ORACLE_PREFIX also the original's library, and with GGML_CACHE llama.cpp's programs.
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=/dev/null
+. "$(dirname "$0")/checks.sh"
 prefix=${1:?usage: test_info.sh PREFIX}
 case $prefix in /*) ;; *) prefix=$root/$prefix ;; esac
-CC=${CC:-cc}
 info=$prefix/bin/ggml-info
 oracle=${GGML_ORACLE_PREFIX:-}
 cache=${GGML_CACHE:-$root/target/cache}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
-export GGML_DISABLE_VULKAN=1
-unset LD_LIBRARY_PATH LD_PRELOAD
-# shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
 says() { # STATUS TEXT COMMAND ...
     want=$1 text=$2
     shift 2

@@ -5,15 +5,11 @@
 # Without the network, when cargo has fetched the dependencies before. The library is built without optimization: one minute the
 # first time, in target/package-test. `cargo package` of two crates that need each other wants cargo 1.90 or later.
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
-cd "$root" || exit 1
-work=$root/target/package-test
-version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
-export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$work/build
-unset DESTDIR STRIP
-mkdir -p "$work"
 # shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
+. "$(dirname "$0")/checks.sh"
+work=$root/target/package-test
+export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$work/build
+mkdir -p "$work"
 
 # cargo's own patterns: a file that git does not know (a model in src/, say) would be packed, too. So unknown ones are refused below.
 pack() {

@@ -4,12 +4,10 @@
 # Builds HEAD twice, in folders of other names and depths, with other home folders, users' settings and numbers of jobs, and
 # compares all that make install puts. On demand: two release builds, some minutes and 2 GB below TMPDIR. With KEEP=1 the folders stay.
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
-work=$(mktemp -d)
+# shellcheck source=/dev/null
+. "$(dirname "$0")/checks.sh"
 trap '[ -n "${KEEP:-}" ] && echo "kept $work" || rm -rf "$work"' EXIT
 registry=${CARGO_HOME:-$HOME/.cargo}
-# shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
 one=$work/a
 two="$work/other place/of/ours"
 # build FOLDER HOME [VARIABLE=VALUE ...]

@@ -1,14 +1,10 @@
 #!/bin/bash
 # make run without a network: odd file names and sentences, and a model that is fetched by a pip of ours. It wants the release build.
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
-cd "$root" || exit 1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1 GGML_CACHE=$work/cache DEVICE=CPU
-unset MODEL SENTENCES REPORT TRACE
 # shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
+. "$(dirname "$0")/checks.sh"
+export GGML_CACHE=$work/cache DEVICE=CPU
+unset MODEL SENTENCES REPORT TRACE
 run() { make --no-print-directory run CARGO=true "$@"; } # what is built is built already
 says() { # FILE TEXT ...: all texts are in the file
     local file=$1 text
