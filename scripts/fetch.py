@@ -1,16 +1,14 @@
 #!/usr/bin/env python3
-"""Fetches and unpacks the sources that the tests compare with: the original ggml 0.28.0 and two trees of llama.cpp.
-Nothing is installed.
+"""Fetches what the tests compare with and unpacks it: the original ggml 0.28.0 and two trees of llama.cpp. Nothing is installed.
 
 usage: fetch.py DIR [former | whisper]
 
-Afterwards DIR/ggml holds the original's sources and DIR/llama-new llama.cpp 0.8.0, both from the crate llama-cpp-sys-4
-0.11.0; DIR/llama.cpp holds an older llama.cpp whole, with its tests and its server, and DIR/llama_cpp the Python
-package above it, from the source distribution llama-cpp-python 0.3.36.
-cargo and pip fetch them as this machine configures them. Both archives are checked against the sums below; archives
-that are already in DIR are reused, so they may also be put there by hand. With `former`, DIR/ggml-former is ggml
-0.26.0, whose modules must be refused; with `whisper`, DIR/whisper.cpp is a whisper.cpp that was written for ggml 0.9,
-from the crate whisper-rs-sys 0.15.0.
+Afterwards DIR/ggml holds the original's sources and DIR/llama-new llama.cpp 0.8.0, both from the crate llama-cpp-sys-4 0.11.0;
+DIR/llama.cpp holds an older llama.cpp whole, with its tests and its server, and DIR/llama_cpp the Python package above it, from the source distribution
+llama-cpp-python 0.3.36.
+cargo and pip fetch them as this machine configures them. Both archives are checked against the sums below; archives that are
+already in DIR are reused, so they may also be put there by hand. With `former`, DIR/ggml-former is ggml 0.26.0, whose modules must be refused; with
+`whisper`, DIR/whisper.cpp is a whisper.cpp that was written for ggml 0.9, from the crate whisper-rs-sys 0.15.0.
 """
 import contextlib
 import fcntl
@@ -24,7 +22,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 
 CRATE = ("llama-cpp-sys-4", "0.11.0", "814738cddce0c910aa0f5192fd9d3e2ff7e447453e66326dd2f5df7f1375aea3")
 FORMER = ("llama-cpp-sys-2", "0.1.161", "e9bea77fde41bbc15a278891cd5edd2ba07c5260d162614b41080ba1f100b39b")
@@ -46,7 +43,7 @@ def sha256(path):
 
 @contextlib.contextmanager
 def locked(root):
-    """One process at a time fetches into a folder. The others wait, and then find its files."""
+    """One process at a time fetches into a folder; the others wait, and then find what they want."""
     os.makedirs(root, exist_ok=True)
     with open(os.path.join(root, ".lock"), "w") as lock:
         try:
@@ -69,45 +66,21 @@ def quiet_ending(main):
         sys.exit("fetch: interrupted; nothing half fetched is left, run it again")
 
 
-def megabytes(folder):
-    """Size of a folder that another program fills."""
-    sizes = []
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                sizes.append(os.path.getsize(os.path.join(place, name)))
-    return sum(sizes) >> 20
-
-
 def client(command, work):
-    """Runs cargo or pip. Every ten seconds, shows how much it has fetched. If it fails, returns its output, which is
-    also shown."""
+    """Runs cargo or pip, which show how far they are. Returns what it says when it fails, which is also shown."""
     try:
-        # pip's temporary files count as fetched, and go with the folder if it is stopped.
-        r = subprocess.Popen(command, cwd=work, env=dict(os.environ, TMPDIR=work), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        # pip's temporary files go with the folder if it is stopped. Our output is for what was fetched.
+        r = subprocess.run(command, cwd=work, env=dict(os.environ, TMPDIR=work), stdout=sys.stderr, stderr=subprocess.PIPE, text=True, errors="replace")
     except FileNotFoundError:
         die(f"{command[0]} is missing")
-    begun = time.monotonic()
-    with r:
-        try:
-            while True:
-                try:
-                    said, _ = r.communicate(timeout=10)
-                    break
-                except subprocess.TimeoutExpired:
-                    print(f"  ... {time.monotonic() - begun:.0f} s, {megabytes(work)} MB", flush=True)
-        except BaseException:
-            r.kill()
-            raise
     if r.returncode == 0:
         return ""
-    sys.stderr.write("".join("  " + line + "\n" for line in said.strip().splitlines()[-8:]))
-    return said
+    sys.stderr.write("".join("  " + line + "\n" for line in r.stderr.strip().splitlines()[-8:]))
+    return r.stderr
 
 
 def cause(name, version, said):
-    """Why cargo or pip could not fetch a version, in a line; None if their output does not say that the registry lacks
-    it."""
+    """Why cargo or pip could not fetch a version, in a line; None if they do not say that the registry lacks it."""
     if "offline mode" in said:
         return "cargo is offline (CARGO_NET_OFFLINE or net.offline) and looked only at what it has fetched before"
     if f"no matching package named `{name}` found" in said:
@@ -122,7 +95,7 @@ def cause(name, version, said):
 
 
 def crate(work, name, version):
-    """A crate's archive from cargo's cache, and why there is none. cargo fetches it as a dependency of a package."""
+    """A crate's archive, from cargo's cache, and why there is none. cargo puts it there when some package depends on it."""
     home = os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo"))
 
     def cached():
@@ -140,10 +113,9 @@ def crate(work, name, version):
 
 
 def sdist(work, name, version):
-    """A source distribution's archive, and why there is none. pip also prepares the build, which is not needed and
-    takes a minute."""
-    said = client([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
-            "--dest", work, f"{name}=={version}"], work)
+    """A source distribution's archive, and why there is none. pip also prepares the build that nobody wants, which takes a minute."""
+    said = client([sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
+                   "--dest", work, f"{name}=={version}"], work)
     found = glob.glob(os.path.join(work, f"{name.replace('-', '_')}-{version}.tar.gz"))
     return (found[0], None) if found else (None, cause(name, version, said))
 
@@ -169,8 +141,7 @@ def archive(root, how, name, version, digest):
 
 
 def unpack(path, inside, target, without=()):
-    """Unpacks the folder `inside` of an archive as `target`, whole or not at all. Replaces what an older archive left
-    there."""
+    """The folder `inside` of an archive, as `target`; whole or not at all. What an older archive left there is replaced."""
     stamp = os.path.join(target, ".unpacked-from")
     if os.path.exists(stamp):
         with open(stamp) as f:
@@ -194,7 +165,7 @@ def ggml(root, name=CRATE[0], version=CRATE[1], digest=CRATE[2], target="ggml"):
     path = archive(root, crate, name, version, digest)
     target = os.path.join(root, target)
     unpack(path, f"{name}-{version}/llama.cpp/ggml", target)
-    # The crates leave this template out, but the original's build needs it.
+    # The crates leave this template out; the original's build wants it.
     pc = os.path.join(target, "ggml.pc.in")
     if not os.path.exists(pc):
         with open(pc, "w") as f:
