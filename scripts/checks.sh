@@ -1,5 +1,6 @@
-# For tests that are shell scripts; sourced first, by sh too. Goes to the top folder, $root; $work is a folder that goes at the end, $target where cargo
-# builds, $version the library's. No setting of the user's changes what is installed or found, and what tests say of devices holds on every machine.
+# For tests that are shell scripts; they source it first, with sh too. Changes to the top folder, `$root`. `$work` is a
+# folder that is removed at the end, `$target` the folder where cargo builds, `$version` the library's version. The
+# user's settings change neither what is installed nor what is found, and tests about devices hold on every machine.
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 CC=${CC:-cc}

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Fetches what the tests compare with and unpacks it: the original ggml 0.28.0 and two trees of llama.cpp. Nothing is installed.
+"""Fetches and unpacks the sources that the tests compare with: the original ggml 0.28.0 and two trees of llama.cpp.
+Nothing is installed.
 
 usage: fetch.py DIR [former | whisper]
 
-Afterwards DIR/ggml holds the original's sources and DIR/llama-new llama.cpp 0.8.0, both from the crate llama-cpp-sys-4 0.11.0;
-DIR/llama.cpp holds an older llama.cpp whole, with its tests and its server, and DIR/llama_cpp the Python package above it, from the source distribution
-llama-cpp-python 0.3.36.
-cargo and pip fetch them as this machine configures them. Both archives are checked against the sums below; archives that are
-already in DIR are reused, so they may also be put there by hand. With `former`, DIR/ggml-former is ggml 0.26.0, whose modules must be refused; with
-`whisper`, DIR/whisper.cpp is a whisper.cpp that was written for ggml 0.9, from the crate whisper-rs-sys 0.15.0.
+Afterwards DIR/ggml holds the original's sources and DIR/llama-new llama.cpp 0.8.0, both from the crate llama-cpp-sys-4
+0.11.0; DIR/llama.cpp holds an older llama.cpp whole, with its tests and its server, and DIR/llama_cpp the Python
+package above it, from the source distribution llama-cpp-python 0.3.36.
+cargo and pip fetch them as this machine configures them. Both archives are checked against the sums below; archives
+that are already in DIR are reused, so they may also be put there by hand. With `former`, DIR/ggml-former is ggml
+0.26.0, whose modules must be refused; with `whisper`, DIR/whisper.cpp is a whisper.cpp that was written for ggml 0.9,
+from the crate whisper-rs-sys 0.15.0.
 """
 import contextlib
 import fcntl
@@ -43,7 +45,7 @@ def sha256(path):
 
 @contextlib.contextmanager
 def locked(root):
-    """One process at a time fetches into a folder; the others wait, and then find what they want."""
+    """One process at a time fetches into a folder. The others wait, and then find its files."""
     os.makedirs(root, exist_ok=True)
     with open(os.path.join(root, ".lock"), "w") as lock:
         try:
@@ -95,7 +97,7 @@ def cause(name, version, said):
 
 
 def crate(work, name, version):
-    """A crate's archive, from cargo's cache, and why there is none. cargo puts it there when some package depends on it."""
+    """A crate's archive from cargo's cache, and why there is none. cargo fetches it as a dependency of a package."""
     home = os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo"))
 
     def cached():
@@ -113,7 +115,8 @@ def crate(work, name, version):
 
 
 def sdist(work, name, version):
-    """A source distribution's archive, and why there is none. pip also prepares the build that nobody wants, which takes a minute."""
+    """A source distribution's archive, and why there is none. pip also prepares the build, which is not needed and
+    takes a minute."""
     said = client([sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
                    "--dest", work, f"{name}=={version}"], work)
     found = glob.glob(os.path.join(work, f"{name.replace('-', '_')}-{version}.tar.gz"))
@@ -141,7 +144,8 @@ def archive(root, how, name, version, digest):
 
 
 def unpack(path, inside, target, without=()):
-    """The folder `inside` of an archive, as `target`; whole or not at all. What an older archive left there is replaced."""
+    """Unpacks the folder `inside` of an archive as `target`, whole or not at all. Replaces what an older archive left
+    there."""
     stamp = os.path.join(target, ".unpacked-from")
     if os.path.exists(stamp):
         with open(stamp) as f:
@@ -165,7 +169,7 @@ def ggml(root, name=CRATE[0], version=CRATE[1], digest=CRATE[2], target="ggml"):
     path = archive(root, crate, name, version, digest)
     target = os.path.join(root, target)
     unpack(path, f"{name}-{version}/llama.cpp/ggml", target)
-    # The crates leave this template out; the original's build wants it.
+    # The crates leave this template out, but the original's build needs it.
     pc = os.path.join(target, "ggml.pc.in")
     if not os.path.exists(pc):
         with open(pc, "w") as f:

@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
 """Fuzzing with libFuzzer and AddressSanitizer: fuzz.py [-t SECONDS | -h HOURS | -c] [TARGET ...]
 
-Builds the targets of fuzz/ (a stable compiler will do: RUSTC_BOOTSTRAP), then runs each over its seeds and over what earlier runs found
-(target/fuzz/corpus). `cargo fuzz run TARGET` does the same where cargo-fuzz is at hand. What fails stays in target/fuzz/findings. With -h all targets run at
-once, and what they find is kept outside of the tree (FUZZ_OUT, default ~/.cache/libggml-rs-fuzz), with the number of executions so far; inputs that reach
-nothing of their own are left out first. With -c nothing is searched: the inputs that -h has kept, and the seeds, run once in a build that counts lines
-(rustup component add llvm-tools), and the tables in docs/measurements/fuzz.md are written. FUZZ_BUILT=1: the targets as they were built last. vulkan_node needs a
-software driver (the package mesa-vulkan-drivers), which must be the first device of GGML_VK_VISIBLE_DEVICES (0). Without it, that target is left out; with
-GGML_TEST_VULKAN=1 it fails. The last line counts the targets."""
+Builds the targets of fuzz/ (a stable compiler is enough: RUSTC_BOOTSTRAP), then runs each over its seeds and over the
+inputs that earlier runs found (target/fuzz/corpus). `cargo fuzz run TARGET` does the same if cargo-fuzz is installed.
+Inputs that fail stay in target/fuzz/findings.
+
+-t: seconds for each target. -h: all targets run at once. Their inputs are kept outside of the tree (FUZZ_OUT, default
+~/.cache/libggml-rs-fuzz), with the number of executions so far; inputs that reach nothing of their own are left out
+first. -c: no search. The inputs that -h has kept, and the seeds, run once in a build that counts lines (rustup
+component add llvm-tools), and the tables in docs/measurements/fuzz.md are written. FUZZ_BUILT=1: uses the last build of
+the targets.
+
+vulkan_node needs a software driver (the package mesa-vulkan-drivers), which must be the first device of
+GGML_VK_VISIBLE_DEVICES (0). Without it, that target is left out; with GGML_TEST_VULKAN=1 it fails. The last line counts
+the targets."""
 import collections
 import concurrent.futures
 import glob
@@ -27,8 +33,8 @@ TARGETS = ("gguf_read gguf_sources gguf_write_read quantize ops cpu_node schedul
            "vulkan_node").split()
 PAGE = f"{ROOT}/docs/measurements/fuzz.md"
 HOST = re.search(r"^host: (.*)", subprocess.run(["rustc", "-vV"], capture_output=True, text=True).stdout, re.M)[1]
-# As cargo-fuzz has it: coverage of branches with counters, and the sanitizer. Comparisons are not traced: that makes the build half
-# as long again, and the seeds hold the magic numbers.
+# As cargo-fuzz has it: coverage of branches with counters, and the sanitizer. Comparisons are not traced: that makes
+# the build half as long again, and the seeds contain the magic numbers.
 COVERAGE = ("--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=3 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters "
             "-Cllvm-args=-sanitizer-coverage-pc-table -Cforce-frame-pointers ")
 
@@ -70,18 +76,21 @@ class Fuzz(Checks):
         """What fuzzing finds out about one target: whether all is well, and a text."""
         found, seeds, finding = f"{self.work}/corpus/{target}", f"{ROOT}/fuzz/seeds/{target}", f"{self.work}/findings/{target}-"
         os.makedirs(found, exist_ok=True)
-        # A server's threads end beside the next input, and what a thread that is ending owns looks like a leak then: those targets are examined once, at
-        # the end of the process. A driver keeps what it has compiled, which is no leak, and compiles for seconds.
+        # A server's threads end while the next input runs, and the memory of a thread that is ending looks like a leak
+        # then. So those targets are examined once, at the end of the process. A driver keeps what it has compiled,
+        # which is no leak, and compiles for seconds.
         rpc, vulkan = target in ("rpc_client", "rpc_server"), target == "vulkan_node"
         if rpc:
             status, said, _ = self.run(target, ".leak.log", "-runs=1", "-detect_leaks=0", f"-artifact_prefix={self.work}/", FUZZ_LEAK="1", ASAN_OPTIONS="detect_leaks=1")
             if status == 0 or "ERROR: LeakSanitizer" not in said:
                 return False, f"a leak is not found at the end of the process, see {self.work}/{target}.leak.log"
-        # libFuzzer's limit for one input is in seconds of the clock, and a long run may have to wait for what else the machine does.
+        # libFuzzer's limit for one input is in seconds of the clock, and a long run may have to wait for other programs
+        # of the machine.
         patience = 900 if self.together or vulkan else 20
-        # What a host may be about is memory: a request for more than there is must come back as an error, so it is not the sanitizer's. What is freed is
-        # kept for a while, so that its use is seen: 16 MiB of it, which stay in the processor's cache longer than 256. Eight callers name who took it.
-        # Frames that have returned are watched in the short form only: each exception that ends a call of the library looks through all of them.
+        # A request for more memory than there is must return an error of the library, so the sanitizer does not report
+        # it. Freed memory is kept for a while, so that its use is seen: 16 MiB of it, which stay in the processor's
+        # cache longer than 256. Each allocation is reported with eight callers. Frames that have returned are watched
+        # in the short form only: each exception that ends a call of the library looks through all of them.
         options = (f"{'detect_stack_use_after_return=0:' * self.together}allocator_may_return_null=1:detect_leaks={int(not vulkan)}:abort_on_error=1:"
                    f"quarantine_size_mb=16:malloc_context_size=8:{os.environ.get('ASAN_OPTIONS', '')}")
         common = ("-max_len=4096", "-rss_limit_mb=3000", f"-timeout={patience}", f"-artifact_prefix={finding}")
@@ -90,11 +99,13 @@ class Fuzz(Checks):
             shutil.rmtree(less, ignore_errors=True)
             os.mkdir(less)
             status, _, _ = self.run(target, ".less.log", "-merge=1", less, found, seeds, *common, ASAN_OPTIONS=options)
-            if status == 0 and os.listdir(less) and not glob.glob(finding + "*"): # an input that fails is kept: the run below fails on it, too
+            # An input that fails is kept: the run below fails on it, too.
+            if status == 0 and os.listdir(less) and not glob.glob(finding + "*"):
                 shutil.rmtree(found)
                 os.rename(less, found)
-        # The short form does the same on every machine, as far as it gets; seed 0: another number each time. The choice of inputs by how rare their
-        # paths are (-entropic) costs time for each of the many counters.
+        # The short form does the same on every machine, as far as it gets; with seed 0, libFuzzer takes another number
+        # each time. The choice of inputs by how rare their paths are (-entropic) costs time for each of the many
+        # counters.
         status, said, seconds = self.run(target, ".log", found, seeds, f"-max_total_time={self.seconds}", f"-report_slow_units={patience}", f"-seed={int(not self.together)}",
                                          f"-detect_leaks={int(not rpc and not vulkan)}", "-reload=0", "-entropic=0", "-print_final_stats=1", *common, ASAN_OPTIONS=options)
         runs = int((re.findall(r"^stat::number_of_executed_units: *(\d+)", said, re.M) or [0])[-1])
@@ -146,7 +157,7 @@ class Fuzz(Checks):
         replace(PAGE, "fuzz", "\n".join(self.executions() + lines(json.loads(counted)["data"][0]["files"])))
 
     def executions(self):
-        """The table of all runs. Those since the page was last written are counted once, whoever writes it next."""
+        """The table of all runs. Runs since the last update of the page are counted once."""
         rows = re.findall(r"^\| `(\w+)` \| ([\d,]+) \| ([\d,]*) \| ([\d,]+) \|$", between(PAGE, "fuzz"), re.M)
         known = {target: (int(n.replace(",", "")), speed, kept) for target, n, speed, kept in rows}
         for target in self.targets:

@@ -1,11 +1,14 @@
-"""Reads and writes GGUF files with any alignment, for tests: by the description of the format, and without this library or the original.
+"""Reads and writes GGUF files with any alignment, for tests: by the description of the format, and without this library
+or the original.
 
-A file is pairs {key: the bytes of type and value} and tensors {name: (dimensions, type, bytes)}, of F32, F16, Q8_0 and I32."""
+A file is pairs {key: the bytes of type and value} and tensors {name: (dimensions, type, bytes)}, of F32, F16, Q8_0 and
+I32."""
 import math
 import struct
 
 ALIGNMENT = b"general.alignment"
-NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"} # types of values; 8 is a text, 9 an array
+# Types of values; 8 is a text, 9 an array.
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 F32, F16 = 0, 1
 BLOCKS = {F32: (1, 4), F16: (1, 2), 8: (32, 34), 26: (1, 4)} # of Q8_0 and I32, too: values and bytes
 DEFAULT = 32 # what a file without ALIGNMENT is aligned to
@@ -100,7 +103,8 @@ def values(pairs):
 
 
 def write(path, pairs, tensors, alignment=None):
-    """A file with this alignment; without one, the format's own. The bytes of a tensor may be a function that makes them."""
+    """A file with this alignment, or with the format's own if there is none. The bytes of a tensor may be a function
+    that makes them."""
     pairs = {key: v for key, v in pairs.items() if key != ALIGNMENT}
     if alignment:
         pairs[ALIGNMENT] = value(alignment)

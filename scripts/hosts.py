@@ -1,4 +1,5 @@
-"""Unmodified programs of llama.cpp on this library and on the original, for test_hosts.py, test_rpc.py, test_peers.py, test_vulkan.py and test_invariance.py.
+"""Unmodified programs of llama.cpp on this library and on the original, for test_hosts.py, test_rpc.py, test_peers.py,
+test_vulkan.py and test_invariance.py.
 
 The programs are built once; LD_LIBRARY_PATH says which library they run on."""
 import json
@@ -49,7 +50,8 @@ class Hosts(Checks):
         return dict(os.environ, LD_LIBRARY_PATH=libraries, GGML_NO_BACKTRACE="1") | more
 
     def start(self, side, program, *arguments, timeout=None, **variables):
-        """Exit status (a text if it did not end), what it printed (without colours) and seconds. `stderr` has its other output."""
+        """Exit status (a text if it did not end), what it printed (without colours) and seconds. `stderr` has its other
+        output."""
         begin, out, err = time.time(), b"", b""
         try:
             r = subprocess.run([*self.starter, self.path(program), *map(str, arguments)], env=self.environment(side, program, **variables),
@@ -78,7 +80,8 @@ class Hosts(Checks):
         return os.path.join(self.models, name + ".gguf")
 
     def made(self, name, *command):
-        """A model that a script of this folder writes if it is not there: a name, the script, and arguments of which OUT is the path."""
+        """A model that a script of this folder writes if it does not exist: a name, the script, and arguments of which
+        OUT is the path."""
         path = self.model(name)
         if not os.path.exists(path):
             subprocess.run([sys.executable, script(command[0]), *[path + ".part" if a == "OUT" else str(a) for a in command[1:]]], check=True)
@@ -134,7 +137,8 @@ class Hosts(Checks):
             try:
                 return listed(text)
             except ValueError as why:
-                # Seen once in many runs, on a busy machine: the thread of the program's log prints each number and comma.
+                # Seen once in many runs, on a busy machine: the thread of the program's log prints each number and
+                # comma.
                 at = text.index("[") + getattr(why, "pos", 0) if "[" in text else 0
                 detail = f"{why}: {text[max(0, at - 60):at + 60]!r} of {len(text)} characters"
                 print(f"note: llama-embedding on {side}, attempt {attempt + 1}: {detail}")
@@ -173,7 +177,8 @@ def alike(one, other):
 
 
 def main(doc, suite, sections, usual=None, kind=Hosts):
-    """A suite of sections, called with CACHE OURS [SECTION ...]; `usual`: the number of those at the start that run when none is named."""
+    """A suite of sections, called with CACHE OURS [SECTION ...]. `usual`: how many of the first sections run if none is
+    named."""
     if len(sys.argv) < 3 or any(n not in sections for n in sys.argv[3:]):
         sys.exit(f"{doc.strip()}\n\nsections: {' '.join(sections)}")
     t = kind(suite, *map(os.path.abspath, sys.argv[1:3]))

@@ -1,4 +1,5 @@
-"""Whether the comparisons see anything: copies of our headers and small libraries with one mistake each, and lists with one entry too many."""
+"""Checks that the comparisons find differences: copies of our headers and small libraries with one mistake each, and
+lists with one entry too many."""
 import os
 import re
 import shutil
@@ -13,7 +14,8 @@ ALL = {"headers", "names", "debuginfo"}
 
 
 def run(root, theirs, base, base_info, suppressions, work):
-    """theirs: the library of the original's headers, base: its libggml-base -> (name, what is wrong or nothing) of each test"""
+    """theirs: the library of the original's headers, base: its libggml-base. Returns the name of each test, and its
+    errors."""
     include = os.path.join(root, "include")
     nobody = Allowed(None)
     right = names.exported(headers.library([include], os.path.join(work, "right.so")))
