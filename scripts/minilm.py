@@ -1,4 +1,5 @@
-"""The sentence-embedding model all-MiniLM-L6-v2 as a BERT GGUF file of f32 numbers, from its files of safetensors. Python's standard library only."""
+"""The sentence-embedding model all-MiniLM-L6-v2 as a BERT GGUF file of f32 numbers, from its files of safetensors.
+Needs Python's standard library only."""
 import json
 import os
 import struct
@@ -17,7 +18,8 @@ SPECIAL = {"unknown": "[UNK]", "seperator": "[SEP]", "padding": "[PAD]", "cls": 
 
 
 def safetensors(path):
-    """Name -> (shape, bytes) of the F32 tensors of a file: the length of a JSON header in the first 8 bytes, the header, then raw little-endian data."""
+    """Name -> (shape, bytes) of the F32 tensors of a file: the length of a JSON header in the first 8 bytes, the
+    header, then raw little-endian data."""
     with open(path, "rb") as f:
         data = memoryview(f.read())
     start = 8 + struct.unpack_from("<Q", data)[0]
@@ -27,7 +29,8 @@ def safetensors(path):
 
 
 def vocabulary(path, size):
-    """The ids of words, the tokens in the form that hosts expect ("##x" becomes "x", a word start gets U+2581), and their types."""
+    """The ids of words, the tokens in the form that hosts expect ("##x" becomes "x", a word start gets U+2581), and
+    their types."""
     with open(path, encoding="utf-8") as f:
         words = f.read().removesuffix("\n").split("\n")
     if len(words) != size:
@@ -42,9 +45,10 @@ def convert(folder, out):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as f:
         config = json.load(f)
     ids, tokens, types = vocabulary(os.path.join(folder, "vocab.txt"), config["vocab_size"])
+    # Pooling type 1 is the mean.
     bert = {"context_length": config["max_position_embeddings"], "embedding_length": config["hidden_size"], "feed_forward_length": config["intermediate_size"],
             "block_count": config["num_hidden_layers"], "attention.head_count": config["num_attention_heads"],
-            "attention.layer_norm_epsilon": config["layer_norm_eps"], "attention.causal": False, "pooling_type": 1} # the mean
+            "attention.layer_norm_epsilon": config["layer_norm_eps"], "attention.causal": False, "pooling_type": 1}
     tokenizer = {"model": "bert", "pre": "jina-v2-en", "tokens": tokens, "token_type": types, "token_type_count": config.get("type_vocab_size", 2),
                  **{f"{name}_token_id": ids[word] for name, word in SPECIAL.items()}}
     pairs = {"general.architecture": "bert", "general.name": "all-MiniLM-L6-v2", **{f"bert.{k}": v for k, v in bert.items()}, "general.file_type": 0,

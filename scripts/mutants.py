@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Do the tests of docs/FAULTS.md fail on the bugs that they are there for? mutants.py [check | write] [ROW ...]
+"""Do the tests of docs/FAULTS.md fail on the bugs that they must find? mutants.py [check | write] [ROW ...]
 
-On demand. Each row of mutants_rows.toml names a bug that another implementation had, and tests that must fail with it and pass without.
-mutants_places.toml says what is replaced in a copy of the sources (target/mutants/tree); there the environment variable GGML_RS_MUTANT picks
-the row. One build without optimisation, in target/mutants, holds all of them; each test runs in a process of its own with a limit of memory
-and of time. A panic, a crash, a hang and a wrong result all count as failing. `check` builds nothing: are rows and places complete, and is
-each needle there? `write` puts the list into docs/FAULTS.md. MUTANTS_JOBS: how many unit tests run at once (default: as there are
-processors). The last line counts the checks."""
+On demand. Each row of mutants_rows.toml names a bug that another implementation had, and tests that must fail with it
+and pass without. mutants_places.toml says what is replaced in a copy of the sources (target/mutants/tree); there the
+environment variable GGML_RS_MUTANT selects the row. One build without optimisation, in target/mutants, contains all of
+them. Each test runs in a process of its own with a limit of memory and of time. A panic, a crash, a hang and a wrong
+result all count as failing. `check` builds nothing: are rows and places complete, and does each needle exist? `write`
+puts the list into docs/FAULTS.md. MUTANTS_JOBS: how many unit tests run at once (default: the number of processors).
+The last line counts the checks."""
 import concurrent.futures
 import os
 import re
@@ -26,7 +27,8 @@ from processes import ROOT, compiled
 WORK = f"{ROOT}/target/mutants"
 TREE = f"{WORK}/tree"
 TARGET = os.environ.get("MUTANTS_TARGET", f"{WORK}/build")
-MEMORY = 12 << 30  # bytes of address space; a thousand threads need 8 GiB, some bugs ask for what a hostile file says
+# Bytes of address space. A thousand threads need 8 GiB, and some bugs allocate what a hostile file says.
+MEMORY = 12 << 30
 LISTS = {"G": 32, "C": 10, "S": 25, "A": 11, "V": 15, "R": 17}  # how long the lists of docs/FAULTS.md are
 
 

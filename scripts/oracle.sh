@@ -4,7 +4,8 @@
 #   oracle.sh fetch      sources of the original ggml and of llama.cpp            -> src/
 #   oracle.sh original   the original's libraries and headers                     -> original/
 #   oracle.sh debug      its libraries again, not optimised, with debug information -> debug/
-#   oracle.sh bench      its libraries as hosts build them, for this processor and for AVX2 only -> bench-native/, bench-avx2/
+#   oracle.sh bench      its libraries as hosts build them, for this processor and for AVX2 only -> bench-native/,
+#                        bench-avx2/
 #   oracle.sh hosts      llama.cpp 0.8.0's tools, built against the installed library -> hosts/bin
 #   oracle.sh tests      tests, server and embedding of the older llama.cpp, likewise -> tests/bin
 #   oracle.sh peers      the original's own test programs, built against IT       -> peers/
@@ -28,7 +29,8 @@ die() {
 need() { # TOOL PACKAGE
     command -v "$1" > /dev/null 2>&1 || die "$1 is missing: install the package $2"
 }
-find_cmake() { # cmake of the system, or from Python's packages in a folder of the cache: that needs pip, but neither root nor venv
+# cmake of the system, or from Python's packages in a folder of the cache. That needs pip, but neither root nor venv.
+find_cmake() {
     command -v cmake > /dev/null 2>&1 && return
     tools=$cache/tools/cmake
     if [ ! -x "$tools/cmake/data/bin/cmake" ]; then
@@ -75,8 +77,8 @@ fetch() { # [former | whisper]
     python3 "$root/scripts/fetch.py" "$cache/src" "$@"
 }
 
-# GCC before 12.4, 13.3 and 14 lets its own _tile_loadconfig read 8 bytes only and drops what was written to the other 56 (its bug 114098):
-# the original's AMX kernels then end with an illegal instruction.
+# GCC before 12.4, 13.3 and 14 lets its own _tile_loadconfig read 8 bytes only and drops what was written to the other
+# 56 (its bug 114098): the original's AMX kernels then end with an illegal instruction.
 amx_flags() {
     "$CXX" -march=native -dM -E -x c++ /dev/null 2> /dev/null | grep -q __AMX_TILE__ || return 0
     cat > "$cache/amx.h" << 'END'
@@ -87,7 +89,8 @@ END
     echo "-include $cache/amx.h"
 }
 
-# OpenMP is left out: its threads spin and starve what is tested beside it. Benchmarks build their own original with the defaults.
+# OpenMP is left out: its threads spin, and take the processors from the programs under test. Benchmarks build their own
+# original with the defaults.
 configure_ggml() { # NAME SOURCE ARGUMENTS: a tree of ggml, to be built in NAME-build
     name=$1 source=$2
     shift 2
@@ -134,7 +137,8 @@ bench() {
     done
 }
 
-# For scripts/test_abi.sh, which reads what the libraries say about themselves and runs nothing of them: no code for this processor only.
+# For scripts/test_abi.sh, which reads the libraries' debug information and runs no code of them: no code for this
+# processor only.
 debug() {
     libraries debug -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-g -O0" -DCMAKE_CXX_FLAGS_DEBUG="-g -O0" -DGGML_NATIVE=OFF -DGGML_LLAMAFILE=ON
 }
@@ -219,7 +223,7 @@ vulkan_module() {
     modules
     [ -e "$cache/modules/libggml-vulkan.so" ] && return
     need glslc glslc
-    # It wants headers of Vulkan 1.3.272 at least.
+    # It needs headers of Vulkan 1.3.272 at least.
     headers=
     if ! grep -qs VK_EXT_layer_settings /usr/include/vulkan/vulkan_core.h; then
         DEBIAN_PACKAGES="libvulkan-dev" python3 "$root/scripts/fetch_mesa.py" "$cache/vulkan-headers"

@@ -31,7 +31,8 @@ def cache():
 
 
 def packages(name, *wanted):
-    """A folder of Python packages in the cache, which pip fetches the first time; and what it said if it cannot, or nothing."""
+    """A folder of Python packages in the cache, which pip fetches the first time; and pip's output if it fails, or
+    nothing."""
     folder = f"{cache()}/{name}"
     if os.path.isdir(folder):
         return folder, ""

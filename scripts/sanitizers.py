@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
-"""The library and its hosts under tools that watch memory and threads: sanitizers.py asan | valgrind [NAME ...] | tsan [ROUNDS]
+"""Runs the library and its hosts under tools that watch memory and threads.
 
-asan      AddressSanitizer and LeakSanitizer. The library is built with them (a stable compiler will do: RUSTC_BOOTSTRAP; the standard library is not instrumented),
-          and hosts with gcc, whose run-time library serves both. A seeded overflow and a seeded leak, both inside the library, must be reported, so a set-up
-          that sees nothing fails. Then everything fails once in a scheduler (c_tests/async/test_faults.c), and hosts run: that must be silent. So must the
-          unit tests of what handles pointers of C (`sys`, `capi`), and those of RPC's client and server. On demand: the builds take ten minutes of
-          processor time. ASAN="units hosts" is the default; with `peers`, programs of the original run, too (after scripts/oracle.sh tests). ASAN=rpc: RPC
-          alone, its unit tests and its host. ASAN_BUILT=1: with what was built last.
-valgrind  Invalid accesses, values that were never written, and blocks that are lost, in the library and in hosts of it (NAMEs: some of them). GGML_PREFIX
-          is the library (default: target/install). On demand: it takes minutes.
-tsan      ThreadSanitizer. The library, fuzz/threads and the standard library are built with it: two seeded races must be reported, and the stress test
-          and the RPC server with its clients must not be. Where the sources of the standard library cannot be had (the component rust-src of rustup), it
-          is not built with the sanitizer: what that then does not see, and why it does no harm to leave it out, is in scripts/tsan.supp.
+usage: sanitizers.py asan | valgrind [NAME ...] | tsan [ROUNDS]
 
-What uses a limit of memory, a replaced malloc or deadlines of milliseconds is left out: robust test_memory, test_cancel and soak, async test_heap. The last
-line counts the checks."""
+asan      AddressSanitizer and LeakSanitizer. The library is built with them (a stable compiler is enough:
+          RUSTC_BOOTSTRAP; the standard library is not instrumented), and hosts with gcc, whose run-time library serves
+          both. A seeded overflow and a seeded leak, both inside the library, must be reported, so that a set-up which
+          finds nothing fails. Then everything fails once in a scheduler (c_tests/async/test_faults.c), and hosts run:
+          that must be silent. So must the unit tests of modules that handle pointers of C (`sys`, `capi`), and those of
+          RPC's client and server. On demand: the builds take ten minutes of processor time. ASAN="units hosts" is the
+          default; with `peers`, programs of the original run, too (after scripts/oracle.sh tests). ASAN=rpc: RPC alone,
+          its unit tests and its host. ASAN_BUILT=1: uses the last builds.
+valgrind  Invalid accesses, values that were never written, and blocks that are lost, in the library and in hosts of it
+          (NAMEs: some of them). GGML_PREFIX is the library (default: target/install). On demand: it takes minutes.
+tsan      ThreadSanitizer. The library, fuzz/threads and the standard library are built with it: two seeded races must
+          be reported, and the stress test and the RPC server with its clients must not be. If the sources of the
+          standard library are not available (the component rust-src of rustup), it is built without the sanitizer.
+          scripts/tsan.supp says what the sanitizer does not see then, and why that does no harm.
+
+Tests with a limit of memory, a replaced malloc or deadlines of milliseconds are left out: robust test_memory,
+test_cancel and soak, async test_heap. The last line counts the checks."""
 import os
 import re
 import shutil

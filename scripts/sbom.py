@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""make sbom: a bill of materials of the library, CycloneDX in JSON, in target/sbom. cargo-cyclonedx is the one on PATH, or is installed into the cache."""
+"""make sbom: a bill of materials of the library, CycloneDX in JSON, in target/sbom. cargo-cyclonedx is the one on PATH,
+or is installed into the cache."""
 import json
 import os
 import subprocess

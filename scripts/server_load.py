@@ -40,8 +40,8 @@ def log_of(t, side):
 
 @contextlib.contextmanager
 def server(t, side, model, *arguments, context=256, environment=None):
-    """A server on a port of its own, with room for `context` tokens of each question; ends when the block does. Gives the port, or None when it
-    does not start."""
+    """A server on a port of its own, with room for `context` tokens of each question; ends with the block. Gives the
+    port, or None if it does not start."""
     path, port = t.path("llama-server"), processes.free_port()
     command = [path, "-m", model, "--port", str(port), "-np", str(AT_ONCE), "-c", str(AT_ONCE * context), "-t", "2", "--no-webui", *arguments]
 
@@ -79,8 +79,8 @@ def answers(t, side, model, *arguments):
 
 
 def load(t, kind):
-    """Every question is answered in full at any load. How many answers stay the same is reported here; scripts/test_invariance.py compares them
-    number by number."""
+    """Every question is answered in full at any load. Reports how many answers stay the same;
+    scripts/test_invariance.py compares them number by number."""
     model = t.quantized("original", kind)
     for side in t.libs:
         got = model and answers(t, side, model)

@@ -1,34 +1,41 @@
 #!/usr/bin/env bash
 # make test: everything that CI checks: test.sh [SUITE ...]
 #
-#   fmt       rustfmt has nothing to change
+#   fmt       rustfmt has nothing to change, comments are as docs/STYLE.md says, mutants.py has all its places
 #   clippy    the lints of Cargo.toml and of the documentation, warnings refused
 #   unit      unit tests beside the code
 #   headers   the committed headers are those of the sources, and compile alone
 #   install   make install and uninstall; programs that link, load and find_package; ldconfig, and other copies of ggml
 #   info      ggml-info: libraries, programs as the dynamic loader finds theirs, damaged files, reports
-#   package   cargo package: what is in both crates; they build from their archives, and a Rust program that depends on them runs
+#   package   cargo package: the contents of both crates; they build from their archives, and a Rust program that
+#             depends on them runs
 #   run       make run: odd names, interrupted fetches, two at once
-#   upstream  upstream_diff.py, which says what changed in the original: on small trees, and facts about two real versions
-#   abi       names, functions, layouts and enums against the original's build, by abidiff (package abigail-tools; else skipped)
+#   upstream  upstream_diff.py, which lists changes of the original: on small trees, and facts about two real versions
+#   abi       names, functions, layouts and enums against the original's build, by abidiff (package abigail-tools; else
+#             skipped)
 #   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
 #   hosts     unmodified llama.cpp on this library and on the original
-#   rpc       clients and servers of this library and of the original in all four pairs; RPC="pairs tool speed" for sections of test_rpc.py
-#   invariance   the answers of llama-server do not depend on its load; INVARIANCE="f16 Q4_0" for other formats of weights, "" for all
+#   rpc       clients and servers of this library and of the original in all four pairs; RPC="pairs tool speed" for
+#             sections of test_rpc.py
+#   invariance   the answers of llama-server do not depend on its load; INVARIANCE="f16 Q4_0" for other formats of
+#                weights, "" for all
 #   peers     the original's own tests, built against this library; all of test-backend-ops: make test-peers-all
-#   placement   where every node of llama.cpp's graphs goes with an accelerator, and what it computes, as with the original; PLACEMENT="" for all models
+#   placement   where every node of llama.cpp's graphs goes with an accelerator, and what it computes, as with the
+#               original; PLACEMENT="" for all models
 #   shaders   the committed SPIR-V is what vulkan_shaders/ gives, byte for byte (the first time builds glslang)
 #   vulkan    the Vulkan backend on a driver, with validation layers; GGML_TEST_VULKAN=1: no driver is a failure
-#   drivers   what Mesa's drivers of cards make of the Vulkan backend's pipelines and graphs, without a card, against docs/DRIVERS.md; all of it: make test-drivers
+#   drivers   how Mesa's drivers of cards compile the Vulkan backend's pipelines and run its graphs, without a card,
+#             against docs/DRIVERS.md; all of it: make test-drivers
 #   fuzz      20 seconds of each fuzz target, with AddressSanitizer (FUZZ_SECONDS)
-#   asan      everything that can fail in a scheduler fails once, other hosts, and unit tests of what handles pointers, with AddressSanitizer and LeakSanitizer;
-#             ASAN=peers: the original's own test programs, too
+#   asan      everything that can fail in a scheduler fails once, other hosts, and unit tests of modules that handle
+#             pointers, with AddressSanitizer and LeakSanitizer; ASAN=peers: the original's own test programs, too
 #   valgrind  C and C++ hosts under valgrind
 #   mutants   each bug of the lists in docs/FAULTS.md is put back, and its test must fail
 #   tsan      the thread pool and graphs under stress, with ThreadSanitizer
-#   status    docs/STATUS.md and docs/ENVIRONMENT.md say the truth
-#   docs      the commands, the C and the links of README, CONTRIBUTING and the book; DOCS=all: those that take long, too
-#   book      the book is built, and its main pages are looked at in Chromium, light and dark; so is the page of a report, with its keys
+#   status    docs/STATUS.md and docs/ENVIRONMENT.md are current
+#   docs      the commands, the C and the links of README, CONTRIBUTING and the book; DOCS=all: also the slow ones
+#   book      the book is built, and its main pages are checked in Chromium, light and dark; so is the page of a report,
+#             with its keys
 #   max_name  a library for names of 128 bytes, and hosts for it
 #   reproducible   two builds of one commit have the same bytes
 #   msrv      the oldest version of Rust is one number everywhere, and that version compiles everything
@@ -43,9 +50,9 @@
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
-# Not by default: those that take five minutes of processor time and more, most of them because they build everything again, or the original twice
-# more (nmse).
-# `vulkan` runs beside what follows it, and needs what `hosts` builds.
+# Not by default: those that take five minutes of processor time and more, most of them because they build everything
+# again, or the original twice more (nmse).
+# `vulkan` runs beside the suites that follow it, and needs the builds of `hosts`.
 all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c rpc invariance peers placement drivers fuzz tsan status docs)
 known=("${all[@]}" book asan valgrind mutants max_name reproducible msrv cinstall debian nmse memory)
 suites=("${@:-${all[@]}}")
@@ -85,10 +92,10 @@ once() { # NAME COMMAND ...
     fi
 }
 
-# Mesa's software driver before version 25 ends long loops early (src/vulkan/device/workarounds.rs), and Debian 12's compiles
-# some pipelines for minutes, so that the suite `unit` alone would take more than 20. Tests then get the driver of the
-# distribution's backports, which is fetched into the cache; if that cannot be, they have no driver. OLD_DRIVER=1: tests
-# with the driver that is there.
+# Mesa's software driver before version 25 ends long loops early (src/vulkan/device/workarounds.rs), and Debian 12's
+# compiles some pipelines for minutes, so that the suite `unit` alone would take more than 20. Tests then get the driver
+# of the distribution's backports, which is fetched into the cache; if that cannot be, they have no driver.
+# OLD_DRIVER=1: tests with the driver that is there.
 no_driver="no Vulkan driver (install mesa-vulkan-drivers)"
 driver() {
     local old codename fetched log=$logs/driver.log
@@ -123,7 +130,8 @@ lints() { # what everybody gets, and what this repository's tools see
     cargo clippy --quiet --workspace --all-targets -- $refused && cargo clippy --quiet --all-targets --features internals -- $refused &&
         RUSTDOCFLAGS="$refused" cargo doc --quiet --no-deps
 }
-suite_clippy() { # a newer Rust has lints that nobody has looked at yet: its warnings are no failures
+# A newer Rust has lints that nothing here was checked with: its warnings are no failures.
+suite_clippy() {
     local known=95 minor refused="-D warnings"
     minor=$(rustc --version | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p')
     if [ "${minor:-0}" -gt $known ]; then
@@ -132,9 +140,10 @@ suite_clippy() { # a newer Rust has lints that nobody has looked at yet: its war
     fi
     once clippy lints
 }
-suite_unit() { # the documentation's examples need the library once more: with the profile of the tools, which other suites use, too
-    # Mesa's software driver compiles a thousand pipelines here, each for a moment's work: without optimising them it takes half the time, if its cache is
-    # empty. The suite vulkan has them optimised.
+# The documentation's examples need the library once more: with the profile of the tools, which other suites use, too.
+suite_unit() {
+    # Mesa's software driver compiles a thousand pipelines here, each for a moment's work: without optimising them it
+    # takes half the time, if its cache is empty. The suite vulkan has them optimised.
     local -x GALLIVM_PERF=${GALLIVM_PERF-nopt}
     { cargo test --quiet --features internals --lib --bin ggml-info && cargo test --quiet --features internals --doc --profile tools; } 2>&1 |
         tee "$logs/unit.log" | grep -E '^(test result|error|failures:|---- |    [a-z_:]+$|thread|assertion)' | head -n 60
@@ -166,15 +175,16 @@ suite_c() {
         GGML_MESA=$cache/mesa-sid GGML_WHISPER=$cache/src/whisper.cpp GGML_FORMER=$cache/former GGML_MODULES=$cache/modules GGML_PREFIX=$root/target/install GGML_ORACLE_PREFIX=$cache/original GGML_ORACLE_SRC=$cache/src/ggml/src bash c_tests/run.sh ${C_TESTS:-}
 }
 suite_hosts() { against hosts original peers hosts tests && python3 scripts/test_hosts.py "$cache" target/install/lib; }
-# RPC, PEERS: sections; none means those of CI. INVARIANCE: formats of weights, PLACEMENT: architectures of test-llama-archs; empty for all.
+# RPC, PEERS: sections; none means those of CI. INVARIANCE: formats of weights, PLACEMENT: architectures of
+# test-llama-archs; empty for all.
 suite_rpc() { against rpc original modules hosts tests && python3 scripts/test_rpc.py "$cache" target/install/lib ${RPC:-}; }
 suite_invariance() { against invariance original hosts tests && python3 scripts/test_invariance.py "$cache" target/install/lib ${INVARIANCE-Q4_K}; }
 suite_peers() { against peers original tests && python3 scripts/test_peers.py "$cache" target/install/lib ${PEERS:-}; }
 suite_placement() {
     against placement original tests && python3 scripts/test_placement.py "$cache" target/install/lib ${PLACEMENT-llama gemma3 deepseek2 qwen3moe mamba2 t5}
 }
-# Memory, copies, streams and recording from Rust, then everything else from C. Where nobody promised a driver, its absence
-# is reported, and not a failure.
+# Memory, copies, streams and recording from Rust, then everything else from C. Without a driver, the suite fails only
+# with GGML_TEST_VULKAN=1; otherwise it reports that there is none.
 suite_shaders() {
     local log=$logs/shaders.log status
     # A target folder in the cache: glslang takes minutes to build.
@@ -253,8 +263,8 @@ last_time() { awk -v suite="$1" '$1 == suite { t = $2 } END { if (t) print t }' 
 remember() { # SUITE SECONDS: written beside and renamed, so that an interruption leaves a whole file
     { grep -v "^$1 " "$logs/times" 2> /dev/null; echo "$1 $2"; } > "$logs/times.$$" && mv "$logs/times.$$" "$logs/times"
 }
-# Says every BEAT seconds (30) that a suite still runs, and how long it may take. It waits for a pipe that nobody writes, not for a program that would
-# outlive it.
+# Prints every BEAT seconds (30) that a suite still runs, and how long it may take. It waits for a pipe that is never
+# written, not for a program that would outlive it.
 beat() { # SUITE
     local usual start=$SECONDS fd left
     usual=$(last_time "$1")

@@ -1,7 +1,8 @@
-# Part of test_install.sh: programs that are linked, with pkg-config and by hand; what a program linked to the original needs, and
-# one linked to this library, are the same.
+# Part of test_install.sh: programs that are linked, with pkg-config and by hand. A program that is linked to the
+# original and one that is linked to this library need the same files.
 
-# Libraries of the original's names: stand_ins FOLDER VERSION. Every function answers 7; the version says who it is.
+# Libraries with the original's names: `stand_ins FOLDER VERSION`. Every function returns 7, and the version identifies
+# them.
 stand_ins() {
     mkdir -p "$1"
     for part in libggml-base libggml-cpu libggml libggml-rpc libggml-vulkan; do
@@ -78,8 +79,9 @@ case $($CC -dumpmachine) in
         ;;
 esac
 
-# With --as-needed a program names the files in which the linker found something. libggml-base comes last, as it does in every build
-# that goes by what needs what; where it comes first it has everything here, and the others are not named.
+# With --as-needed, a program needs the files in which the linker found something. libggml-base comes last, as in every
+# build that orders libraries by their dependencies. If it comes first, it has everything here, and the others are not
+# needed.
 as_needed() { # DEFINES LIBRARIES
     # shellcheck disable=SC2086
     linked "$other" "$work/bin/as-other" $1 -Wl,--as-needed $2 && linked "$prefix/lib" "$work/bin/as-ours" $1 -Wl,--as-needed $2 || return 1
