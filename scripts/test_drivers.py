@@ -3,13 +3,15 @@
 
 usage: test_drivers.py CACHE PREFIX quick|all|write [CARD ...]
 
-Mesa's drivers run on no-op kernel devices (its drm-shim): they compile every pipeline for a card and record every command, and compute nothing. A layer
-(c_tests/vulkan/driver_layer.c) counts dispatches and barriers of a llama's graphs (c_tests/vulkan/driver_graphs.c) and asks the
-driver for registers, spills, scratch memory and occupancy. c_tests/vulkan/drivers.json has the figures, docs/DRIVERS.md shows them; what is
-worse than there is a failure. `write` writes both. `quick` looks at a few drivers and the models' pipelines only.
+Mesa's drivers run on no-op kernel devices (its drm-shim): they compile every pipeline for a card and record every
+command, and compute nothing. A layer (c_tests/vulkan/driver_layer.c) counts dispatches and barriers of a llama's graphs
+(c_tests/vulkan/driver_graphs.c) and reads registers, spills, scratch memory and occupancy from the driver.
+c_tests/vulkan/drivers.json has the figures, docs/DRIVERS.md shows them. A figure that is worse than there is a failure.
+`write` writes both. `quick` checks a few drivers and the models' pipelines only.
 
-CACHE/mesa-sid and CACHE/spirv-tools are folders of scripts/fetch_mesa.py, CACHE/intel-shim that of scripts/fetch_intel_shim.py (without it, Intel's
-drivers are not tested), PREFIX the folder of the installed library. The last line counts the checks.
+CACHE/mesa-sid and CACHE/spirv-tools are folders of scripts/fetch_mesa.py, CACHE/intel-shim that of
+scripts/fetch_intel_shim.py (without it, Intel's drivers are not tested), PREFIX the folder of the installed library.
+The last line counts the checks.
 """
 import json
 import os
@@ -46,7 +48,8 @@ def build(prefix, out):
 
 
 def statistics(executables):
-    """The figures of a pipeline under our names. Of several executables (widths that the driver chooses from) the worst."""
+    """The figures of a pipeline under our names. If there are several executables (widths that the driver chooses
+    from), the worst of each."""
     figures = {}
     for name, words in WORDS.items():
         values = [sum(e[w] for w in words if w in e) for e in executables if any(w in e for w in words)]
@@ -58,7 +61,8 @@ def statistics(executables):
 
 
 def relative(pipelines, full):
-    """Writes occupancy in percent of the most that a driver reports for subgroups of this width, in `full` or in these pipelines."""
+    """Writes occupancy in percent of the most that a driver reports for subgroups of this width, in `full` or in these
+    pipelines."""
     for _, f in pipelines.values():
         full[str(f["width"])] = max(full.get(str(f["width"]), 0), f.get("occupancy", 0))
     for _, f in pipelines.values():
@@ -225,7 +229,7 @@ def main():
         layers, hot = driver.models(full)
         if driver.name == LIMITED:
             c.check(driver.limited("non-coherent") and not driver.why, f"{name} with cached memory that is not coherent", driver.why)
-            # A wait that has ended says what is done; a loop that asks again never ends.
+            # A wait that has ended shows that the work is done. A loop that reads the value again would never end.
             c.check(driver.limited("late") and not driver.why, f"{name} whose semaphores say their values late", driver.why)
         new = {"device": driver.device, "full": full, "layers": layers, "hot": hot}
         if formats:

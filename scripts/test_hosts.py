@@ -3,11 +3,12 @@
 
 usage: test_hosts.py CACHE OURS [NAME ...]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, original/lib, peers, src), OURS the folder of the installed
-library's lib. NAMEs choose some of the sections (see SECTIONS at the end); none means all. The last line counts the checks.
+CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, original/lib, peers, src), OURS the folder of the
+installed library's lib. NAMEs choose some of the sections (see SECTIONS at the end); none means all. The last line
+counts the checks.
 
-The hosts are built once, against this library; on the original they run through LD_LIBRARY_PATH alone, and the original's
-own test programs, built against the original, run on this library the same way: the swap goes both ways.
+The hosts are built once, against this library, and run on the original with LD_LIBRARY_PATH alone. The original's own
+test programs, built against the original, run on this library the same way: the swap works both ways.
 """
 import glob
 import json
@@ -101,7 +102,8 @@ def quantize(t):
 
 
 def alignments(t):
-    """Hosts that copy the keys of a file and pad the data themselves, to 32 bytes whatever the file had: what they write reads back."""
+    """Hosts that copy the keys of a file and pad the data themselves, to 32 bytes whatever the file had: what they
+    write reads back."""
     noise = random.Random(3)
     # Sizes that are a multiple of no alignment above 4.
     shapes = {b"a": [5], b"b": [7, 3], b"c": [9, 5, 3], b"d": [1], b"e": [331]}
@@ -159,7 +161,8 @@ def completion(t):
 
 
 def reported(path, limit):
-    """Whether a placement report says where the weights of a mapped model are, and why: all in memory, or half of them."""
+    """Whether a placement report says where the weights of a mapped model are, and why: all in memory, or half of
+    them."""
     with open(path, encoding="utf-8") as f:
         weights = json.load(f)["weights"]
     os.remove(path)
@@ -202,8 +205,9 @@ def copies(t):
 
 
 def estimate(t, side, *arguments):
-    """The result of llama-perplexity. Its logger prints from a thread that nothing waits for when main returns: with either library, one run in 25
-    on a busy machine ends with status 0 before its last lines are printed (docs/TESTS.md). Such a run is repeated."""
+    """The result of llama-perplexity. Its logger prints from a thread that nothing waits for when main returns: with
+    either library, one run in 25 on a busy machine ends with status 0 before its last lines are printed
+    (docs/TESTS.md). Such a run is repeated."""
     for _ in range(10):
         out = t.run(side, "llama-perplexity", *arguments)
         if out is None:
@@ -215,7 +219,8 @@ def estimate(t, side, *arguments):
 
 
 def perplexity(t):
-    """How well the model foretells a text, by llama-perplexity, with and without a LoRA adapter: the same number from both libraries."""
+    """How well the model foretells a text, by llama-perplexity, with and without a LoRA adapter: the same number from
+    both libraries."""
     text, adapter = os.path.join(t.models, "text.txt"), t.made("lora-f16", "random_lora.py", "OUT", "f16", 8)
     with open(text, "w") as f:
         f.write(" ".join(SENTENCES * 24))
@@ -244,7 +249,8 @@ def speed(t):
 
 
 def python(t):
-    """llama-cpp-python: its modules as the package has them, and in its folder `lib` its llama.cpp with the files of one library or the other."""
+    """llama-cpp-python: its modules as in the package, and in its folder `lib` its llama.cpp with the files of one
+    library or the other."""
     packages, why = processes.packages("python", "numpy", "diskcache", "jinja2", "typing-extensions")
     if why:
         t.skip(f"llama-cpp-python: {why}")

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Checks what make install puts where, that hosts find it in every way hosts do, and what happens beside other copies of ggml.
+# Checks the files of make install, that hosts find it in every way hosts do, and what happens beside other copies of
+# ggml.
 #
-# The parts are in scripts/install_tests/. With GGML_ORACLE_PREFIX, an installation of the original, hosts are linked to that;
-# without it to stand-ins of the same names and functions (c_tests/abi/files.txt). Needs a build; takes no time to speak of.
+# The parts are in scripts/install_tests/. With GGML_ORACLE_PREFIX, an installation of the original, hosts are linked to
+# that. Without it, they are linked to replacements with the same names and functions (c_tests/abi/files.txt). Needs a
+# build; takes seconds.
 set -u
 # shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# What cargo publish would send: both crates, packed from the committed and uncommitted files that git knows, unpacked elsewhere and
-# built from there. The last line counts the checks.
+# The archives of cargo publish: both crates, packed from the committed and uncommitted files that git knows, unpacked
+# elsewhere and built from there. The last line counts the checks.
 #
-# Without the network, when cargo has fetched the dependencies before. The library is built without optimization: one minute the
-# first time, in target/package-test. `cargo package` of two crates that need each other wants cargo 1.90 or later.
+# Without the network, if cargo has fetched the dependencies before. The library is built without optimization: one
+# minute the first time, in target/package-test. `cargo package` of two crates that need each other needs cargo 1.90 or
+# later.
 set -u
 # shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"
@@ -11,7 +12,8 @@ work=$root/target/package-test
 export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$work/build
 mkdir -p "$work"
 
-# cargo's own patterns: a file that git does not know (a model in src/, say) would be packed, too. So unknown ones are refused below.
+# cargo's own patterns: a file that git does not know (a model in src/, say) would be packed, too. So unknown ones are
+# refused below.
 pack() {
     rm -rf "$work/build/package"
     cargo package --workspace --no-verify --allow-dirty --offline "$@"
@@ -72,7 +74,7 @@ PY
 }
 check "the registry's fields are filled, and both have one version" metadata
 
-# Built from the archives alone, as somebody who depends on the crate does; the macros come from their archive.
+# Built from the archives alone, as by a project that depends on the crate. The macros come from their archive.
 from() { printf 'patch.crates-io.%s.path = "%s"' "$1" "$2"; }
 examples() {
     (cd "$library" && cargo --config "$(from libggml-macros "$macros")" test --offline --doc) > "$work/doc.log" 2>&1
@@ -107,7 +109,8 @@ check "a Rust program that depends on it runs" runs
 hidden() { ! in_host build --offline --bin private > "$work/private.log" 2>&1 && grep -q 'E0603' "$work/private.log"; }
 check "what is behind the C interface is private" hidden
 
-# make install from the unpacked archive puts the same files as from here (only where there is a build: it takes minutes).
+# make install from the unpacked archive puts the same files as from here (only where there is a build: it takes
+# minutes).
 release=${GGML_RELEASE_TARGET:-$root/target}
 if [ -f "$release/release/small/built" ]; then
     same_files() {

