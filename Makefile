@@ -79,7 +79,7 @@ debian-symbols: all
 
 ## fuzz: all fuzz targets at once, for HOURS=1 (a fraction is allowed); what they find is kept
 fuzz:
-	@scripts/fuzz.sh -h "$(or $(HOURS),1)"
+	@python3 -B scripts/fuzz.py -h "$(or $(HOURS),1)"
 
 ## soak: schedulers, threads and graphs without end, for MINUTES=10
 soak: all
@@ -150,7 +150,7 @@ book:
 
 ## sbom: a bill of materials (CycloneDX) in target/sbom
 sbom:
-	@scripts/sbom.sh
+	@python3 -B scripts/sbom.py
 
 ## dist: the archives of a release in target/dist
 dist: all

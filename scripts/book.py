@@ -15,8 +15,9 @@ import subprocess
 import sys
 import textwrap
 
+from processes import ROOT, tool
+
 MDBOOK = "0.5.4"
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OUT = os.path.join(ROOT, "target", "book")
 TOP = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md"]
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\](?:\([^()]*\))?)*)\]\(([^()\s]+)\)")
@@ -133,7 +134,7 @@ def stage():
     for page in known:
         parts = FENCE.split(read(page))
         text = "".join(p if p.startswith("```") else rewrite(page, p) for p in parts)
-        # The words after the language are for the tests.
+        # What a snippet is run with is for the tests.
         text = re.sub(r"^```(\w+) .*$", r"```\1", text, flags=re.M)
         text = re.sub(r"\{\{#include ([^\s:}]+):([\w:]+)\}\}", lambda m: included(os.path.join(os.path.dirname(page), m[1]), m[2]), text)
         with open(os.path.join(source, name_in_book(page)), "w", encoding="utf-8") as f:
@@ -146,25 +147,10 @@ def stage():
 
 
 def mdbook():
-    """The path of the program, which is installed if there is none."""
-    cache = os.environ.get("GGML_CACHE") or os.path.join(ROOT, "target", "cache")
-    ours = os.path.join(cache, "tools", "bin", "mdbook")
-    for program in ("mdbook", ours):
-        path = shutil.which(program)
-        if path and f"v{MDBOOK.rsplit('.', 1)[0]}." in subprocess.run([path, "--version"], capture_output=True, text=True).stdout:
-            return path
-    cargo = os.environ.get("CARGO") or "cargo"
-    if not shutil.which(cargo):
-        sys.exit(f"book: mdbook {MDBOOK} is missing, and cargo to install it: install Rust (https://rustup.rs)")
-    print(f"installing mdbook {MDBOOK} into {os.path.relpath(os.path.join(cache, 'tools'))} (some minutes, once) ...", flush=True)
-    env = dict(os.environ, CARGO_PROFILE_RELEASE_OPT_LEVEL="1", CARGO_PROFILE_RELEASE_DEBUG="0")
-    env.pop("CARGO_TARGET_DIR", None)
-    r = subprocess.run([cargo, "install", "--quiet", "--locked", "mdbook", "--version", MDBOOK, "--no-default-features", "--features", "search", "--root",
-                        os.path.join(cache, "tools"), "--target-dir", os.path.join(cache, "tools", "build")], env=env)
-    if r.returncode != 0:
-        sys.exit(f"book: cargo could not install mdbook {MDBOOK}; put one on PATH, or try again with a network")
-    shutil.rmtree(os.path.join(cache, "tools", "build"), ignore_errors=True)
-    return ours
+    def right(path):
+        return f"v{MDBOOK.rsplit('.', 1)[0]}." in subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+
+    return tool("mdbook", MDBOOK, "--no-default-features", "--features", "search", right=right)
 
 
 def main():

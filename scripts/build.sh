@@ -29,7 +29,7 @@ if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$target/release/libggml.
     [ ! -d macros ] || macros="macros/src macros/Cargo.toml" # an unpacked crate has them elsewhere
     # shellcheck disable=SC2086
     newer=$(find src $macros vulkan_shaders build.rs Cargo.toml Cargo.lock \
-        scripts/forward.sh tools/ggml-rpc-server.c tools/info "$target/release/libggml.so" -type f -newer "$built" | head -n 1)
+        scripts/forward.sh tools/forward.S tools/ggml-rpc-server.c tools/info "$target/release/libggml.so" -type f -newer "$built" | head -n 1)
     if [ -z "$newer" ] && { [ -z "${GGML_MAX_NAME:-}" ] || grep -q "max_name=$GGML_MAX_NAME;" "$built"; }; then
         exit 0
     fi

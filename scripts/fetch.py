@@ -24,7 +24,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 
 CRATE = ("llama-cpp-sys-4", "0.11.0", "814738cddce0c910aa0f5192fd9d3e2ff7e447453e66326dd2f5df7f1375aea3")
 FORMER = ("llama-cpp-sys-2", "0.1.161", "e9bea77fde41bbc15a278891cd5edd2ba07c5260d162614b41080ba1f100b39b")
@@ -69,45 +68,21 @@ def quiet_ending(main):
         sys.exit("fetch: interrupted; nothing half fetched is left, run it again")
 
 
-def megabytes(folder):
-    """Size of a folder that another program fills."""
-    sizes = []
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                sizes.append(os.path.getsize(os.path.join(place, name)))
-    return sum(sizes) >> 20
-
-
 def client(command, work):
-    """Runs cargo or pip. Every ten seconds, shows how much it has fetched. If it fails, returns its output, which is
-    also shown."""
+    """Runs cargo or pip, which show how far they are. Returns what it says when it fails, which is also shown."""
     try:
-        # pip's temporary files count as fetched, and go with the folder if it is stopped.
-        r = subprocess.Popen(command, cwd=work, env=dict(os.environ, TMPDIR=work), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        # pip's temporary files go with the folder if it is stopped. Our output is for what was fetched.
+        r = subprocess.run(command, cwd=work, env=dict(os.environ, TMPDIR=work), stdout=sys.stderr, stderr=subprocess.PIPE, text=True, errors="replace")
     except FileNotFoundError:
         die(f"{command[0]} is missing")
-    begun = time.monotonic()
-    with r:
-        try:
-            while True:
-                try:
-                    said, _ = r.communicate(timeout=10)
-                    break
-                except subprocess.TimeoutExpired:
-                    print(f"  ... {time.monotonic() - begun:.0f} s, {megabytes(work)} MB", flush=True)
-        except BaseException:
-            r.kill()
-            raise
     if r.returncode == 0:
         return ""
-    sys.stderr.write("".join("  " + line + "\n" for line in said.strip().splitlines()[-8:]))
-    return said
+    sys.stderr.write("".join("  " + line + "\n" for line in r.stderr.strip().splitlines()[-8:]))
+    return r.stderr
 
 
 def cause(name, version, said):
-    """Why cargo or pip could not fetch a version, in a line; None if their output does not say that the registry lacks
-    it."""
+    """Why cargo or pip could not fetch a version, in a line; None if they do not say that the registry lacks it."""
     if "offline mode" in said:
         return "cargo is offline (CARGO_NET_OFFLINE or net.offline) and looked only at what it has fetched before"
     if f"no matching package named `{name}` found" in said:
@@ -142,8 +117,8 @@ def crate(work, name, version):
 def sdist(work, name, version):
     """A source distribution's archive, and why there is none. pip also prepares the build, which is not needed and
     takes a minute."""
-    said = client([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
-            "--dest", work, f"{name}=={version}"], work)
+    said = client([sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
+                   "--dest", work, f"{name}=={version}"], work)
     found = glob.glob(os.path.join(work, f"{name.replace('-', '_')}-{version}.tar.gz"))
     return (found[0], None) if found else (None, cause(name, version, said))
 

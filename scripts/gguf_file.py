@@ -1,11 +1,17 @@
 """Reads and writes GGUF files with any alignment, for tests: by the description of the format, and without this library
-or the original."""
+or the original.
+
+A file is pairs {key: the bytes of type and value} and tensors {name: (dimensions, type, bytes)}, of F32, F16, Q8_0 and
+I32."""
+import math
 import struct
 
 ALIGNMENT = b"general.alignment"
-# Of the types of values; 8 is a text, 9 an array.
-SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-BLOCKS = {0: (1, 4), 1: (1, 2), 8: (32, 34)} # of F32, F16 and Q8_0: values and bytes
+# Types of values; 8 is a text, 9 an array.
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+F32, F16 = 0, 1
+BLOCKS = {F32: (1, 4), F16: (1, 2), 8: (32, 34), 26: (1, 4)} # of Q8_0 and I32, too: values and bytes
+DEFAULT = 32 # what a file without ALIGNMENT is aligned to
 
 
 class Reader:
@@ -32,16 +38,20 @@ class Reader:
             for _ in range(n):
                 self.skip_value(kind)
         else:
-            self.take(SIZES[kind])
+            self.take(struct.calcsize(NUMBERS[kind]))
 
 
 def padded(n, alignment):
     return -(-n // alignment) * alignment
 
 
+def size(dims, kind):
+    """The bytes of a tensor."""
+    values, size = BLOCKS[kind]
+    return math.prod(dims) // values * size
+
+
 def read(path):
-    """The pairs {key: the bytes of type and value} and the tensors {name: (dimensions, type, bytes)} of a file of F32,
-    F16 and Q8_0."""
     with open(path, "rb") as f:
         r = Reader(f.read())
     if r.take(4) != b"GGUF":
@@ -57,35 +67,56 @@ def read(path):
         name = r.text()
         dims = [r.number("q") for _ in range(r.number("I"))]
         described.append((name, dims, r.number("i"), r.number("Q")))
-    alignment = struct.unpack("<iI", pairs[ALIGNMENT])[1] if ALIGNMENT in pairs else 32
+    alignment = struct.unpack("<iI", pairs[ALIGNMENT])[1] if ALIGNMENT in pairs else DEFAULT
     start, tensors = padded(r.at, alignment), {}
     for name, dims, kind, offset in described:
-        values, size = BLOCKS[kind]
-        for n in dims[1:]:
-            size *= n
         if offset % alignment != 0:
             raise ValueError(f"{name!r} is at {offset}, which is no multiple of {alignment}")
         r.at = start + offset
-        tensors[name] = (dims, kind, r.take(dims[0] // values * size))
+        tensors[name] = (dims, kind, r.take(size(dims, kind)))
     return pairs, tensors
+
+
+def numbers(path, tensor):
+    """The numbers of an F32 tensor."""
+    return memoryview(read(path)[1][tensor][2]).cast("f")
 
 
 def text(data):
     return struct.pack("<Q", len(data)) + data
 
 
+def value(v):
+    """The type and the bytes of a value: int is u32, and a list has texts or i32."""
+    if isinstance(v, list):
+        head = struct.pack("<iiQ", 9, 8 if isinstance(v[0], str) else 5, len(v))
+        return head + (b"".join(text(t.encode()) for t in v) if isinstance(v[0], str) else struct.pack(f"<{len(v)}i", *v))
+    if isinstance(v, str):
+        return struct.pack("<i", 8) + text(v.encode())
+    kind = 7 if isinstance(v, bool) else 4 if isinstance(v, int) else 6
+    return struct.pack("<i" + NUMBERS[kind], kind, v)
+
+
+def values(pairs):
+    """Pairs of a file from {key: value} in Python's types."""
+    return {key.encode(): value(v) for key, v in pairs.items()}
+
+
 def write(path, pairs, tensors, alignment=None):
-    """A file with the pairs and tensors of `read`, and with this alignment; without one, the format's own."""
-    pairs = {key: value for key, value in pairs.items() if key != ALIGNMENT}
+    """A file with this alignment, or with the format's own if there is none. The bytes of a tensor may be a function
+    that makes them."""
+    pairs = {key: v for key, v in pairs.items() if key != ALIGNMENT}
     if alignment:
-        pairs[ALIGNMENT] = struct.pack("<iI", 4, alignment)
-    alignment = alignment or 32
+        pairs[ALIGNMENT] = value(alignment)
+    alignment = alignment or DEFAULT
     head = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(pairs))]
-    head += [text(key) + value for key, value in pairs.items()]
+    head += [text(key) + v for key, v in pairs.items()]
     offset = 0
-    for name, (dims, kind, data) in tensors.items():
+    for name, (dims, kind, _) in tensors.items():
         head.append(text(name) + struct.pack(f"<I{len(dims)}qiQ", len(dims), *dims, kind, offset))
-        offset += padded(len(data), alignment)
+        offset += padded(size(dims, kind), alignment)
     with open(path, "wb") as f:
         for piece in (b"".join(head), *(data for _, _, data in tensors.values())):
-            f.write(piece + bytes(padded(len(piece), alignment) - len(piece)))
+            piece = piece() if callable(piece) else piece
+            f.write(piece)
+            f.write(bytes(padded(len(piece), alignment) - len(piece)))

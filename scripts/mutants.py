@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Do the tests of docs/FAULTS.md fail on the bugs that they must find? mutants.py [check | write] [ROW ...]
 
-On demand. Each row of mutants_rows.py names a bug that another implementation had, and tests that must fail with it and
-pass without. mutants_places.py says what is replaced in a copy of the sources (target/mutants/tree); there the
+On demand. Each row of mutants_rows.toml names a bug that another implementation had, and tests that must fail with it
+and pass without. mutants_places.toml says what is replaced in a copy of the sources (target/mutants/tree); there the
 environment variable GGML_RS_MUTANT selects the row. One build without optimisation, in target/mutants, contains all of
 them. Each test runs in a process of its own with a limit of memory and of time. A panic, a crash, a hang and a wrong
 result all count as failing. `check` builds nothing: are rows and places complete, and does each needle exist? `write`
-puts the list into docs/FAULTS.md. MUTANTS_JOBS: how many unit tests run at once (default: the number of processors). The
-last line counts the checks."""
+puts the list into docs/FAULTS.md. MUTANTS_JOBS: how many unit tests run at once (default: the number of processors).
+The last line counts the checks."""
 import concurrent.futures
 import os
 import re
@@ -16,19 +16,29 @@ import subprocess
 import sys
 import threading
 import time
+try:
+    import tomllib
+except ImportError:  # Python 3.10 and older
+    from pip._vendor import tomli as tomllib
 
-from checks import Checks
-from mutants_places import PLACES
-from mutants_rows import ROWS, WITHOUT
+from checks import Checks, replace
+from processes import ROOT, compiled
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WORK = f"{ROOT}/target/mutants"
 TREE = f"{WORK}/tree"
 TARGET = os.environ.get("MUTANTS_TARGET", f"{WORK}/build")
-PAGE = f"{ROOT}/docs/FAULTS.md"
-BEGIN, END = "<!-- mutants: begin -->\n", "<!-- mutants: end -->\n"
-MEMORY = 12 << 30  # bytes of address space; a thousand threads need 8 GiB; some bugs allocate what a hostile file says
+# Bytes of address space. A thousand threads need 8 GiB, and some bugs allocate what a hostile file says.
+MEMORY = 12 << 30
 LISTS = {"G": 32, "C": 10, "S": 25, "A": 11, "V": 15, "R": 17}  # how long the lists of docs/FAULTS.md are
+
+
+def table(name):
+    with open(f"{ROOT}/scripts/mutants_{name}.toml", "rb") as f:
+        return tomllib.load(f)
+
+
+PLACES, LISTED = table("places"), table("rows")
+ROWS, WITHOUT = [(name, row["bug"], row["tests"]) for name, row in LISTED["rows"].items()], LISTED["without"]
 
 
 def pattern(needle):
@@ -51,7 +61,7 @@ def places():
 
 
 def copy_tree():
-    """The sources with the bugs, in TREE. Unchanged files keep their times, for cargo."""
+    """The sources with the bugs, in TREE. What is as it was keeps its time, for cargo."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     paths = {p for p in listed if p and not p.startswith("fuzz/") and os.path.isfile(f"{ROOT}/{p}")}
     for folder, _, names in os.walk(f"{TREE}/src"):
@@ -84,20 +94,18 @@ def put(path, content):
 
 
 def mistakes():
-    """Contradictions between rows, places, sources and the lists of docs/FAULTS.md."""
+    """What does not fit together: rows, places, sources and the lists of docs/FAULTS.md."""
     for path, list_of in PLACES.items():
         for needle, _ in list_of:
             if len(pattern(needle).findall(text_of(path))) != 1:
                 yield f"{path} must have this once: {needle}"
-    found, names = places(), [row for row, _, _ in ROWS]
-    for row in sorted({row for row in names if names.count(row) > 1}):
-        yield f"row {row} is there twice"
+    found, names = places(), LISTED["rows"].keys()
     for row, bug, tests in ROWS:
         if row not in found:
             yield f"row {row}: it has no place"
         if not bug or not tests:
             yield f"row {row}: it needs a bug and a test"
-    for row in sorted(found.keys() - set(names)):
+    for row in sorted(found.keys() - names):
         yield f"place {row}: no row has its name ({', '.join(found[row])})"
     covered = {row.split()[0] for row in names}
     for item in (f"{letter}{n}" for letter, last in LISTS.items() for n in range(1, last + 1)):
@@ -131,13 +139,11 @@ class Build:
             os.symlink(f"{TARGET}/debug/libggml.so", f"{self.lib}/{name}")
         for source in sources:
             self.programs[source] = f"{WORK}/{source.replace('/', '_').rpartition('.')[0]}"
-            compiler, std = (("CXX", "c++"), "c++17") if source.endswith(".cpp") else (("CC", "cc"), "c11")
             # A set-uid program finds the library by its path alone.
-            flags = [f"-std={std}", "-D_GNU_SOURCE", "-O1", f"-I{ROOT}/include", f"-L{self.lib}", f"-Wl,-rpath,{self.lib}", "-lggml-base", "-lm", "-lpthread", "-ldl"]
-            subprocess.run([os.environ.get(*compiler), f"{ROOT}/c_tests/{source}", "-o", self.programs[source], *flags], check=True)
+            compiled(self.programs[source], source, f"-L{self.lib}", f"-Wl,-rpath,{self.lib}", "-lggml-base", "-lm", "-lpthread", "-ldl")
 
     def passes(self, test, row, seconds):
-        """Whether a test passes with the bug of a row ("": without any), and the seconds it took."""
+        """Whether a test passes with the bug of a row ("": without any) -> that, and the seconds it took."""
         env = dict(os.environ, GGML_RS_MUTANT=row, LD_LIBRARY_PATH=self.lib, GGML_NO_BACKTRACE="1", GGML_SCHED_SANITIZE="0")
         env.update({"GGML_VK_VISIBLE_DEVICES": "0"} if test.startswith("vulkan::") else {"GGML_DISABLE_VULKAN": "1"})
         c = test.startswith("c:")
@@ -176,12 +182,8 @@ def short(test):
 
 def write(lines):
     """Puts the list into docs/FAULTS.md."""
-    with open(PAGE, encoding="utf-8") as f:
-        before, rest = f.read().split(BEGIN)
-    when = time.strftime("%Y-%m-%d", time.gmtime())
-    head = [f"{when}, `scripts/mutants.py write`:", "", "| row | the bug | tests that fail with it |", "|---|---|---|"]
-    with open(PAGE, "w", encoding="utf-8") as f:
-        f.write(before + BEGIN + "\n".join(head + lines) + "\n" + END + rest.split(END)[1])
+    head = [f"{time.strftime('%Y-%m-%d', time.gmtime())}, `scripts/mutants.py write`:", "", "| row | the bug | tests that fail with it |", "|---|---|---|"]
+    replace(f"{ROOT}/docs/FAULTS.md", "mutants", "\n".join(head + lines))
 
 
 def main():

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds what the tests compare with, in GGML_CACHE (default: target/cache). Existing builds are reused.
+# Builds what the tests compare with, in GGML_CACHE (default: target/cache); what is there already is reused.
 #
 #   oracle.sh fetch      sources of the original ggml and of llama.cpp            -> src/
 #   oracle.sh original   the original's libraries and headers                     -> original/
@@ -45,13 +45,16 @@ find_cmake() {
     PATH=$tools/cmake/data/bin:$tools/bin:$PATH
     export PATH
 }
-generator() { command -v ninja > /dev/null 2>&1 && echo Ninja || echo "Unix Makefiles"; }
+prepare() { # what every build with cmake needs
+    find_cmake
+    [ -n "${CMAKE_GENERATOR:-}" ] || ! command -v ninja > /dev/null 2>&1 || export CMAKE_GENERATOR=Ninja
+}
 
-# Shows a line for each tenth of a build. The log has all of it.
-build() { # LOG ARGUMENTS OF cmake --build
-    log=$1
-    shift
-    { cmake --build "$@" --parallel "$jobs" 2>&1 && echo "build complete"; } | tee "$log" | awk '
+# A build shows a line for each tenth of its way; all of it is in the log.
+build() { # NAME FOLDER TARGET ...; no target: all of it
+    log=$cache/$1-build.log folder=$cache/$2
+    shift 2
+    { cmake --build "$folder" ${1:+--target} "$@" --parallel "$jobs" 2>&1 && echo "build complete"; } | tee "$log" | awk '
         match($0, /^\[ *[0-9]+%\]/) { p = substr($0, 2) + 0 }
         match($0, /^\[[0-9]+\/[0-9]+\]/) { split(substr($0, 2, RLENGTH - 2), a, "/"); p = 100 * a[1] / a[2] }
         { t = int(p / 10); if (t > shown) { shown = t; printf "  %d%%\n", t * 10; fflush() } }'
@@ -61,7 +64,7 @@ build() { # LOG ARGUMENTS OF cmake --build
     }
 }
 
-# Builds from other sources are built again.
+# What was built from other sources is built again.
 version=0.28.0
 fresh() { [ "$(cat "$1/done" 2> /dev/null)" = "$version" ]; }
 renew() { # FOLDER ...: removes what is not of this version
@@ -69,9 +72,9 @@ renew() { # FOLDER ...: removes what is not of this version
 }
 done_with() { echo "$version" > "$1/done"; }
 
-fetch() {
+fetch() { # [former | whisper]
     need python3 python3
-    python3 "$root/scripts/fetch.py" "$cache/src"
+    python3 "$root/scripts/fetch.py" "$cache/src" "$@"
 }
 
 # GCC before 12.4, 13.3 and 14 lets its own _tile_loadconfig read 8 bytes only and drops what was written to the other
@@ -91,100 +94,90 @@ END
 configure_ggml() { # NAME SOURCE ARGUMENTS: a tree of ggml, to be built in NAME-build
     name=$1 source=$2
     shift 2
-    find_cmake
+    prepare
     mkdir -p "$cache/$name"
-    cmake -G "$(generator)" -S "$cache/src/$source" -B "$cache/$name-build" -DCMAKE_INSTALL_PREFIX="$cache/$name" -DCMAKE_INSTALL_LIBDIR=lib \
+    cmake -S "$cache/src/$source" -B "$cache/$name-build" -DCMAKE_INSTALL_PREFIX="$cache/$name" -DCMAKE_INSTALL_LIBDIR=lib \
         -DBUILD_SHARED_LIBS=ON -DGGML_OPENMP=OFF -DGGML_RPC=ON -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF \
         "$@" > "$cache/$name-configure.log" 2>&1 || die "$source cannot be configured; see $cache/$name-configure.log"
 }
-loadable="-DCMAKE_BUILD_TYPE=Release -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF"
-
-original() {
-    fresh "$cache/original" && return
+libraries() { # NAME ARGUMENTS: the original's libraries and headers, in NAME
+    folder=$1
+    fresh "$cache/$folder" && return
+    shift
     fetch
-    renew "$cache/original" "$cache/original-build"
-    echo "building the original ggml $version (some minutes) ..."
-    configure_ggml original ggml -DCMAKE_BUILD_TYPE=Release -DGGML_LLAMAFILE=ON -DCMAKE_CXX_FLAGS="$(amx_flags)"
-    build "$cache/original-build.log" "$cache/original-build"
-    cmake --install "$cache/original-build" > /dev/null
-    cp "$cache/src/ggml/src/ggml-backend-impl.h" "$cache/original/include/"
-    done_with "$cache/original"
+    renew "$cache/$folder" "$cache/$folder-build"
+    echo "building the original ggml $version as $folder (some minutes) ..."
+    configure_ggml "$folder" ggml "$@"
+    build "$name" "$name-build"
+    cmake --install "$cache/$name-build" > /dev/null
+    cp "$cache/src/ggml/src/ggml-backend-impl.h" "$cache/$name/include/"
+    rm -rf "$cache/$name-build"
+    done_with "$cache/$name"
 }
+loadable() { # NAME SOURCE ARGUMENTS: its CPU and RPC modules, in NAME
+    configure_ggml "$@" -DCMAKE_BUILD_TYPE=Release -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF
+    echo "building the CPU and RPC modules of $source as $name (some minutes) ..."
+    build "$name" "$name-build" ggml-cpu ggml-rpc
+    cp "$cache/$name-build/bin/libggml-cpu.so" "$cache/$name-build/bin/libggml-rpc.so" "$cache/$name/"
+}
+
+original() { libraries original -DCMAKE_BUILD_TYPE=Release -DGGML_LLAMAFILE=ON -DCMAKE_CXX_FLAGS="$(amx_flags)"; }
 
 # The original as hosts build it: with OpenMP, repacking, and the kernels of llamafile.
 bench() {
-    fetch
-    levels="native avx2"
+    levels=native
+    [ "$(uname -m)" != x86_64 ] || levels="native avx2"
     ! grep -qsw avx_vnni /proc/cpuinfo || levels="$levels avx_vnni"
     for level in $levels; do
-        fresh "$cache/bench-$level" && continue
-        [ "$level" = native ] || [ "$(uname -m)" = x86_64 ] || continue
-        renew "$cache/bench-$level" "$cache/bench-$level-build"
         flags=-DGGML_NATIVE=ON
         [ "$level" = native ] || flags="-DGGML_NATIVE=OFF -DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON"
         [ "$level" != avx_vnni ] || flags="$flags -DGGML_AVX_VNNI=ON"
-        echo "building the original ggml $version for benchmarks ($level; some minutes) ..."
         # shellcheck disable=SC2086
-        configure_ggml "bench-$level" ggml -DCMAKE_BUILD_TYPE=Release -DGGML_OPENMP=ON -DGGML_LLAMAFILE=ON -DCMAKE_CXX_FLAGS="$(amx_flags)" $flags
-        build "$cache/bench-$level-build.log" "$cache/bench-$level-build"
-        cmake --install "$cache/bench-$level-build" > /dev/null
-        rm -rf "$cache/bench-$level-build"
-        done_with "$cache/bench-$level"
+        libraries "bench-$level" -DCMAKE_BUILD_TYPE=Release -DGGML_OPENMP=ON -DGGML_LLAMAFILE=ON -DCMAKE_CXX_FLAGS="$(amx_flags)" $flags
     done
 }
 
 # For scripts/test_abi.sh, which reads the libraries' debug information and runs no code of them: no code for this
 # processor only.
 debug() {
-    fresh "$cache/debug" && return
-    fetch
-    renew "$cache/debug" "$cache/debug-build"
-    echo "building the original ggml $version with debug information (a minute) ..."
-    configure_ggml debug ggml -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-g -O0" -DCMAKE_CXX_FLAGS_DEBUG="-g -O0" \
-        -DGGML_NATIVE=OFF -DGGML_LLAMAFILE=ON
-    build "$cache/debug-build.log" "$cache/debug-build"
-    cmake --install "$cache/debug-build" > /dev/null
-    rm -rf "$cache/debug-build"
-    done_with "$cache/debug"
+    libraries debug -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-g -O0" -DCMAKE_CXX_FLAGS_DEBUG="-g -O0" -DGGML_NATIVE=OFF -DGGML_LLAMAFILE=ON
 }
+
+# For programs whose time is ggml's. The tree of the tests compiles in half the time of -O3.
+fast_to_compile="-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"
 
 configure() { # NAME SOURCE ARGUMENTS: a llama.cpp tree, configured for the installed library
     name=$1 source=$2
     shift 2
-    [ -e "$cache/$name/configured" ] && [ "$(cat "$cache/$name/configured")" = "$version $*" ] && return
+    fetch
+    prepare
+    "$root/scripts/install.sh" "$cache/ours"
+    set -- "$@" "$fast_to_compile"
+    [ "$(cat "$cache/$name/configured" 2> /dev/null)" = "$version $*" ] && return
     rm -rf "${cache:?}/$name"
     echo "configuring $source with -DLLAMA_USE_SYSTEM_GGML=ON ..."
-    cmake -G "$(generator)" -S "$cache/src/$source" -B "$cache/$name" -DCMAKE_BUILD_TYPE=Release \
+    cmake -S "$cache/src/$source" -B "$cache/$name" -DCMAKE_BUILD_TYPE=Release \
         -DLLAMA_USE_SYSTEM_GGML=ON -DCMAKE_PREFIX_PATH="$cache/ours" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DLLAMA_OPENSSL=OFF \
         "$@" > "$cache/$name-configure.log" 2>&1 || die "llama.cpp cannot be configured; see $cache/$name-configure.log"
     echo "$version $*" > "$cache/$name/configured"
 }
-
-# For programs that spend their time in ggml. The tree of the tests compiles in half the time of -O3.
-fast_to_compile="-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG"
+programs() { # TARGET ...: of the tree that is configured
+    echo "building programs of $source against the installed library (first time: some minutes) ..."
+    build "$name" "$name" "$@"
+    # Warnings of former, partial builds count too.
+    cat "$cache/$name-build.log" >> "$cache/$name/all.log"
+}
 
 hosts() {
-    fetch
-    find_cmake
-    "$root/scripts/install.sh" "$cache/ours"
-    configure hosts llama-new -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
-        "$fast_to_compile"
-    echo "building llama.cpp's tools against the installed library (first time: some minutes) ..."
-    build "$cache/hosts-build.log" "$cache/hosts" --target llama-results llama-completion llama-bench llama-quantize llama-gguf-split llama-perplexity
-    # Warnings of former, partial builds count too.
-    cat "$cache/hosts-build.log" >> "$cache/hosts/all.log"
+    configure hosts llama-new -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF
+    programs llama-results llama-completion llama-bench llama-quantize llama-gguf-split llama-perplexity
 }
 
 tests() {
-    fetch
-    find_cmake
-    "$root/scripts/install.sh" "$cache/ours"
-    configure tests llama.cpp -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF "$fast_to_compile"
-    echo "building the original's own tests against the installed library (first time: some minutes) ..."
-    build "$cache/tests-build.log" "$cache/tests" --target llama-embedding llama-server test-c test-quantize-fns test-rope test-barrier \
+    configure tests llama.cpp -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF
+    programs llama-embedding llama-server test-c test-quantize-fns test-rope test-barrier \
         test-backend-ops test-llama-archs test-col2im-1d test-tiled-mulmat test-thread-safety test-save-load-state \
         test-recurrent-state-rollback test-state-restore-fragmented test-backend-sampler test-export-graph-ops test-opt
-    cat "$cache/tests-build.log" >> "$cache/tests/all.log"
 }
 
 peers() {
@@ -206,12 +199,9 @@ peers() {
 modules() {
     fresh "$cache/modules" && return
     original
+    fetch
     renew "$cache/modules" "$cache/modules-build"
-    # shellcheck disable=SC2086
-    configure_ggml modules ggml $loadable
-    echo "building the original's CPU and RPC modules (some minutes) ..."
-    build "$cache/modules-build.log" "$cache/modules-build" --target ggml-cpu ggml-rpc
-    cp "$cache/modules-build/bin/libggml-cpu.so" "$cache/modules-build/bin/libggml-rpc.so" "$cache/modules/"
+    loadable modules ggml
     $CXX -std=c++17 -O2 -w -I"$cache/src/ggml/include" "$cache/src/llama-new/tools/rpc/rpc-server.cpp" -o "$cache/modules/ggml-rpc-server" \
         -L"$cache/original/lib" -lggml -lggml-base -lpthread -Wl,-rpath-link,"$cache/original/lib"
     done_with "$cache/modules"
@@ -219,21 +209,14 @@ modules() {
 
 former() {
     [ -e "$cache/former/done" ] && return
-    need python3 python3
-    python3 "$root/scripts/fetch.py" "$cache/src" former
+    fetch former
     # They are refused before they run, so they need not be fast.
-    # shellcheck disable=SC2086
-    configure_ggml former ggml-former $loadable -DCMAKE_C_FLAGS_RELEASE="-O0 -DNDEBUG" -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG"
-    echo "building the CPU and RPC modules of ggml 0.26.0 (some minutes) ..."
-    build "$cache/former-build.log" "$cache/former-build" --target ggml-cpu ggml-rpc
-    cp "$cache/former-build/bin/libggml-cpu.so" "$cache/former-build/bin/libggml-rpc.so" "$cache/former/"
+    loadable former ggml-former -DCMAKE_C_FLAGS_RELEASE="-O0 -DNDEBUG" -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG"
     done_with "$cache/former"
 }
 
 whisper() {
-    [ -e "$cache/src/whisper.cpp/include/whisper.h" ] && return
-    need python3 python3
-    python3 "$root/scripts/fetch.py" "$cache/src" whisper
+    [ -e "$cache/src/whisper.cpp/include/whisper.h" ] || fetch whisper
 }
 
 vulkan_module() {
@@ -243,14 +226,12 @@ vulkan_module() {
     # It needs headers of Vulkan 1.3.272 at least.
     headers=
     if ! grep -qs VK_EXT_layer_settings /usr/include/vulkan/vulkan_core.h; then
-        need python3 python3
         DEBIAN_PACKAGES="libvulkan-dev" python3 "$root/scripts/fetch_mesa.py" "$cache/vulkan-headers"
         headers=-DVulkan_INCLUDE_DIR=$cache/vulkan-headers/root/usr/include
     fi
-    # shellcheck disable=SC2086
-    configure_ggml modules ggml $loadable -DGGML_VULKAN=ON $headers
+    configure_ggml modules ggml -DGGML_VULKAN=ON -DGGML_BACKEND_DL=ON ${headers:+"$headers"}
     echo "building the original's Vulkan module (half an hour) ..."
-    build "$cache/modules-build.log" "$cache/modules-build" --target ggml-vulkan
+    build modules modules-build ggml-vulkan
     cp "$cache/modules-build/bin/libggml-vulkan.so" "$cache/modules/"
 }
 

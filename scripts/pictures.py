@@ -12,15 +12,11 @@ import subprocess
 import sys
 
 import browser
+from processes import ROOT, cache
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GREY = "#888888"
 COLOURS = {"scheduler": "#6f6f6f", "copy": "#b3261e", "CPU": "#3f72af", "Vulkan0": "#d9730d"}
 WIDTH, LEFT, LANE = 900, 110, 34
-
-
-def cache():
-    return os.environ.get("GGML_CACHE") or os.path.join(ROOT, "target", "cache")
 
 
 def program():
@@ -95,8 +91,8 @@ def main():
         run(folder)
     lanes, bars = events(os.path.join(folder, "trace.json"))
     draw(lanes, bars)
-    with browser.Browser() as b:
-        b.shot("file://" + os.path.join(folder, "report.html"), os.path.join(ROOT, "docs", "report.png"), 1160, 800)
+    with browser.browser() as visit:
+        visit("file://" + os.path.join(folder, "report.html"), 1160, 800)[0].screenshot(path=os.path.join(ROOT, "docs", "report.png"))
 
 
 if __name__ == "__main__":

@@ -66,7 +66,6 @@ class Raw:
     def close(self):
         self.socket.close()
 
-
 def tensor(number, buffer, data, ne, op=0, sources=(), kind=0):
     ne = (*ne, 1, 1, 1)[:4]
     nb = [4]
@@ -119,10 +118,9 @@ def served_within(endpoint, seconds, source="127.0.0.1"):
     start = time.monotonic()
     while time.monotonic() - start < seconds:
         with contextlib.suppress(OSError):
-            raw = Raw(endpoint, source)
-            if raw.welcome and raw.serves():
-                raw.close()
-                return time.monotonic() - start
+            with contextlib.closing(Raw(endpoint, source)) as raw:
+                if raw.welcome and raw.serves():
+                    return time.monotonic() - start
         time.sleep(0.2)
     return None
 
@@ -161,8 +159,6 @@ def places(t, server):
         welcome = sum(raw.welcome and raw.serves() for raw in crowd)
         took = served_within(endpoint, 3, "127.0.0.3")
         t.check(0 < welcome <= 12 and took is not None, "one address does not get all places", f"{welcome} of 20")
-        for raw in crowd:
-            raw.close()
 
 
 def gone(t, server):
@@ -206,7 +202,6 @@ def gone(t, server):
         worked = processor_time(pid)
         seconds = busy_for(pid, 25)
         t.check(worked > 0.2 and 1 < seconds < 8, "graphs that were sent ahead have the time of one", f"{seconds:.1f} s with --graph-time 3")
-        raw.close()
 
 
 def memory(t, server):

@@ -3,7 +3,6 @@ import concurrent.futures
 import contextlib
 import json
 import os
-import subprocess
 import time
 import urllib.request
 
@@ -16,13 +15,13 @@ START_TIMEOUT = 120
 
 
 def questions():
-    """Questions of different lengths, so that their tokens are in different batches each time."""
+    """Of different lengths, so that their tokens meet in ever other batches."""
     words = "the cat sits outside and a man plays his guitar while dogs watch the moon over quiet gardens".split()
     return [f"Tell me about {' '.join(words[(i + k) % len(words)] for k in range(2 + i % 11))}" for i in range(QUESTIONS)]
 
 
 def get(port, path, body=None, timeout=300):
-    """The reply of the server under `path`."""
+    """What the server answers under `path`."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body and json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=timeout) as answer:
         return answer.read().decode()
@@ -35,7 +34,7 @@ def complete(port, question, tokens=TOKENS, **more):
 
 
 def log_of(t, side):
-    """The log of the last server on that side."""
+    """What the last server on that side said."""
     return os.path.join(t.models, f"server-{side}.log")
 
 
@@ -44,32 +43,24 @@ def server(t, side, model, *arguments, context=256, environment=None):
     """A server on a port of its own, with room for `context` tokens of each question; ends with the block. Gives the
     port, or None if it does not start."""
     path, port = t.path("llama-server"), processes.free_port()
-    env = dict(os.environ, LD_LIBRARY_PATH=t.libs[side] + ":" + os.path.dirname(path), GGML_NO_BACKTRACE="1") | (environment or {})
-    log = log_of(t, side)
-    with open(log, "w") as err:
-        process = subprocess.Popen([path, "-m", model, "--port", str(port), "-np", str(AT_ONCE), "-c", str(AT_ONCE * context), "-t", "2",
-                                    "--no-webui", *arguments], env=env, stdout=err, stderr=err)
-    try:
-        end = time.time() + START_TIMEOUT
-        ready = False
-        while not ready and time.time() < end and process.poll() is None:
-            try:
-                get(port, "/health", timeout=5)
-                ready = True
-            except OSError:
-                time.sleep(0.1)
-        if not ready:
-            with open(log, errors="replace") as f:
+    command = [path, "-m", model, "--port", str(port), "-np", str(AT_ONCE), "-c", str(AT_ONCE * context), "-t", "2", "--no-webui", *arguments]
+
+    def ready():
+        with contextlib.suppress(OSError):
+            return get(port, "/health", timeout=5)
+
+    with processes.running(command, log_of(t, side), ready, START_TIMEOUT, env=t.environment(side, path, **(environment or {}))) as process:
+        if not ready():
+            with open(log_of(t, side), errors="replace") as f:
                 t.check(False, f"llama-server on {side} starts", " | ".join(f.read().splitlines()[-4:])[-500:])
-        yield port if ready else None
-        if ready:
-            t.check(process.poll() is None, f"llama-server on {side} still runs after all questions", f"status {process.poll()}")
-    finally:
-        processes.end(process, 30)
+            yield None
+            return
+        yield port
+        t.check(process.poll() is None, f"llama-server on {side} still runs after all questions", f"status {process.poll()}")
 
 
 def answers(t, side, model, *arguments):
-    """Answers one by one, answers to eight questions at a time, and the seconds of each; None if the server fails."""
+    """Answers one by one, answers to eight questions at a time, and the seconds of each; None when the server fails."""
     asked, times = questions(), []
     with server(t, side, model, *arguments) as port:
         if port is None:
@@ -90,7 +81,7 @@ def answers(t, side, model, *arguments):
 def load(t, kind):
     """Every question is answered in full at any load. Reports how many answers stay the same;
     scripts/test_invariance.py compares them number by number."""
-    model = t.random_llama(kind) if kind in ("f32", "f16") else t.quantized("original", kind)
+    model = t.quantized("original", kind)
     for side in t.libs:
         got = model and answers(t, side, model)
         if not got:

@@ -3,9 +3,9 @@ import array
 import lzma
 import os
 
-# Where an instruction has ids that a pack stores as distances from the last result (src/vulkan/shaders/id_deltas.rs): the word
-# of its result, or 0, and the words of its operands, from one up to another. A wrong line makes modules that spirv-val
-# refuses, and that no library has.
+# Where an instruction has ids that a pack stores as distances from the last result (src/vulkan/shaders/id_deltas.rs):
+# the word of its result, or 0, and the words of its operands, from one up to another. A wrong line makes modules that
+# spirv-val refuses, and that no library has.
 END = 1 << 16
 SHAPES = {op: (0, 0, 0) for op in (*range(54), 71, 72, 332)}
 SHAPES.update({op: (1, 0, 0) for op in (11, *range(19, 40), 248, 4456)})

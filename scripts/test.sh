@@ -39,19 +39,20 @@
 #   max_name  a library for names of 128 bytes, and hosts for it
 #   reproducible   two builds of one commit have the same bytes
 #   msrv      the oldest version of Rust is one number everywhere, and that version compiles everything
-#   cinstall  cargo cinstall, and the files of make install that it leaves out
+#   cinstall  cargo cinstall, and what it lacks of make install
 #   debian    the Debian packages are built, installed, used and removed
 #   nmse      errors of products and attention in every format, and of all operations over several kinds of numbers,
 #             against double precision and the original's; NMSE=--write: docs/measurements/errors.md
 #   memory    as root: models of 0.5 to 1.4 times the memory load wherever they do on the original, with the same text
 #
 # The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
+# shellcheck disable=SC2086
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
 # Not by default: those that take five minutes of processor time and more, most of them because they build everything
-# again, or the original twice more (nmse). `vulkan` runs beside the suites that follow it, and needs the builds of
-# `hosts`.
+# again, or the original twice more (nmse).
+# `vulkan` runs beside the suites that follow it, and needs the builds of `hosts`.
 all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c rpc invariance peers placement drivers fuzz tsan status docs)
 known=("${all[@]}" book asan valgrind mutants max_name reproducible msrv cinstall debian nmse memory)
 suites=("${@:-${all[@]}}")
@@ -67,7 +68,7 @@ need "${CC:-cc}" "the package gcc"
 need "${CXX:-c++}" "the package g++"
 need make "the package make"
 need python3 "the package python3"
-# The downloads of the suites, and cmake if the system has none.
+# What the suites fetch, and cmake where the system has none.
 for suite in "${suites[@]}"; do
     case $suite in c | hosts | rpc | invariance | vulkan | peers | placement | abi | nmse | memory)
         python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None)' && break
@@ -78,7 +79,7 @@ for suite in "${suites[@]}"; do
 done
 suite=
 
-# A step with one result: it works or not.
+# A step that only can work or not.
 once() { # NAME COMMAND ...
     local name=$1
     shift
@@ -91,10 +92,10 @@ once() { # NAME COMMAND ...
     fi
 }
 
-# Mesa's software driver before version 25 ends long loops early (src/vulkan/device/workarounds.rs), and Debian 12's compiles
-# some pipelines for minutes, so that the suite `unit` alone would take more than 20. Tests then get the driver of the
-# distribution's backports, which is fetched into the cache; if that cannot be, they have no driver. OLD_DRIVER=1: tests
-# with the driver that is there.
+# Mesa's software driver before version 25 ends long loops early (src/vulkan/device/workarounds.rs), and Debian 12's
+# compiles some pipelines for minutes, so that the suite `unit` alone would take more than 20. Tests then get the driver
+# of the distribution's backports, which is fetched into the cache; if that cannot be, they have no driver.
+# OLD_DRIVER=1: tests with the driver that is there.
 no_driver="no Vulkan driver (install mesa-vulkan-drivers)"
 driver() {
     local old codename fetched log=$logs/driver.log
@@ -104,7 +105,7 @@ driver() {
     fetched=$cache/mesa-${codename:-none}-backports
     echo "note: the Vulkan driver here is Mesa $old, too old for tests: fetching a newer one ..."
     if [ -n "$codename" ] && DEBIAN_SUITES="$codename $codename-backports" DEBIAN_PACKAGES=mesa-vulkan-drivers timeout 900 python3 scripts/fetch_mesa.py "$fetched" > "$log" 2>&1 &&
-        VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json python3 scripts/vulkan_driver.py > "$log" 2>&1 && grep -q '^cpu' "$log" &&
+        VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json python3 scripts/vulkan_driver.py > "$log" 2>&1 && [ -s "$log" ] &&
         [ -z "$(VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json python3 scripts/vulkan_driver.py old)" ]; then
         export VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json
         echo "note: tests use Mesa $(cat "$fetched/version") in $fetched"
@@ -124,13 +125,13 @@ library() { # builds and installs the library once
     [ "${PIPESTATUS[0]}" = 0 ] && scripts/install.sh target/install && built=1
 }
 
-suite_fmt() { once fmt cargo fmt --all --check && python3 -B scripts/comments.py && python3 -B scripts/mutants.py check; }
-lints() { # with the default features, and with those of this repository's tools
-    # shellcheck disable=SC2086
+suite_fmt() { once fmt cargo fmt --all --check && python3 scripts/comments.py && python3 scripts/mutants.py check; }
+lints() { # what everybody gets, and what this repository's tools see
     cargo clippy --quiet --workspace --all-targets -- $refused && cargo clippy --quiet --all-targets --features internals -- $refused &&
         RUSTDOCFLAGS="$refused" cargo doc --quiet --no-deps
 }
-suite_clippy() { # a newer Rust may have lints that these sources do not satisfy yet: its warnings are no failures
+# A newer Rust has lints that nothing here was checked with: its warnings are no failures.
+suite_clippy() {
     local known=95 minor refused="-D warnings"
     minor=$(rustc --version | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p')
     if [ "${minor:-0}" -gt $known ]; then
@@ -157,56 +158,33 @@ suite_headers() {
     scripts/check_headers_compile.sh include || status=1
     return $status
 }
-suite_install() {
-    library || return 1
-    local oracle=${GGML_ORACLE_PREFIX:-}
-    [ -n "$oracle" ] || [ ! -e "$cache/original/done" ] || oracle=$cache/original
-    GGML_ORACLE_PREFIX=$oracle scripts/test_install.sh
-}
-suite_info() {
-    library || return 1
-    local oracle=
-    [ ! -e "$cache/original/done" ] || oracle=$cache/original
-    GGML_ORACLE_PREFIX=$oracle scripts/test_info.sh target/install
-}
+built_original() { [ ! -e "$cache/original/done" ] || echo "$cache/original"; }
+suite_install() { library && GGML_ORACLE_PREFIX=${GGML_ORACLE_PREFIX:-$(built_original)} scripts/test_install.sh; }
+suite_info() { library && GGML_ORACLE_PREFIX=$(built_original) scripts/test_info.sh target/install; }
 suite_run() { library && scripts/test_run.sh; }
 suite_upstream() { UPSTREAM_FETCH=1 python3 scripts/test_upstream_diff.py 2>&1; }
 suite_abi() { library && scripts/test_abi.sh target/install/lib; }
+against() { # SUITE NAME ...: the library, and what scripts/oracle.sh builds
+    local suite=$1 name
+    shift
+    library || return 1
+    for name; do scripts/oracle.sh "$name" || { echo "$suite: 0 passed, 1 failed"; return 1; }; done
+}
 suite_c() {
-    library || return 1
-    scripts/oracle.sh original && scripts/oracle.sh modules && scripts/oracle.sh former && scripts/oracle.sh whisper || return 1
-    GGML_MESA=$cache/mesa-sid GGML_WHISPER=$cache/src/whisper.cpp GGML_FORMER=$cache/former GGML_MODULES=$cache/modules GGML_PREFIX=$root/target/install GGML_ORACLE_PREFIX=$cache/original GGML_ORACLE_SRC=$cache/src/ggml/src bash c_tests/run.sh ${C_TESTS:-}
+    against c original modules former whisper &&
+        GGML_MESA=$cache/mesa-sid GGML_WHISPER=$cache/src/whisper.cpp GGML_FORMER=$cache/former GGML_MODULES=$cache/modules GGML_PREFIX=$root/target/install GGML_ORACLE_PREFIX=$cache/original GGML_ORACLE_SRC=$cache/src/ggml/src bash c_tests/run.sh ${C_TESTS:-}
 }
-suite_hosts() {
-    library || return 1
-    scripts/oracle.sh original && scripts/oracle.sh peers && scripts/oracle.sh hosts && scripts/oracle.sh tests || { echo "hosts: 0 passed, 1 failed"; return 1; }
-    python3 scripts/test_hosts.py "$cache" target/install/lib
+suite_hosts() { against hosts original peers hosts tests && python3 scripts/test_hosts.py "$cache" target/install/lib; }
+# RPC, PEERS: sections; none means those of CI. INVARIANCE: formats of weights, PLACEMENT: architectures of
+# test-llama-archs; empty for all.
+suite_rpc() { against rpc original modules hosts tests && python3 scripts/test_rpc.py "$cache" target/install/lib ${RPC:-}; }
+suite_invariance() { against invariance original hosts tests && python3 scripts/test_invariance.py "$cache" target/install/lib ${INVARIANCE-Q4_K}; }
+suite_peers() { against peers original tests && python3 scripts/test_peers.py "$cache" target/install/lib ${PEERS:-}; }
+suite_placement() {
+    against placement original tests && python3 scripts/test_placement.py "$cache" target/install/lib ${PLACEMENT-llama gemma3 deepseek2 qwen3moe mamba2 t5}
 }
-suite_rpc() { # RPC: sections of test_rpc.py
-    library || return 1
-    scripts/oracle.sh original && scripts/oracle.sh modules && scripts/oracle.sh hosts || { echo "rpc: 0 passed, 1 failed"; return 1; }
-    case " ${RPC:-} " in *" ops "*) scripts/oracle.sh tests || { echo "rpc: 0 passed, 1 failed"; return 1; } ;; esac
-    # shellcheck disable=SC2086
-    python3 scripts/test_rpc.py "$cache" target/install/lib ${RPC:-}
-}
-suite_invariance() { # INVARIANCE: formats of weights; empty for all
-    library || return 1
-    scripts/oracle.sh original && scripts/oracle.sh hosts && scripts/oracle.sh tests || { echo "invariance: 0 passed, 1 failed"; return 1; }
-    # shellcheck disable=SC2086
-    python3 scripts/test_invariance.py "$cache" target/install/lib ${INVARIANCE-Q4_K}
-}
-suite_peers() { # PEERS: sections of test_peers.py; none means those of CI
-    library || return 1
-    scripts/oracle.sh original && scripts/oracle.sh tests || { echo "peers: 0 passed, 1 failed"; return 1; }
-    # shellcheck disable=SC2086
-    python3 scripts/test_peers.py "$cache" target/install/lib ${PEERS:-}
-}
-suite_placement() { # PLACEMENT: architectures of test-llama-archs; empty for all
-    library || return 1
-    scripts/oracle.sh original && scripts/oracle.sh tests || { echo "placement: 0 passed, 1 failed"; return 1; }
-    # shellcheck disable=SC2086
-    python3 scripts/test_placement.py "$cache" target/install/lib ${PLACEMENT-llama gemma3 deepseek2 qwen3moe mamba2 t5}
-}
+# Memory, copies, streams and recording from Rust, then everything else from C. Without a driver, the suite fails only
+# with GGML_TEST_VULKAN=1; otherwise it reports that there is none.
 suite_shaders() {
     local log=$logs/shaders.log status
     # A target folder in the cache: glslang takes minutes to build.
@@ -216,23 +194,19 @@ suite_shaders() {
     awk -v status="$status" '/ sources compiled, / { p = $5 - $8; f = $8 } END { if (status && !f) f = 1; print "shaders: " p + 0 " passed, " f + 0 " failed" }' "$log"
     [ "$status" = 0 ]
 }
-# Memory, copies, streams and recording from Rust, then everything else from C. Without a driver, the suite fails only
-# with GGML_TEST_VULKAN=1; otherwise it reports that there is none.
 suite_vulkan() {
-    local log=$logs/vulkan-unit.log status p f skipped
+    local log=$logs/vulkan-unit.log status skipped
     GGML_VK_VALIDATE=1 cargo test --quiet --features internals --lib vulkan:: > "$log" 2>&1
     status=$?
-    p=$(awk '/^test result/ { p += $4 } END { print p + 0 }' "$log")
-    f=$(awk '/^test result/ { f += $6 } END { print f + 0 }' "$log")
     skipped=$(grep -c '^skipped: no Vulkan driver' "$log")
     [ "$status" = 0 ] || grep -E '^(error|failures:|---- |    [a-z_:]+$|thread|assertion)' "$log" | head -n 40
-    echo "vulkan unit: $p passed, $f failed, $skipped skipped for want of a driver"
+    awk -v skipped="$skipped" '/^test result/ { p += $4; f += $6 } END { print "vulkan unit: " p + 0 " passed, " f + 0 " failed, " skipped " skipped for want of a driver" }' "$log"
     [ "$status" = 0 ] || return 1
     if [ "$skipped" -gt 0 ]; then
         echo "vulkan: skipped: $no_driver"
         return 0
     fi
-    library && scripts/test_vulkan.sh "${VULKAN_EXTENT:-quick}"
+    library && python3 scripts/test_vulkan.py "$cache" target/install/lib "${VULKAN_EXTENT:-quick}"
 }
 suite_drivers() { # DRIVERS: quick (the default), all or write, and names of cards
     library || return 1
@@ -245,14 +219,11 @@ suite_drivers() { # DRIVERS: quick (the default), all or write, and names of car
     fi
     # It builds a part of Mesa. Without it, Intel's drivers are not tested, and the suite says so.
     [ "$extent" = quick ] || python3 scripts/fetch_intel_shim.py "$cache/intel-shim" || true
-    # shellcheck disable=SC2086
     python3 scripts/test_drivers.py "$cache" target/install $extent
 }
-suite_fuzz() { scripts/fuzz.sh -t "${FUZZ_SECONDS:-20}"; }
-suite_tsan() { scripts/tsan.sh; }
-suite_memory() {
-    scripts/oracle.sh bench && scripts/oracle.sh hosts && scripts/install.sh target/install && python3 -B scripts/test_memory.py "$cache" target/install/lib
-}
+suite_fuzz() { python3 scripts/fuzz.py -t "${FUZZ_SECONDS:-20}"; }
+suite_tsan() { python3 scripts/sanitizers.py tsan; }
+suite_memory() { against memory bench hosts && python3 scripts/test_memory.py "$cache" target/install/lib; }
 
 suite_nmse() { # against the original as hosts build it, for this processor and for AVX2 only
     library || return 1
@@ -260,20 +231,18 @@ suite_nmse() { # against the original as hosts build it, for this processor and 
     local flags="-Wall -Wextra -Werror -Wno-deprecated-declarations -Itarget/install/include"
     local link="-L$lib -Wl,-rpath-link,$lib -lggml -lggml-cpu -lggml-base -lm -ldl"
     mkdir -p target/c_tests
-    # shellcheck disable=SC2086
     scripts/oracle.sh bench && ${CC:-cc} -std=c11 -D_GNU_SOURCE -O3 $flags c_tests/diff/nmse.c -o "$tests/nmse" $link &&
         ${CXX:-c++} -std=c++17 -O2 $flags c_tests/diff/errors*.cpp -o "$tests/errors" $link || { echo "nmse: 0 passed, 1 failed"; return 1; }
     for level in native avx2; do
         [ ! -e "$cache/bench-$level/done" ] || builds+=("$level=$cache/bench-$level/lib")
     done
-    # shellcheck disable=SC2086
     for test in nmse errors; do
         python3 "c_tests/diff/$test.py" "$tests/$test" $lib "${builds[@]}" ${NMSE:-}
     done | tee "$tests/nmse.txt"
     awk '/^(nmse|errors): [0-9]+ passed, [0-9]+ failed$/ { n++; p += $2; f += $4 } END { if (n < 2 && !f) f = 1; print "nmse: " p + 0 " passed, " f + 0 " failed"; exit f > 0 }' "$tests/nmse.txt"
 }
-suite_asan() { scripts/asan.sh; }
-suite_valgrind() { library && scripts/valgrind.sh; }
+suite_asan() { python3 scripts/sanitizers.py asan; }
+suite_valgrind() { library && python3 scripts/sanitizers.py valgrind; }
 suite_mutants() { python3 scripts/mutants.py; }
 suite_max_name() { scripts/test_max_name.sh; }
 suite_reproducible() { scripts/test_reproducible.sh; }
@@ -281,11 +250,11 @@ suite_msrv() { scripts/test_msrv.sh; }
 suite_cinstall() { library && scripts/test_cinstall.sh; }
 suite_debian() { scripts/test_debian.sh; }
 suite_status() { make -s check-status; }
-suite_docs() { library && python3 -B scripts/test_docs.py "$cache" ${DOCS:-}; }
+suite_docs() { library && python3 scripts/test_docs.py "$cache" ${DOCS:-}; }
 suite_book() { # Debian's package chromium; the first time builds mdbook
     local status=0
-    python3 -B scripts/book.py && python3 -B scripts/test_book.py || status=1
-    library && rm -rf target/pictures && python3 -B scripts/test_report.py || status=1
+    python3 scripts/book.py && python3 scripts/test_book.py || status=1
+    library && rm -rf target/pictures && python3 scripts/test_report.py || status=1
     return $status
 }
 
@@ -329,7 +298,7 @@ done
 for suite in "${suites[@]}"; do
     n=$((n + 1))
     declare -F "suite_$suite" > /dev/null || { echo "test: no suite $suite; there are: ${known[*]}"; exit 2; }
-    # A software driver uses one processor: the suites after it have the others.
+    # A software driver uses one processor: what comes after has the others.
     if [ "$suite" = vulkan ] && [ "$n" -lt ${#suites[@]} ] && library; then
         echo "== [$n/${#suites[@]}] vulkan, beside the others: see the end"
         began=$SECONDS

@@ -5,20 +5,14 @@
 # failure; CARGO_C names the folder of a copy that is not in PATH. Needs the build of make. The last line counts the
 # checks.
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
-cd "$root" || exit 1
+# shellcheck source=/dev/null
+. "$(dirname "$0")/checks.sh"
 work=$root/target/cinstall
 PATH=${CARGO_C:-$root/target/cargo-c/bin}:$PATH
-version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
-export GGML_DISABLE_VULKAN=1 GGML_NO_BACKTRACE=1
-unset DESTDIR STRIP LD_LIBRARY_PATH GGML_MAX_NAME
-# shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
 command -v cargo-cinstall > /dev/null || { echo "cinstall: skipped: cargo-c is missing (cargo install cargo-c)"; exit 0; }
 mkdir -p "$work"
 rm -rf "$work/cargo" "$work/make"
 PREFIX=$work/cargo lib=$work/cargo/lib
-target=${CARGO_TARGET_DIR:-$root/target}
 
 lines=$(awk '/^## / { on = $0 == "## cargo cinstall" } on && /^```/ { code = !code; next } on && code' docs/INSTALL.md)
 first=$(echo "$lines" | head -n 1) rest=$(echo "$lines" | tail -n +2)

@@ -8,18 +8,15 @@
 #
 #   symbols    writes packaging/debian/*.symbols from the exports of the release build in target/
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
-cd "$root" || exit 1
+# shellcheck source=/dev/null
+. "$(dirname "$0")/checks.sh"
 work=$root/target/debian
-version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
-export GGML_DISABLE_VULKAN=1 GGML_NO_BACKTRACE=1 LC_ALL=C.UTF-8
-unset DESTDIR STRIP LD_LIBRARY_PATH GGML_MAX_NAME PREFIX LIBDIR MAKEFLAGS MAKELEVEL
-target=${CARGO_TARGET_DIR:-$root/target}
+export LC_ALL=C.UTF-8
+unset PREFIX LIBDIR MAKEFLAGS MAKELEVEL
 packages="libggml0 libggml0-backend-vulkan"
 
 if [ "${1:-}" = symbols ]; then
-    stage=$(mktemp -d)
-    trap 'rm -rf "$stage"' EXIT
+    stage=$temporary
     CARGO_TARGET_DIR=$target scripts/install.sh "$stage/all" > /dev/null || exit 1
     mkdir "$stage/libggml0" "$stage/libggml0-backend-vulkan"
     for name in libggml-base libggml-cpu libggml-rpc libggml; do cp "$stage/all/lib/$name.so.$version" "$stage/libggml0/"; done
@@ -39,8 +36,6 @@ if [ "${1:-}" = symbols ]; then
     exit
 fi
 
-# shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
 for tool in dpkg-buildpackage dh cargo; do
     command -v "$tool" > /dev/null || { echo "debian: skipped: $tool is missing (apt-get install dpkg-dev debhelper)"; exit 0; }
 done

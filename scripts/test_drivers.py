@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How the drivers of graphics cards compile and run the Vulkan backend, without a card: the suite `drivers`.
+"""What the drivers of graphics cards make of the Vulkan backend, without a card: the suite `drivers`.
 
 usage: test_drivers.py CACHE PREFIX quick|all|write [CARD ...]
 
@@ -18,61 +18,33 @@ import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zlib
 
 sys.dont_write_bytecode = True
 from checks import Checks
 from drivers_report import render
+from fetch_mesa import LIBRARIES
+from processes import ROOT, compiled, layer
 import spirv_packs
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DATA = os.path.join(ROOT, "c_tests/vulkan/drivers.json")
 DOCUMENT = os.path.join(ROOT, "docs/DRIVERS.md")
-# Name: driver, shim, the variable that names the card.
-DRIVERS = {
-    "RADV navi31": ("radeon", "amdgpu", {"AMDGPU_GPU_ID": "navi31"}),
-    "RADV navi21": ("radeon", "amdgpu", {"AMDGPU_GPU_ID": "navi21"}),
-    "RADV gfx1201": ("radeon", "amdgpu", {"AMDGPU_GPU_ID": "gfx1201"}),
-    "RADV vega10": ("radeon", "amdgpu", {"AMDGPU_GPU_ID": "vega10"}),
-    "RADV polaris10": ("radeon", "amdgpu", {"AMDGPU_GPU_ID": "polaris10"}),
-    "RADV stoney": ("radeon", "amdgpu", {"AMDGPU_GPU_ID": "stoney"}),
-    "NVK ampere": ("nouveau", "nouveau", {"NOUVEAU_CHIPSET": "172"}),
-    "ANV dg2": ("intel", "intel", {"INTEL_STUB_GPU_PLATFORM": "dg2"}),
-    "ANV bmg": ("intel", "intel", {"INTEL_STUB_GPU_PLATFORM": "bmg"}),
-    "Turnip a740": ("freedreno", "freedreno", {"FD_GPU_ID": "740"}),
-    "Honeykrisp m1": ("asahi", "asahi", {}),
-}
-QUICK = ("RADV navi31", "RADV vega10", "NVK ampere", "Turnip a740", "Honeykrisp m1")
+with open(os.path.join(ROOT, "c_tests/vulkan/drivers.toml"), "rb") as settings:
+    DRIVERS, WORDS = tomllib.load(settings).values()
 # A driver with memory that is not cached beside memory that is; it also gets the other limits.
 LIMITED = "RADV navi31"
-# The names of each figure in the drivers: registers, spills, bytes of scratch memory, occupancy, bytes of shared
-# memory, instructions.
-WORDS = {
-    "registers": ("VGPRs", "Number of GPRs", "Registers used", "GPRs", "Max live registers"),
-    "spills": ("Spilled VGPRs", "Spilled SGPRs", "Spills to memory", "STP Count", "Spills"),
-    "scratch": ("Scratch size", "SLM size", "Scratch", "Scratch Memory Size"),
-    "occupancy": ("Subgroups per SIMD", "Max warps/SM", "Max Waves Per Core", "Threads"),
-    "instructions": ("Instructions", "Instruction count", "Instruction Count"),
-}
 # Modules that the translator to Metal's language refuses: sizes of cooperative matrices are specialization constants.
 NOT_FOR_METAL = ("flash_attn_coop.", "flash_attn_tensor.", "mul_mat_coop.", "mul_mat_tensor.")
 LAYER = "VK_LAYER_ggml_rs_driver"
-# Seconds for a run. The longest takes a minute on a machine that has other work.
+# Seconds for a run, of which the longest takes a minute on a machine that has other work.
 TIMEOUT = 600
 
 
 def build(prefix, out):
     """The layer and the program that computes the graphs."""
-    cc = [os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
-    tests, lib = os.path.join(ROOT, "c_tests/vulkan"), os.path.join(prefix, "lib")
-    os.makedirs(out, exist_ok=True)
-    subprocess.run([*cc, "-fPIC", "-shared", "-fvisibility=hidden", f"{tests}/driver_layer.c", "-o", f"{out}/libdriver_layer.so", "-lpthread"], check=True)
-    subprocess.run([*cc, f"-I{prefix}/include", f"{tests}/driver_graphs.c", "-o", f"{out}/driver_graphs", f"-L{lib}", "-lggml", "-lggml-cpu", "-lggml-base",
-                    "-lm", "-ldl"], check=True)
-    with open(os.path.join(out, "driver_layer.json"), "w", encoding="utf-8") as f:
-        json.dump({"file_format_version": "1.1.2", "layer": {
-            "name": LAYER, "type": "GLOBAL", "library_path": "./libdriver_layer.so", "api_version": "1.3.0", "implementation_version": "1",
-            "description": "what a driver makes of pipelines"}}, f)
+    layer(out, "driver_layer")
+    compiled(f"{out}/driver_graphs", "vulkan/driver_graphs.c", f"-L{prefix}/lib", "-lggml", "-lggml-cpu", "-lggml-base", "-lm", "-ldl")
 
 
 def statistics(executables):
@@ -103,12 +75,11 @@ class Driver:
 
     def __init__(self, name, mesa, shim, out, prefix, names):
         self.name, self.names = name, names
-        driver, kernel, variables = DRIVERS[name]
-        self.environment = dict(os.environ, MESA_DRIVER=driver, MESA_SHIM=os.path.join(shim, f"lib{kernel}_noop_drm_shim.so"), VK_LAYER_PATH=out,
+        self.environment = dict(os.environ, MESA_DRIVER=DRIVERS[name]["driver"], MESA_SHIM=shim, VK_LAYER_PATH=out,
                                 VK_INSTANCE_LAYERS=LAYER, DRIVER_LAYER=os.path.join(out, "libdriver_layer.so"), GGML_VK_PIPELINE_CACHE_DIR="",
                                 MESA_SHADER_CACHE_DISABLE="1", LD_LIBRARY_PATH=os.path.join(prefix, "lib"),
                                 # A graph that is kept has fewer dispatches the next time, or none.
-                                GGML_VK_DISABLE_KEPT_GRAPHS="1", **variables)
+                                GGML_RS_DEBUG="vk-graphs=record", **DRIVERS[name]["card"])
         self.environment.pop("GGML_VK_VISIBLE_DEVICES", None)
         self.run, self.program = os.path.join(mesa, "run"), os.path.join(out, "driver_graphs")
         self.device = self.why = ""
@@ -160,7 +131,7 @@ class Driver:
         """A summary of every pipeline of products, copies, rows and attention in every format."""
         pipelines, _ = self.start("all")
         if any(shader.startswith("mul_mat_coop") for shader, _ in pipelines.values()):
-            # The pipelines of such a card without its matrices.
+            # What such a card does without its matrices.
             self.environment["GGML_VK_DISABLE_COOPMAT"] = "1"
             others, _ = self.start("all")
             del self.environment["GGML_VK_DISABLE_COOPMAT"]
@@ -245,12 +216,14 @@ def main():
     version = mesa_version(mesa)
     if version != data["mesa"] and extent != "write":
         print(f"note: Mesa {version}; the table is of {data['mesa']}, so occupancy is not compared")
-    for name in [n for n in DRIVERS if n.split()[1] in sys.argv[4:]] or (QUICK if extent == "quick" else DRIVERS):
-        shims = os.path.join(mesa, "root/usr/lib/x86_64-linux-gnu") if DRIVERS[name][1] != "intel" else intel
-        if not os.path.exists(os.path.join(shims, f"lib{DRIVERS[name][1]}_noop_drm_shim.so")):
-            c.skip(f"{name}: no shim in {shims}")
+    named = [n for n in DRIVERS if n.split()[1] in sys.argv[4:]]
+    for name in named or [n for n, d in DRIVERS.items() if extent != "quick" or d.get("quick")]:
+        kernel = DRIVERS[name]["shim"]
+        shim = os.path.join(intel if kernel == "intel" else os.path.join(mesa, "root", LIBRARIES), f"lib{kernel}_noop_drm_shim.so")
+        if not os.path.exists(shim):
+            c.skip(f"{name}: there is no {shim}")
             continue
-        driver = Driver(name, mesa, shims, out, prefix, names)
+        driver = Driver(name, mesa, shim, out, prefix, names)
         full = dict(data["drivers"].get(name, {}).get("full", {}))
         formats = driver.formats(full) if extent != "quick" else None
         layers, hot = driver.models(full)

@@ -3,20 +3,13 @@
 # loader finds a library (compared with the loader's own output), about damaged files, and about reports. With
 # GGML_ORACLE_PREFIX also the original's library, and with GGML_CACHE llama.cpp's programs.
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=/dev/null
+. "$(dirname "$0")/checks.sh"
 prefix=${1:?usage: test_info.sh PREFIX}
 case $prefix in /*) ;; *) prefix=$root/$prefix ;; esac
-CC=${CC:-cc}
 info=$prefix/bin/ggml-info
 oracle=${GGML_ORACLE_PREFIX:-}
 cache=${GGML_CACHE:-$root/target/cache}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
-export GGML_DISABLE_VULKAN=1
-unset LD_LIBRARY_PATH LD_PRELOAD
-# shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
 says() { # STATUS TEXT COMMAND ...
     want=$1 text=$2
     shift 2
@@ -34,7 +27,7 @@ check "the library beside it" says 0 "libggml-rs $(sed -n 's/^version = "\(.*\)"
 check "the processor" says 0 "products of matrices" "$info"
 check "its formats, in columns" says 0 "  Q4_0          32     18  Q8_0" "$info"
 check "a level that is asked for" says 0 "level            scalar" env GGML_RS_CPU_LEVEL=scalar "$info"
-check "variables that are set" says 0 "GGML_RS_PLANNER=online" env GGML_RS_PLANNER=online "$info"
+check "variables that are set" says 0 "GGML_RS_DEBUG=planner=online" env GGML_RS_DEBUG=planner=online "$info"
 check "names that are nearly right" says 0 "GGML_SCHED_REPROT: unknown; GGML_SCHED_REPORT is similar" env GGML_SCHED_REPROT=x "$info"
 check "and the library warns" says 0 "GGML_SCHED_REPROT: there is no variable of this name" env GGML_SCHED_REPROT=x "$info"
 check "variables of the original alone" says 0 "GGML_VK_FORCE_MMVQ has no effect in this library" env GGML_VK_FORCE_MMVQ=1 "$info"

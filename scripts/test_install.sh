@@ -6,18 +6,9 @@
 # that. Without it, they are linked to replacements with the same names and functions (c_tests/abi/files.txt). Needs a
 # build; takes seconds.
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
-CC=${CC:-cc}
-oracle=${GGML_ORACLE_PREFIX:-}
-target=${CARGO_TARGET_DIR:-$root/target}
-version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$root/Cargo.toml" | head -n 1)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-# Tests about devices must hold on every machine. No setting of the user changes what is installed or found.
-export GGML_DISABLE_VULKAN=1 GGML_NO_BACKTRACE=1
-unset DESTDIR STRIP LD_LIBRARY_PATH GGML_MAX_NAME
 # shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
+. "$(dirname "$0")/checks.sh"
+oracle=${GGML_ORACLE_PREFIX:-}
 fails() { ! "$@"; }
 says() { # TEXT COMMAND ...: the command works or not, its output has the text
     text=$1

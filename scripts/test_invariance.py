@@ -19,11 +19,10 @@ import math
 import os
 import random
 import re
-import subprocess
 import sys
 
 import server_load
-from test_hosts import Bench, script
+from hosts import Hosts
 
 FORMATS = ["f16", "Q8_0", "Q4_0", "Q4_K", "IQ4_XS"]
 CACHES = ["f16", "q8_0"]
@@ -121,16 +120,9 @@ def answers(port, asked, lengths, at_once, waves=False):
 
 def model(t, kind):
     """The random llama in a format, written by the original's llama-quantize unless it is a format of plain numbers."""
-    path = t.model("wide-" + kind)
-    if os.path.exists(path):
-        return path
     if kind in ("f16", "f32"):
-        vocabulary = os.path.join(t.cache, "src/llama.cpp/models/ggml-vocab-llama-spm.gguf")
-        subprocess.run([sys.executable, script("random_llama.py"), vocabulary, path + ".part", kind, *map(str, SHAPE)], check=True)
-    elif t.run("original", "llama-quantize", model(t, "f32"), path + ".part", kind, 2) is None:
-        return None
-    os.replace(path + ".part", path)
-    return path
+        return t.random_llama(kind, "wide", *SHAPE)
+    return t.converted("original", model(t, "f32"), "wide-" + kind, kind)
 
 
 def kernels(t, side):
@@ -188,7 +180,7 @@ def main():
     formats = arguments[2:] or FORMATS
     if len(arguments) < 2 or any(f not in FORMATS for f in formats):
         sys.exit(__doc__.strip() + "\n\nformats: " + " ".join(FORMATS))
-    t = Bench(os.path.abspath(arguments[0]), os.path.abspath(arguments[1]), "invariance")
+    t = Hosts("invariance", *map(os.path.abspath, arguments[:2]))
     os.environ.pop("GGML_RS_CPU_LEVEL", None)
     os.environ["GGML_RS_DEBUG"] = "threads=all"
     top = best(t)

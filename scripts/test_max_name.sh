@@ -4,15 +4,11 @@
 # Builds a second library (128 by default), in target/max-name, and runs with it hosts with names that long, and those
 # of c_tests/ that are for any length. On demand: a release build, some minutes. The last line counts the checks.
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
+# shellcheck source=/dev/null
+. "$(dirname "$0")/checks.sh"
 number=${1:-128}
-CC=${CC:-cc}
 work=$root/target/max-name
 prefix=$work/install
-export GGML_DISABLE_VULKAN=1 GGML_NO_BACKTRACE=1
-unset DESTDIR STRIP
-# shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
 says() { # TEXT COMMAND ...: the command fails with this text
     local text=$1
     shift

@@ -6,12 +6,10 @@
 # checks the use of the standard library, from its list of versions; it does not check the language and the
 # dependencies.
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
-cd "$root" || exit 1
+# shellcheck source=/dev/null
+. "$(dirname "$0")/checks.sh"
 work=$root/target/msrv
 mkdir -p "$work"
-# shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
 number=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
 [[ $number =~ ^1\.[0-9]+$ ]] || { echo "Cargo.toml has no rust-version"; echo "msrv: 0 passed, 1 failed"; exit 1; }
 

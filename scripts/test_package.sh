@@ -6,15 +6,11 @@
 # minute the first time, in target/package-test. `cargo package` of two crates that need each other needs cargo 1.90 or
 # later.
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
-cd "$root" || exit 1
-work=$root/target/package-test
-version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
-export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$work/build
-unset DESTDIR STRIP
-mkdir -p "$work"
 # shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
+. "$(dirname "$0")/checks.sh"
+work=$root/target/package-test
+export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$work/build
+mkdir -p "$work"
 
 # cargo's own patterns: a file that git does not know (a model in src/, say) would be packed, too. So unknown ones are
 # refused below.
@@ -34,7 +30,7 @@ unpack() {
 check "both archives unpack" unpack
 [ "$failed" = 0 ] || finish package
 
-# The contents of the archives.
+# What is in them.
 small() { # ARCHIVE BYTES
     local bytes
     bytes=$(wc -c < "$1")
@@ -43,9 +39,9 @@ small() { # ARCHIVE BYTES
 }
 check "libggml-rs is below 6 MB (registries take 10)" small "$work/build/package/libggml-rs-$version.crate" 6000000
 check "libggml-macros is below 50 kB" small "$work/build/package/libggml-macros-$version.crate" 50000
-everything() { # all files that git has of these are in the archive
+everything() { # all that git has of these is in the archive
     git ls-files -- src build.rs vulkan_shaders include cmake Makefile docs ':!docs/measurements' c_tests/examples c_tests/modules/toy_module.c README.md SECURITY.md LICENSE scripts/build.sh \
-        scripts/forward.sh scripts/install.sh scripts/uninstall.sh | while read -r path; do [ ! -e "$path" ] || echo "$path"; done | sort > "$work/must"
+        tools/forward.S scripts/forward.sh scripts/install.sh scripts/uninstall.sh | while read -r path; do [ ! -e "$path" ] || echo "$path"; done | sort > "$work/must"
     comm -23 "$work/must" "$work/libggml-rs.list" | grep . && return 1
     grep -qx src/lib.rs "$work/libggml-macros.list" && grep -qx LICENSE "$work/libggml-macros.list" && grep -qx README.md "$work/libggml-macros.list"
 }
@@ -66,28 +62,19 @@ metadata() {
     cargo metadata --offline --no-deps --format-version 1 > "$work/metadata.json" && python3 - "$work/metadata.json" "$version" << 'PY'
 import json, sys
 packages = {p["name"]: p for p in json.load(open(sys.argv[1]))["packages"]}
-bad = []
-for name in ("libggml-rs", "libggml-macros"):
-    p = packages[name]
+for p in (packages["libggml-rs"], packages["libggml-macros"]):
     for field in ("description", "license", "documentation", "readme", "rust_version", "keywords", "categories"):
-        if not p[field]:
-            bad.append(f"{name} has no {field}")
+        assert p[field], f"{p['name']} has no {field}"
+    assert p["version"] == sys.argv[2], f"{p['name']} is {p['version']}"
     # The registry's rules.
-    bad += [f"{name}: {k} is no keyword" for k in p["keywords"] if len(k) > 20 or not k.replace("-", "").replace("_", "").isalnum()]
-    if len(p["keywords"]) > 5 or len(p["categories"]) > 5:
-        bad.append(f"{name}: more than five keywords or categories")
-    if p["version"] != sys.argv[2]:
-        bad.append(f"{name} is {p['version']}")
-    for d in p["dependencies"]:
-        if d["req"] == "*" and d["kind"] != "dev":
-            bad.append(f"{name}: {d['name']} has no version")
-print("\n".join(bad))
-sys.exit(bool(bad))
+    assert len(p["keywords"]) <= 5 and len(p["categories"]) <= 5
+    assert all(len(k) <= 20 and k.replace("-", "").replace("_", "").isalnum() for k in p["keywords"]), p["keywords"]
+    assert all(d["req"] != "*" or d["kind"] == "dev" for d in p["dependencies"]), f"{p['name']}: a dependency has no version"
 PY
 }
 check "the registry's fields are filled, and both have one version" metadata
 
-# Built from the archives alone, as by a user who depends on the crate. The macros come from their archive.
+# Built from the archives alone, as by a project that depends on the crate. The macros come from their archive.
 from() { printf 'patch.crates-io.%s.path = "%s"' "$1" "$2"; }
 examples() {
     (cd "$library" && cargo --config "$(from libggml-macros "$macros")" test --offline --doc) > "$work/doc.log" 2>&1

@@ -9,17 +9,16 @@ NAMEs choose some of the sections (see SECTIONS at the end); none means those of
 test-peers-all): gradients against finite differences, states of models, samplers, and `ops-all`, `grad-all`,
 `models-all`: every case of test-backend-ops (hours) and every architecture. The last line counts the checks.
 """
+import math
 import os
 import re
 import shutil
-import subprocess
-import sys
-import time
 import zlib
 
-from test_hosts import Bench
+from hosts import Hosts, main
+from processes import compiled
 
-# The largest cost of a case of test-backend-ops in the sample: the product of its sizes.
+# What a case of test-backend-ops may cost to be in the sample: the product of its sizes.
 SAMPLE_COST = 3e6
 # Dense and mixed models that test-llama-archs finds OK with the original.
 ARCHITECTURES = 133
@@ -31,74 +30,58 @@ STATES = "^(llama|gemma3|deepseek2|t5|mamba2?|rwkv[67]|arwkv7|jamba|falcon-h1|lf
 ARGUMENT = 100_000
 # Cases that differ in random numbers only repeat a name.
 CASE = re.compile(r"^\s+([A-Z0-9_]+\(.*\)): (.*)$")
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class Peers(Bench):
+class Peers(Hosts):
     """The programs of llama.cpp's tests folder."""
 
-    def __init__(self, cache, ours, suite):
-        super().__init__(cache, ours, suite)
-        self.bin = os.path.join(cache, "tests/bin")
-        self.timeout = 3600
-        self.folder = os.path.join(cache, "peer-models")
-        # A program that starts the programs: valgrind -q --error-exitcode=9
-        self.starter = os.environ.get("PEERS_RUNNER", "").split()
+    tests, timeout = "tests/bin", 3600
+    starter = os.environ.get("PEERS_RUNNER", "").split() # valgrind -q --error-exitcode=9
 
-    def path(self, program):
-        return os.path.join(self.bin, program) if program.startswith("test-") else super().path(program)
-
-    def start(self, side, program, *arguments, timeout=None, **environment):
-        """Exit status, what it printed (without colours) and seconds."""
-        path = self.path(program)
-        env = dict(os.environ, LD_LIBRARY_PATH=self.libs[side] + ":" + os.path.dirname(path), GGML_NO_BACKTRACE="1", **environment)
-        begin = time.time()
-        try:
-            r = subprocess.run([*self.starter, path, *map(str, arguments)], env=env, capture_output=True,
-                               timeout=timeout or self.timeout, cwd=self.folder)
-            status, out, err = r.returncode, r.stdout, r.stderr
-        except subprocess.TimeoutExpired as e:
-            status, out, err = f"no end after {e.timeout:.0f} s", e.stdout or b"", e.stderr or b""
-        except OSError as e:
-            status, out, err = str(e), b"", b""
-        self.stderr = COLOUR.sub("", err.decode(errors="replace"))
-        return status, COLOUR.sub("", out.decode(errors="replace")), time.time() - begin
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.folder = os.path.join(self.cache, "peer-models")
+        os.makedirs(self.folder, exist_ok=True)
 
     def runs(self, program, *arguments, what=None):
         """A program that checks by itself."""
         status, out, seconds = self.start("ours", program, *arguments)
-        tail = "" if status == 0 else f"status {status}: " + " | ".join((self.stderr.strip() or out.strip()).splitlines()[-4:])[-500:]
-        self.check(status == 0, what or program, tail or f"{seconds:.1f} s")
+        self.check(status == 0, what or program, f"{seconds:.1f} s" if status == 0 else self.why(status, out))
         return status == 0, out
 
 
 def programs(t):
     for name in ("test-c", "test-quantize-fns", "test-rope", "test-barrier", "test-col2im-1d", "test-tiled-mulmat", "test-opt"):
-        if os.path.exists(os.path.join(t.bin, name)):
+        if os.path.exists(t.path(name)):
             t.runs(name)
 
 
+def results(out):
+    """What test-backend-ops says of each case."""
+    found = {}
+    for m in filter(None, map(CASE.match, out.splitlines())):
+        found.setdefault(m[1], []).append(m[2].strip())
+    return found
+
+
 def supported(t, side, device="CPU"):
-    """The cases of test-backend-ops that a side supports: name -> whether."""
+    """What a side supports of the cases of test-backend-ops: name -> whether."""
     status, out, _ = t.start(side, "test-backend-ops", "support", "-b", device)
-    found = {m.group(1): m.group(2) for m in map(CASE.match, out.splitlines()) if m}
+    found = results(out)
     if status != 0 or len(found) < 1000:
         t.check(False, f"test-backend-ops support on {side}", f"status {status}, {len(found)} cases")
-    return {name: said == "SUPPORTED" for name, said in found.items()}
+    return {name: said[-1] == "SUPPORTED" for name, said in found.items()}
 
 
 def listed(t):
     """Every case of test-backend-ops test by name. `support` leaves out those that compute a whole graph (fusions,
     TOPK_QSA ...), so the program runs with a device that supports nothing: it names each case and computes none."""
-    module = os.path.join(t.folder, "toy.so")
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    subprocess.run([*os.environ.get("CC", "cc").split(), "-std=c11", "-shared", "-fPIC", "-DBACKEND", '-DNAME="Toy"', "-I", os.path.join(root, "include"),
-                    os.path.join(root, "c_tests/modules/toy_module.c"), "-o", module], check=True)
+    module = compiled(os.path.join(t.folder, "toy.so"), "modules/toy_module.c", "-shared", "-fPIC", "-DBACKEND", '-DNAME="Toy"')
     status, out, _ = t.start("ours", "test-backend-ops", "test", "-b", "Toy0", GGML_BACKEND_PATH=module)
-    found = dict.fromkeys(m.group(1) for m in map(CASE.match, out.splitlines()) if m and m.group(2).startswith("not supported"))
+    found = [name for name, said in results(out).items() if said[-1].startswith("not supported")]
     if status != 0 or len(found) < 1000:
         t.check(False, "test-backend-ops names its cases", f"status {status}, {len(found)} cases")
-    return list(found)
+    return found
 
 
 def support(t):
@@ -118,10 +101,7 @@ def cost(values):
     product = largest = 1
     for key, value in values:
         if value.startswith("["):
-            size = 1
-            for n in re.findall(r"\d+", value):
-                size *= max(1, int(n))
-            largest = max(largest, size)
+            largest = max(largest, math.prod(max(1, int(n)) for n in re.findall(r"\d+", value)))
         elif value.isdigit() and "type" not in key:
             product *= max(1, int(value))
     return max(product, largest)
@@ -169,12 +149,9 @@ def chunks(names):
 
 def judge(t, what, status, out, expected, seconds):
     """Of the output of test-backend-ops: every expected case was computed and is right."""
-    results = {}
-    for m in map(CASE.match, out.splitlines()):
-        if m:
-            results.setdefault(m.group(1), []).append(m.group(2))
-    good = {name for name, said in results.items() if all(s.endswith("OK") for s in said)}
-    wrong = sorted(name for name, said in results.items() if any("FAIL" in s for s in said))
+    found = results(out)
+    good = {name for name, said in found.items() if all(s.endswith("OK") for s in said)}
+    wrong = sorted(name for name, said in found.items() if any("FAIL" in s for s in said))
     missing = sorted(expected - good - set(wrong))
     t.check(status == 0 and not wrong and not missing, what,
             f"{len(good)} cases in {seconds:.0f} s" + (f", status {status}" if status else "")
@@ -216,17 +193,15 @@ def grad_all(t):
 
 def grad(t):
     """Gradients by backpropagation against finite differences, for a sample."""
-    status, out, _ = t.start("original", "test-backend-ops", "support", "-b", "CPU")
-    names = {m.group(1) for m in map(CASE.match, out.splitlines()) if m}
-    chosen = [c for c in sample(names, 2) if "type=f32" in c or "type" not in c]
+    chosen = [c for c in sample(supported(t, "original"), 2) if "type=f32" in c or "type" not in c]
     for i, some in enumerate(chunks(chosen), 1):
-        results = []
+        said = {}
         for side in ("original", "ours"):
-            status, out, seconds = t.start(side, "test-backend-ops", "grad", "-b", "CPU", "-o", some)
-            results.append({m.group(1): m.group(2).strip() for m in map(CASE.match, out.splitlines()) if m})
-        good = {c for c, said in results[0].items() if said.endswith("OK")}
-        lost = sorted(c for c in good if not results[1].get(c, "").endswith("OK"))
-        wrong = sorted(c for c, said in results[1].items() if "FAIL" in said and "FAIL" not in results[0].get(c, ""))
+            _, out, seconds = t.start(side, "test-backend-ops", "grad", "-b", "CPU", "-o", some)
+            said[side] = {case: lines[-1] for case, lines in results(out).items()}
+        good = {c for c, line in said["original"].items() if line.endswith("OK")}
+        lost = sorted(c for c in good if not said["ours"].get(c, "").endswith("OK"))
+        wrong = sorted(c for c, line in said["ours"].items() if "FAIL" in line and "FAIL" not in said["original"].get(c, ""))
         t.check(good and not lost and not wrong, f"test-backend-ops grad -b CPU, sample, part {i}",
                 f"{len(good)} gradients in {seconds:.0f} s" + "".join("; lost: " + c for c in (lost + wrong)[:5]))
 
@@ -243,12 +218,12 @@ def table(text):
 
 
 def archs(t):
-    """Every architecture that llama.cpp knows, with random weights: logits of two runs, and of a model written and read
-    back. Only here: the original's threads wait for each other in loops, and it takes half an hour where there are
+    """Every architecture that llama.cpp knows, with random weights: logits of two runs, and of a model written and
+    read back. Only here: the original's threads wait for each other in loops, and it takes half an hour if there are
     fewer cores than threads.
 
-    llama.cpp's log has a thread of its own that the program does not wait for at the end (common/log.cpp says so). Now
-    and then the last lines are lost, with the original too. Then the architectures without a verdict run again,
+    llama.cpp's log has a thread of its own that the program does not wait for at the end (common/log.cpp says so).
+    Now and then the last lines are lost, with the original too. Then the architectures without a verdict run again,
     alone."""
     status, out, seconds = t.start("ours", "test-llama-archs", "-s", 1, "-b", "CPU")
     rows = table(out)
@@ -307,7 +282,7 @@ def hosts(t):
         path = os.path.join(t.folder, f"graph-ops-{side}.txt")
         status, _, _ = t.start(side, "test-export-graph-ops", "-m", model, "-o", path)
         if status != 0:
-            return t.check(False, f"test-export-graph-ops on {side}", tail_of(t, status))
+            return t.check(False, f"test-export-graph-ops on {side}", t.why(status))
         with open(path) as f:
             listed.append(f.read())
     t.check(listed[0] == listed[1] and listed[0].count("\n") > 10, "test-export-graph-ops gives the original's list",
@@ -331,24 +306,9 @@ def sampler(t):
             f"status {status['ours']}, original {status['original']}, {seconds:.0f} s")
 
 
-def tail_of(t, status):
-    return f"status {status}: " + " | ".join(t.stderr.strip().splitlines()[-3:])[-400:]
-
-
 SECTIONS = {"programs": programs, "support": support, "ops": ops, "archs": archs, "hosts": hosts}
 DEMAND = {"grad": grad, "models": models, "sampler": sampler, "ops-all": ops_all, "grad-all": grad_all, "models-all": models_all}
 
 
-def main():
-    if len(sys.argv) < 3 or any(n not in SECTIONS and n not in DEMAND for n in sys.argv[3:]):
-        sys.exit(__doc__.strip() + "\n\nsections: " + " ".join([*SECTIONS, *DEMAND]))
-    t = Peers(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), "peers")
-    os.makedirs(t.folder, exist_ok=True)
-    for name in sys.argv[3:] or SECTIONS:
-        print(f"{name}:", flush=True)
-        (SECTIONS | DEMAND)[name](t)
-    sys.exit(t.finish())
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, "peers", SECTIONS | DEMAND, len(SECTIONS), Peers)

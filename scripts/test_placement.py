@@ -15,19 +15,11 @@ import subprocess
 import sys
 
 from checks import Checks
+from processes import ROOT, compiled
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TIME = re.compile(r"\d+\.\d\d\.\d{3}\.\d{3} [A-Z] ?")
 CAUSE = re.compile(r"\[\s*(\S+)[^\]]*\]")
 ROW = re.compile(r"\|\s*(\S+)\|FAKE\|\s*(\w+)\|")
-
-
-def build(out, include, lib):
-    inc = [f"-I{ROOT}/include"]
-    subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", *inc,
-                    f"{ROOT}/c_tests/async/module.c", "-o", f"{out}/module.so", "-lpthread"], check=True)
-    subprocess.run([os.environ.get("CXX", "c++"), "-std=c++17", "-O1", "-shared", "-fPIC", *inc, f"-I{include}",
-                    f"{ROOT}/c_tests/async/preload.cpp", "-o", f"{out}/preload.so", f"-L{lib}", "-lggml", "-lggml-base", "-ldl"], check=True)
 
 
 def placement(path):
@@ -56,9 +48,9 @@ def run(host, lib, out, name, arch):
 def main():
     cache, ours, *archs = sys.argv[1:]
     out = f"{ROOT}/target/placement"
-    os.makedirs(out, exist_ok=True)
     host, original = f"{cache}/tests/bin/test-llama-archs", f"{cache}/original/lib"
-    build(out, f"{cache}/src/llama.cpp/include", original)
+    compiled(f"{out}/module.so", "async/module.c", "-shared", "-fPIC", "-lpthread")
+    compiled(f"{out}/preload.so", "async/preload.cpp", "-shared", "-fPIC", f"-I{cache}/src/llama.cpp/include", f"-L{original}", "-lggml", "-lggml-base", "-ldl")
     c = Checks("placement")
     for folder in (ours, original):
         # Without it, the loader takes the library of the host's RUNPATH, and the test compares it with itself.

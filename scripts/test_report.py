@@ -12,15 +12,16 @@ import sys
 import browser
 import pictures
 from checks import Checks
-from test_book import brightness
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SIZES = [(1600, 1100), (900, 1100), (500, 900)]
 TEXT = "document.getElementById('{}').textContent"
 
 
-def look(page, trace, check, where, out, dark):
+def look(page, errors, trace, check, where, out, dark):
     """One visit: the mouse is not used."""
+    picture = os.path.join(out, where.replace(", ", "-").replace(" ", ""))
+
     def text(name):
         return page.evaluate(TEXT.format(name))
 
@@ -31,22 +32,22 @@ def look(page, trace, check, where, out, dark):
     wide = page.evaluate("document.documentElement.scrollWidth")
     check(wide <= width, f"{where}: nothing is wider than the window", f"{wide} of {width} pixels")
     splits = page.evaluate("R.splits.length")
-    page.files("#trace", [trace])
-    page.wait("document.getElementById('traced').textContent !== ''")
+    page.set_input_files("#trace", trace)
+    page.wait_for_function("document.getElementById('traced').textContent !== ''")
     check("runs of splits" in text("traced") and "median" in text("splits"), f"{where}: the timeline is read", text("traced"))
     before = text("zoom")
-    page.key("+")
-    page.key("+")
+    page.keyboard.press("+")
+    page.keyboard.press("+")
     check(text("zoom") != before and "4×" in text("zoom"), f"{where}: + zooms in", text("zoom"))
-    page.key("-")
+    page.keyboard.press("-")
     check("2×" in text("zoom"), f"{where}: - zooms out", text("zoom"))
-    page.key("ArrowRight")
-    page.key("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
     check(text("selected").startswith("split 1 on ") and "at the median" in text("selected"), f"{where}: the right arrow selects a split", text("selected"))
     for _ in range(splits + 2):
-        page.key("ArrowRight")
+        page.keyboard.press("ArrowRight")
     check(text("selected").startswith(f"split {splits - 1} on "), f"{where}: and ends at the last one", text("selected"))
-    page.key("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
     check(text("selected").startswith(f"split {splits - 2} on "), f"{where}: the left arrow goes back", text("selected"))
     visible = page.evaluate("""(() => { const box = document.getElementById('lanescroll'), first = R.steps.findIndex(s => s.split === selected);
         const at = LABEL + first / R.steps.length * (box.scrollWidth - LABEL) - box.scrollLeft; return at >= 0 && at <= box.clientWidth; })()""")
@@ -56,42 +57,40 @@ def look(page, trace, check, where, out, dark):
     check(len(names) > 1 and all(names), f"{where}: so are the names of the lanes")
     high = page.evaluate("Math.max(...[...document.querySelectorAll('td')].map(d => d.offsetHeight))")
     check(high < 140, f"{where}: no cell is a column of letters", f"the highest has {high} pixels")
-    page.shot(os.path.join(out, f"{where.replace(', ', '-').replace(' ', '')}-keys.png"))
-    page.key("/")
+    page.screenshot(path=f"{picture}-keys.png")
+    page.keyboard.press("/")
     check(focus() == "filter", f"{where}: / goes to the filter", focus())
-    for letter in "mul_mat":
-        page.key(letter)
+    page.keyboard.type("mul_mat")
     few, every = (int(n.replace(",", "")) for n in text("shown").split(" of "))
     check(0 < few < every, f"{where}: typing filters nodes", text("shown"))
-    page.key("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
     check(text("selected").startswith(f"split {splits - 2} on "), f"{where}: arrows in the filter stay there")
-    page.key("Escape")
+    page.keyboard.press("Escape")
     check(page.evaluate("document.getElementById('filter').value") == "" and text("selected") == "", f"{where}: Escape clears")
     page.evaluate("document.activeElement.blur()")
     seen = []
     for _ in range(24):  # Chromium stops at each table that can be scrolled, too
-        page.key("Tab")
+        page.keyboard.press("Tab")
         seen.append(focus())
     wanted = ["out", "in", "lanes", "trace", "filter"]
     check([n for n in dict.fromkeys(seen) if n in wanted] == wanted, f"{where}: Tab reaches everything in order", " ".join(seen))
     outline = page.evaluate("getComputedStyle(document.getElementById('in')).outlineStyle")
     page.evaluate("document.getElementById('out').focus()")
-    page.key("Tab")
+    page.keyboard.press("Tab")
     focused = page.evaluate("getComputedStyle(document.getElementById('in')).outlineStyle")
     check(outline == "none" and focused == "solid", f"{where}: what has the focus shows it", f"{outline}, {focused}")
-    page.key("Escape")
+    page.keyboard.press("Escape")
     page.evaluate("scrollTo(0, 0)")
-    path = os.path.join(out, f"{where.replace(', ', '-').replace(' ', '')}.png")
-    page.shot(path, whole=True)
-    light, colours = brightness(path)
+    page.screenshot(path=f"{picture}.png", full_page=True)
+    light, colours = browser.brightness(f"{picture}.png")
     check(colours > 8 and (light < 100 if dark else light > 170), f"{where}: its colours", f"brightness {light:.0f}, {colours} colours")
-    check(not page.errors, f"{where}: no errors", "; ".join(page.errors)[:300])
+    check(not errors, f"{where}: no errors", "; ".join(errors)[:300])
 
 
 def main():
     arguments, c = sys.argv[1:], Checks("report")
-    if browser.find() is None:
-        return c.skip_all("chromium is missing (install the package chromium)")
+    if why := browser.lacking():
+        return c.skip_all(why)
     if len(arguments) >= 2:
         report, trace = map(os.path.abspath, arguments[:2])
         arguments = arguments[2:]
@@ -105,11 +104,10 @@ def main():
             pictures.run(folder)
     out = os.path.abspath(arguments[0]) if arguments else os.path.join(ROOT, "target", "report-shots")
     os.makedirs(out, exist_ok=True)
-    with browser.Browser() as b:
+    with browser.browser() as visit:
         for dark in (False, True):
             for width, height in SIZES:
-                with b.page(f"file://{report}", width, height, dark) as page:
-                    look(page, trace, c.check, f"{width} wide, {'dark' if dark else 'light'}", out, dark)
+                look(*visit(f"file://{report}", width, height, dark), trace, c.check, f"{width} wide, {'dark' if dark else 'light'}", out, dark)
     return c.finish()
 
 

@@ -5,12 +5,10 @@
 # and compares all files that make install installs. On demand: two release builds, some minutes and 2 GB below TMPDIR.
 # With KEEP=1 the folders stay.
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
-work=$(mktemp -d)
+# shellcheck source=/dev/null
+. "$(dirname "$0")/checks.sh"
 trap '[ -n "${KEEP:-}" ] && echo "kept $work" || rm -rf "$work"' EXIT
 registry=${CARGO_HOME:-$HOME/.cargo}
-# shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
 one=$work/a
 two="$work/other place/of/ours"
 # build FOLDER HOME [VARIABLE=VALUE ...]

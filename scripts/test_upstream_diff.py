@@ -3,8 +3,8 @@
 
 usage: test_upstream_diff.py [unittest's arguments]
 
-The facts need the trees of ggml 0.26.0 and 0.28.0: UPSTREAM_OLD and UPSTREAM_NEW name them, or UPSTREAM_FETCH=1 has cargo fetch them.
-pip fetches libclang. The last line counts the tests.
+The facts need the trees of ggml 0.26.0 and 0.28.0: UPSTREAM_OLD and UPSTREAM_NEW name them, or UPSTREAM_FETCH=1 has
+cargo fetch them. pip fetches libclang. The last line counts the tests.
 """
 import os
 import re
@@ -79,7 +79,8 @@ void ggml_compute_forward_scale(const ggml_compute_params * params, ggml_tensor 
 }
 H, C, OPS, CPU, RPC, CUDA = "include/ggml.h", "src/ggml.c", "src/ggml-cpu/ops.cpp", "src/ggml-cpu/ggml-cpu.c", "src/ggml-rpc/ggml-rpc.cpp", "src/ggml-cuda/scale.cu"
 
-# Sections, the replacements [(file, old text, new text)], what the sections say. A new text of None removes a file, an old one of None makes it.
+# Sections, the replacements [(file, old text, new text)], what the sections say. A new text of None removes a file, an
+# old one of None makes it.
 ROWS = [
     (["functions in headers"], [
         (H, "float s);", "double s);"), (H, "GGML_API int ggml_old(void);\n", 'GGML_API int ggml_backend_wander(void);\n'),
@@ -174,7 +175,8 @@ class Sections(unittest.TestCase):
         self.assertEqual(differing(["a", "b ", "c", "a"], ["a", "b", "d"]), [["a", "c"], ["d"]])
 
     def test_pieces(self):
-        source = ( # branches of an #if that stand for themselves, and some that are parts of a function
+        # Branches of an #if that are whole functions, and some that are parts of one.
+        source = (
                   "struct t::u {\n    int f() { return std::g(); }\n    ~u() {\n    }\n};\n#ifdef A\nint a() {\n}\n#else\nint b() {\n}\n#endif\n#if B\nint c(int) {\n#else\nint c(long) {\n"
                   "#endif\n}\ntemplate <> float d<float>(block<3> x)\n{\n}\nstd::vector<int> e(std::map<int, int> & m) {\n}\nnamespace n { class w { void x() {\n}\n}; }\n")
         tree = Tree(two_trees(self, [("src/gguf.cpp", None, source)])[1])
@@ -228,7 +230,8 @@ class Program(unittest.TestCase):
         self.assertIn("offline", fetch.cause("some", "9", cargo + "As a reminder, you're using offline mode (--offline)"))
 
     def test_what_cannot_be_had(self):
-        """A version that does not exist, with a cargo that says what cargo says; a crate without network; libclang without network."""
+        """A version that does not exist, with a fake cargo that prints cargo's message; a crate without network;
+        libclang without network."""
         with tempfile.TemporaryDirectory() as work:
             with open(os.path.join(work, "cargo"), "w", opener=lambda path, flags: os.open(path, flags, 0o755)) as f:
                 f.write("#!/bin/sh\necho \"candidate versions found which didn't match: 2.0.0, 1.0.0\"\nexit 101\n")
@@ -247,7 +250,7 @@ class Program(unittest.TestCase):
             self.assertEqual((r.returncode, r.stdout, "usage:" in r.stderr), (2, "", True), (args, env))
 
 
-# What the tool must say of 0.26.0 and 0.28.0: section -> whole items; how many items there are, where it is known otherwise.
+# The report about 0.26.0 and 0.28.0: section -> whole items; -> the number of items, if it is known otherwise.
 FACTS = {
     "version": ["~ 0.26.0 -> 0.28.0"],
     "functions in headers": ["+ ggml.h: ggml_prec ggml_prec_get_acc(const ggml_tensor * a) [exported]", "+ ggml-impl.h: float ggml_f8_e4m3_to_fp32(uint8_t x) [static]"],
@@ -309,7 +312,8 @@ def main():
     result = unittest.main(exit=False, verbosity=1, warnings="ignore").result
     for _, why in result.skipped:
         print(f"note: left out: {why}")
-    left_out = sum(isinstance(test, unittest.TestCase) for test, _ in result.skipped) # not a class that is left out, which has no tests that ran
+    # A class that is left out has no tests that ran.
+    left_out = sum(isinstance(test, unittest.TestCase) for test, _ in result.skipped)
     bad = {getattr(test, "test_case", test) for test, _ in result.failures + result.errors}
     print(f"upstream: {result.testsRun - sum(isinstance(test, unittest.TestCase) for test in bad) - left_out} passed, {len(bad)} failed")
     sys.exit(1 if bad else 0)

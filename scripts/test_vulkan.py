@@ -1,27 +1,29 @@
 #!/usr/bin/env python3
-"""llama.cpp's own programs, unmodified, on a Vulkan device of this library, against its CPU.
+"""The Vulkan backend on a driver: programs of c_tests, and llama.cpp's own programs, unmodified, against the CPU.
 
-usage: test_vulkan.py CACHE OURS [SECTION ...]
+usage: test_vulkan.py CACHE OURS [quick | all | SECTION ...]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, src), OURS the folder of the installed library's lib;
-GGML_VK_VISIBLE_DEVICES names the device, which is then Vulkan0. Sections: ops, matrices, sanitize, models, starts,
-archs (representative parts, a few minutes in all), and cards, widths, limits, ops-all, matrices-all, sanitize-all,
-models-all, archs-all; `starts` needs CACHE_LAYER, the folder with c_tests/vulkan/cache_layer.c compiled, `matrices` and
-`sanitize` MESA, the folder of scripts/fetch_mesa.py. GGML_VK_VALIDATE=abort makes every message of the validation
-layers a failure. The last line counts the checks.
+Which driver: the first device of the system, or the device that GGML_VK_VISIBLE_DEVICES names, which is then Vulkan0.
+Without one, the suite has one failure: install mesa-vulkan-drivers. If the validation layers (vulkan-validationlayers)
+are installed, they are on, and every message of theirs ends the program that caused it. CACHE is the folder of
+scripts/oracle.sh (hosts/bin, tests/bin, src), OURS the folder of the installed library's lib. `quick` (the default) is
+a representative part, a few minutes in all; `all` has every case of llama.cpp's own test of ops and every architecture
+that it knows. `matrices` and `sanitize` need CACHE/mesa-sid, the folder of scripts/fetch_mesa.py. The last line counts
+the checks.
 """
 import contextlib
-import json
 import os
+import platform
 import re
+import subprocess
 import sys
 import tempfile
-import time
 
 sys.dont_write_bytecode = True
-from test_hosts import PROMPT, SENTENCES, cosine, nmse, tensor_f32
-from test_drivers import LAYER, build
-from test_peers import CASE, Peers, chunks, cost, judge, listed, parts, sample, supported, table
+import vulkan_programs
+from hosts import PROMPT, alike, main, nmse, script
+from processes import layer
+from test_peers import Peers, chunks, cost, judge, listed, parts, results, sample, supported, table
 
 # The ops of the sample, under the names of test-backend-ops. `ops-all` tests all cases of all ops.
 OPS = """ABS ACC ADD ADD_ID ARANGE ARGMAX ARGSORT CEIL CLAMP COL2IM_1D CONCAT CONT CONV_2D CONV_2D_DW CONV_3D CONV_TRANSPOSE_1D CONV_TRANSPOSE_2D COS
@@ -31,10 +33,10 @@ HARDSIGMOID HARDSWISH IM2COL IM2COL_3D L2_NORM LEAKY_RELU LIGHTNING_INDEXER LOG 
 OPT_STEP_SGD OUT_PROD PAD PAD_REFLECT_1D POOL_1D POOL_2D REGLU RELU REPEAT REPEAT_BACK RMS_NORM RMS_NORM_BACK ROLL ROPE ROUND RWKV_WKV6 RWKV_WKV7
 SCALE SET SET_ROWS SGN SIGMOID SILU SILU_BACK SIN SOFTPLUS SOFT_MAX SOFT_MAX_BACK SOLVE_TRI SQR SQRT SSM_CONV SSM_SCAN STEP SUB SUM SUM_ROWS SWIGLU
 SWIGLU_OAI TANH TIMESTEP_EMBEDDING TOP_K TRI TRUNC UPSCALE XIELU""".split()
-# The largest cost of a case in the sample (`cost`: a guess at its work), for ops whose smallest cases are large.
+# What a case of the sample may cost (`cost`: a guess at its work), for ops whose smallest cases are large.
 QUICK_COST = {"FLASH_ATTN_EXT": 7e7, "MUL_MAT_ID": 4e6, "MUL_MAT": 2e6, "LIGHTNING_INDEXER": 2e6, "SSM_SCAN": 3e6, "TIMESTEP_EMBEDDING": 4e6}
-# Methods for products (src/vulkan/policy/method.rs) that software drivers use only on request, and their shaders for few
-# columns and for many.
+# Methods for products (src/vulkan/policy/method.rs) that software drivers use only on request, and their shaders for
+# few columns and for many.
 WAYS = {"vector": {"mul_mat_vec"}, "tile": {"mul_mat_tile"}, "ints": {"mul_mat_vec_ints", "mul_mat_tile_ints"}}
 # The same, of drivers with cooperative matrices.
 MATRICES = {"matrices": {"mul_mat_coop.plain"}, "half_matrices": {"mul_mat_coop.half"}}
@@ -79,12 +81,12 @@ def setting(**variables):
 
 
 def cases(t):
-    """The cases of test-backend-ops that the device supports."""
+    """What the device supports of the cases of test-backend-ops."""
     return [name for name, yes in supported(t, "ours", "Vulkan0").items() if yes]
 
 
 def compare(t, what, names, **environment):
-    """The output of the programs and of the validation layers meanwhile."""
+    """What was said meanwhile, by the programs and by the validation layers."""
     said = ""
     for some in chunks(names):
         status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "Vulkan0", "-o", some, **environment)
@@ -113,13 +115,13 @@ def ops(t):
     t.check(covered >= set(OPS), "the sample covers every op", f"{len(chosen)} cases of {len(covered)} ops {sorted(set(OPS) - covered) or ''}")
     compare(t, "test-backend-ops, sample", chosen)
     graphs(t, single)
-    # The methods for products of other devices: all that software drivers of any age support.
+    # The ways of products that other devices take: all that a software driver of any age can go.
     by_ways(t, [c for c in chosen if PRODUCT.match(c)], WAYS)
 
 
 def by_ways(t, products, ways):
     for way, shaders in ways.items():
-        said = compare(t, f"test-backend-ops, products by way of {way}", products, GGML_VK_PRODUCT=way)
+        said = compare(t, f"test-backend-ops, products by way of {way}", products, GGML_RS_DEBUG=f"vk-product={way}")
         made = set(re.findall(r"\bmul_mat_[\w.]+", said))
         t.check(all(any(f"{name}.".startswith(f"{shader}.") for name in made) for shader in shaders), f"products went by way of {way}",
                 " ".join(sorted({name.split(".")[0] for name in made})))
@@ -128,7 +130,7 @@ def by_ways(t, products, ways):
 def matrices(t, quick=True):
     """Products by cooperative matrices, on a software driver that has them: a sample, since it takes ten seconds for a
     pipeline."""
-    t.starter = [os.path.join(os.environ["MESA"], "run")]
+    t.starter = [os.path.join(t.mesa, "run")]
 
     def selected(case):
         named = dict(parts(case)[1])
@@ -142,10 +144,10 @@ def matrices(t, quick=True):
 def cards(t):
     """The sample as cards compute it: large groups, sums of several subgroups through shared memory."""
     chosen = small_cases(cases(t))
-    for tune in ("card", "plain"):
-        made = compare(t, f"test-backend-ops, sample, GGML_VK_TUNE={tune}", chosen, GGML_VK_TUNE=tune)
-        expected = "sum_rows.subgroup" if tune == "card" else "sum_rows.plain"
-        t.check(expected in made and "mul_mat_tile" in made and "lanes" not in made, f"GGML_VK_TUNE={tune} has an effect")
+    for device in ("card", "plain"):
+        made = compare(t, f"test-backend-ops, sample, vk-device={device}", chosen, GGML_RS_DEBUG=f"vk-device={device}")
+        expected = "sum_rows.subgroup" if device == "card" else "sum_rows.plain"
+        t.check(expected in made and "mul_mat_tile" in made and "lanes" not in made, f"vk-device={device} has an effect")
 
 
 def widths(t):
@@ -162,14 +164,14 @@ def limits(t):
     """The sample on a device that has less than the driver has (c_tests/vulkan/driver_layer.c), also as cards compute
     it; devices that lack what every device must have are refused."""
     folder = os.path.join(t.folder, "driver-layer")
-    build(os.path.dirname(os.path.abspath(t.libs["ours"])), folder)
-    with setting(VK_LAYER_PATH=folder, VK_INSTANCE_LAYERS=LAYER):
+    layer(folder, "driver_layer")
+    with setting(VK_LAYER_PATH=folder, VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_driver"):
         with setting(DRIVER_LAYER_LIMITS="push=128 shared=16384 invocations=128 no-int8"):
             chosen = small_cases(cases(t))
             missing = set(OPS) - {c.split("(")[0] for c in chosen}
             t.check(missing == LARGE_GROUPS, "the sample covers every op that fits into small groups", f"{len(chosen)} cases, without {sorted(missing)}")
-            for tune in ("", "card"):
-                said = compare(t, f"test-backend-ops, sample, few resources, GGML_VK_TUNE={tune}", chosen, GGML_VK_TUNE=tune)
+            for debug in ("", "vk-device=card"):
+                said = compare(t, f"test-backend-ops, sample, few resources, {debug or 'software'}", chosen, GGML_RS_DEBUG=debug)
                 t.check("shared memory: 16384" in said, "the limits have an effect")
         for lacks, what in (("no-16bit", "storageBuffer16BitAccess"), ("no-bda", "bufferDeviceAddress")):
             with setting(DRIVER_LAYER_LIMITS=lacks):
@@ -182,25 +184,25 @@ def sanitize(t, quick=True):
     """The sample with every access of shaders to memory checked while they run: GPU-assisted validation finds accesses
     outside of all buffers, and invocations that access shared memory with no barrier between. The results must be
     right, too."""
-    t.starter = [os.path.join(os.environ["MESA"], "run")]
+    t.starter = [os.path.join(t.mesa, "run")]
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "vk_layer_settings.txt"), "w") as f:
             f.writelines(f"khronos_validation.{line}\n" for line in SANITIZER)
         chosen = small_cases(cases(t), SANITIZED_COST)
         products = [c for c in chosen if PRODUCT.match(c)]
-        ways = [("GGML_VK_TUNE", "card", chosen)]
+        ways = [("vk-device=card", chosen)]
         if quick:
-            ways += [("GGML_VK_TUNE", "", [c for c in chosen if c.split("(")[0] in SANITIZED_AS_SOFTWARE])]
+            ways += [("", [c for c in chosen if c.split("(")[0] in SANITIZED_AS_SOFTWARE])]
         else:
-            ways += [("GGML_VK_TUNE", tune, chosen) for tune in ("plain", "")]
-            ways += [("GGML_VK_PRODUCT", way, products) for way in ("ints", *MATRICES)]
-        for name, value, some in ways:
-            environment = {"VK_LAYER_SETTINGS_PATH": folder, "GGML_VK_VALIDATE": "1", name: value}
-            said = compare(t, f"test-backend-ops, sanitized, {name}={value}", some, **environment)
+            ways += [(debug, chosen) for debug in ("vk-device=plain", "")]
+            ways += [(f"vk-product={way}", products) for way in ("ints", *MATRICES)]
+        for debug, some in ways:
+            environment = {"VK_LAYER_SETTINGS_PATH": folder, "GGML_VK_VALIDATE": "1", "GGML_RS_DEBUG": debug}
+            said = compare(t, f"test-backend-ops, sanitized, {debug or 'software'}", some, **environment)
             wrong = [l for l in said.splitlines() if "validation: " in l and not any(h in l for h in HARMLESS)
-                     and not (value in MATRICES and STRIDES.search(l))]
+                     and not (debug.removeprefix("vk-product=") in MATRICES and STRIDES.search(l))]
             checked = {kind: sum(map(int, re.findall(kind + r" instrumentation count: (\d+)", said))) for kind in INSTRUMENTED}
-            t.check(not wrong and all(checked.values()), f"shaders touch nothing beside buffers and race for nothing, {name}={value}",
+            t.check(not wrong and all(checked.values()), f"shaders touch nothing beside buffers and race for nothing, {debug or 'software'}",
                     " ".join(f"{kind} {n}" for kind, n in checked.items()) + "".join("; " + w for w in wrong[:3])[:1000])
     t.starter = []
 
@@ -213,11 +215,11 @@ def graphs(t, single):
     t.check({c.split("(")[0] for c in chosen} == {c.split("(")[0] for c in whole}, "the sample covers every kind of graph",
             f"{len(chosen)} cases of {len({c.split('(')[0] for c in whole})} kinds")
     said = "".join(t.start("ours", "test-backend-ops", "test", "-b", "Vulkan0", "-o", some)[1] for some in chunks(chosen))
-    results = {m.group(1): m.group(2) for m in map(CASE.match, said.splitlines()) if m}
-    good, refused = ([c for c, r in results.items() if end in r] for end in ("OK", "not supported"))
+    found = {case: lines[-1] for case, lines in results(said).items()}
+    good, refused = ([c for c, r in found.items() if end in r] for end in ("OK", "not supported"))
     t.check(good and len(good) + len(refused) == len(chosen), "test-backend-ops, graphs",
             f"{len(good)} OK, {len(refused)} with an op that Vulkan0 has not, of {len(chosen)}"
-            + "".join(f"; {c}: {r}" for c, r in results.items() if c not in good + refused)[:600])
+            + "".join(f"; {c}: {r}" for c, r in found.items() if c not in good + refused)[:600])
 
 
 def ops_all(t):
@@ -228,70 +230,28 @@ def ops_all(t):
     judge(t, "test-backend-ops test -b Vulkan0, all of it", status, out, set(cases(t)), seconds)
 
 
-def host(t, program, layers, *arguments):
-    """A host with so many layers on the device; None: on the CPU alone. What it printed, or None."""
-    device = ("-dev", "none") if layers is None else ("-dev", "Vulkan0", "-ngl", layers)
-    status, out, _ = t.start("ours", program, *arguments, "-t", 2, *device)
-    if status != 0:
-        t.check(False, f"{program}, {'CPU' if layers is None else f'{layers} layers on Vulkan0'}",
-                f"status {status}: " + " | ".join(t.stderr.strip().splitlines()[-4:])[-500:])
-        return None
-    return out
-
-
-def logits(t, model, layers):
-    out = t.model(f"results-vulkan-{layers}")
-    return None if host(t, "llama-results", layers, "-m", model, "-o", out, "-p", PROMPT) is None else tensor_f32(out, b"logits")
-
-
-def requantized(t, kind, source, *options):
-    """A model that this library quantized (or, KIND-plain, made floats of again), kept for the next run."""
-    path = t.model(f"llama-{kind}-vulkan")
-    if not os.path.exists(path):
-        status, _, _ = t.start("ours", "llama-quantize", *options, source, path + ".part", "F32" if kind.endswith("-plain") else kind, 2)
-        if not t.check(status == 0, f"llama-quantize to {kind}"):
-            return None
-        os.replace(path + ".part", path)
-    return path
-
-
-def embeddings(t):
-    vectors = []
-    for layers in (None, 99):
-        text = host(t, "llama-embedding", layers, "-m", t.minilm(), "-p", "\n".join(SENTENCES), "--embd-output-format", "array")
-        if text is None:
-            return
-        vectors.append(json.loads(text[text.index("["):]))
-    worst = min(cosine(a, b) for a, b in zip(*vectors))
-    t.check(len(vectors[0]) == len(SENTENCES) == len(vectors[1]) and worst >= 0.9999, "MiniLM on Vulkan0: cosine with the CPU",
-            f"at least {worst:.7f}")
-
-
-def floats(t):
-    arguments = ("-m", t.random_llama("f16"), "-o", t.model("results-vulkan-f16"), "-p", PROMPT)
-    if host(t, "llama-results", None, *arguments) is None:
-        return
-    for layers in LAYERS:
-        text = host(t, "llama-results", layers, *arguments, "--check")
-        if text is not None:
-            error = re.search(r"NMSE=(\S+)", text + t.stderr)
-            t.check("OK" in text + t.stderr, f"llama-results --check, F16, {layers} layers on Vulkan0", f"NMSE {error.group(1) if error else '?'}")
+def device(layers):
+    """Options for so many layers on the device; None: on the CPU alone."""
+    return ("-dev", "none") if layers is None else ("-dev", "Vulkan0", "-ngl", layers)
 
 
 def models(t, quick=True):
     """MiniLM and the random llama with none, half and all layers on the device, against the CPU."""
-    embeddings(t)
-    floats(t)
-    # Quantized: as close to the dequantized model as the CPU, which rounds activations.
+    least = alike(*(t.embeddings("ours", *device(layers)) for layers in (None, 99)))
+    t.check(least >= 0.9999, "MiniLM on Vulkan0: cosine with the CPU", f"at least {least:.7f}")
+    arguments = ("-m", t.random_llama("f16"), "-o", t.model("results-vulkan-f16"), "-p", PROMPT, "-t", 2)
+    if t.run("ours", "llama-results", *arguments, *device(None)) is not None:
+        for layers in LAYERS:
+            t.results("ours", f"F16, {layers} layers on Vulkan0", *arguments, *device(layers))
+    # Quantized: as near to the dequantized model as the CPU is, which rounds activations.
     for kind in ("Q8_0", "Q4_0", "Q4_K", "Q6_K"):
-        model = requantized(t, kind, t.random_llama("f32"))
-        plain = model and requantized(t, kind + "-plain", model, "--allow-requantize")
-        reference, cpu = (plain and logits(t, m, None) for m in (plain, model))
+        model, plain = t.quantized("ours", kind), t.dequantized("ours", kind)
+        reference, cpu = (path and t.logits("ours", path, *device(None)) for path in (plain, model))
         if not reference or not cpu:
             continue
         bound = nmse(reference, cpu)
         for layers in LAYERS[2:] if quick and kind != "Q4_K" else LAYERS:
-            got = logits(t, model, layers)
+            got = t.logits("ours", model, *device(layers))
             if got:
                 error = nmse(reference, got)
                 t.check(error <= bound * 1.01, f"{kind}, {layers} layers on Vulkan0: as near to the dequantized model as the CPU",
@@ -306,12 +266,12 @@ def starts(t):
         for which in ("first", "second"):
             report = os.path.join(folder, which + ".report")
             status, out, _ = t.start("ours", "llama-bench", "-m", t.random_llama("f16"), "-p", 8, "-n", 2, "-r", 1, "-t", 2, "-dev", "Vulkan0", "-v",
-                                     VK_LAYER_PATH=os.environ["CACHE_LAYER"], VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_cache",
+                                     VK_LAYER_PATH=t.layer, VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_cache",
                                      GGML_VK_PIPELINE_CACHE_DIR=os.path.join(folder, "cache"), CACHE_LAYER_REPORT=report, GGML_VK_VALIDATE="0")
             made = re.findall(r"(\d+) pipelines made in \d+ ms, (\d+) of them compiled", t.stderr + out)
             logged = [sum(int(m[i]) for m in made) for i in (0, 1)]
-            layer = open(report).read().strip() if os.path.exists(report) else "no report"
-            said.append((status, logged, layer))
+            counts = open(report).read().strip() if os.path.exists(report) else "no report"
+            said.append((status, logged, counts))
         (first, (made, compiled), counted), (second, again, recounted) = said
         t.check(first == 0 and made == compiled > 5 and counted == f"compiled {made}, found 0, refused 0",
                 "llama-bench, first start", f"{made} pipelines made, {compiled} compiled; the layer: {counted}")
@@ -351,22 +311,55 @@ def archs(t, quick=True):
             f"{graphs} graphs, {nodes} nodes, {held} of them of embeddings, {len(others)} others on the CPU{': ' + ' '.join(sorted(set(others))) if others else ''}")
 
 
-SECTIONS = {"ops": ops, "matrices": matrices, "sanitize": sanitize, "models": models, "starts": starts, "archs": archs}
-DEMAND = {"ops-all": ops_all, "cards": cards, "widths": widths, "limits": limits, "matrices-all": lambda t: matrices(t, False), "sanitize-all": lambda t: sanitize(t, False),
-          "models-all": lambda t: models(t, False), "archs-all": lambda t: archs(t, False)}
+class Vulkan(Peers):
+    """The driver and its layers."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.layer, self.mesa = os.path.join(vulkan_programs.OUT, "layer"), os.path.join(self.cache, "mesa-sid")
+        if not vulkan_programs.prepare(self):
+            sys.exit(self.finish())
+        os.environ["GGML_VK_VALIDATE"] = self.validate
+
+    def has_matrices(self):
+        """Fetches a driver with cooperative matrices, and validation layers that check running shaders, if this system
+        has none."""
+        if platform.machine() != "x86_64" or not (os.path.exists(os.path.join(self.mesa, "run")) or os.environ.get("GGML_TEST_VULKAN")):
+            return False
+        r = subprocess.run([sys.executable, script("fetch_mesa.py"), self.mesa], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if r.returncode != 0: # no network is no fault of the library
+            print("note:", r.stdout.strip().splitlines()[-1])
+            return False
+        said = vulkan_programs.run(os.path.join(self.mesa, "run"), vulkan_programs.TEST, "none").stderr
+        found = re.search(r"^ggml_vulkan: 0 = (.*coopmat.*)", said, re.M)
+        print("note:", found[1] if found else said[-200:])
+        return self.check(found, "a driver with cooperative matrices")
 
 
-def main():
-    if len(sys.argv) < 3 or any(n not in SECTIONS | DEMAND for n in sys.argv[3:]):
-        sys.exit(__doc__.strip())
-    t = Peers(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), "vulkan hosts")
-    os.makedirs(t.folder, exist_ok=True)
-    for name in sys.argv[3:] or SECTIONS:
-        begin = time.time()
-        (SECTIONS | DEMAND)[name](t)
-        print(f"  {name}: {time.time() - begin:.0f} s", flush=True)
-    sys.exit(t.finish())
+def extent(t, every):
+    """What `make test` and `make test-vulkan` test."""
+    vulkan_programs.programs(t, every)
+    newer = ("matrices", "sanitize") if t.has_matrices() else ()
+    if not newer:
+        t.skip(f"cooperative matrices, and shaders while they run (scripts/fetch_mesa.py {t.mesa})")
+        t.check(not every, "all of it, or only a part")
+    names = ()
+    if not os.path.exists(t.path("test-backend-ops")):
+        t.skip("ops and models (scripts/oracle.sh tests)")
+        t.check(not every, "llama.cpp's programs are there, or not needed")
+    elif every:
+        names = ("ops-all", "cards", "widths", "limits", *(f"{name}-all" for name in newer), "models-all", "starts", "archs-all")
+    else:
+        names = ("ops", *newer, "models", "starts", "archs")
+    for name in names:
+        SECTIONS[name](t)
+
+
+SECTIONS = {"quick": lambda t: extent(t, False), "all": lambda t: extent(t, True), "programs": vulkan_programs.programs,
+            "ops": ops, "matrices": matrices, "sanitize": sanitize, "models": models, "starts": starts, "archs": archs,
+            "ops-all": ops_all, "cards": cards, "widths": widths, "limits": limits, "matrices-all": lambda t: matrices(t, False),
+            "sanitize-all": lambda t: sanitize(t, False), "models-all": lambda t: models(t, False), "archs-all": lambda t: archs(t, False)}
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, "vulkan", SECTIONS, 1, Vulkan)

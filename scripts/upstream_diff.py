@@ -4,11 +4,13 @@
 usage: CRATE=llama-cpp-sys-4 VERSION=0.11.0 upstream_diff.py      a crate's ggml, which cargo fetches
        DIR=path upstream_diff.py                                  a tree of ggml, or of llama.cpp
 
-In the environment: BASE=path, or BASE_CRATE=name and BASE_VERSION=number, is compared with instead of what scripts/fetch.py pins. CHECK=1 makes any
-change a failure. Fetched trees and libclang are kept in GGML_CACHE (default: target/cache).
+In the environment: BASE=path, or BASE_CRATE=name and BASE_VERSION=number, is compared with instead of what
+scripts/fetch.py pins. CHECK=1 makes any change a failure. Fetched trees and libclang are kept in GGML_CACHE (default:
+target/cache).
 
-Prints sections of one item a line: + is new, - is gone, ~ changed, ! could not be found out. The same trees give the same text.
-Status: 0; 1 with CHECK=1 where anything changed; 2 for a wrong call; 3 where a tree or libclang cannot be had. See docs/UPSTREAM.md.
+Prints sections of one item a line: + is new, - is gone, ~ changed, ! could not be found out. The same trees give the
+same text. Status: 0; 1 with CHECK=1 if anything changed; 2 for a wrong call; 3 if a tree or libclang is not available.
+See docs/UPSTREAM.md.
 """
 import contextlib
 import os

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the facts about the original's binary interface: c_tests/abi/functions.txt, plugin.txt, layout.txt and environment.txt.
+"""Writes the facts about the original's binary interface: c_tests/abi/functions.txt, plugin.txt, layout.txt and
+environment.txt.
 
 usage: upstream_facts.py
 
-They are taken from the sources of the version that scripts/fetch.py pins, or of CRATE and VERSION, or DIR (as for upstream_diff.py): the public functions
-of the headers that functions.txt lists, the other C names that libggml-base exports, what libclang says of structs, enums and macros for x86-64, and the
-environment variables that the sources read. CHECK=1 writes nothing; files that are not up to date are a failure. signatures.txt: c_tests/abi/abi.py.
+They are taken from the sources of the version that scripts/fetch.py pins, or of CRATE and VERSION, or DIR (as for
+upstream_diff.py): the public functions of the headers that functions.txt lists, the other C names that libggml-base
+exports, the structs, enums and macros as libclang reads them for x86-64, and the environment variables that the sources
+read. CHECK=1 writes nothing; files that are not up to date are a failure. signatures.txt: c_tests/abi/abi.py.
 """
 import os
 import sys

@@ -1,7 +1,7 @@
 //! Checks which module imports which: no import climbs to a higher layer, and none closes a circle.
 //!
-//! Reads the sources as tokens. A module imports another one if a path in its code, tests aside, leads there; a path that
-//! leads through `pub use` leads to the module that defines the item. The units of a folder are its files and its
+//! Reads the sources as tokens. A module imports another one if a path in its code, tests aside, leads there; a path
+//! that leads through `pub use` leads to the module that defines the item. The units of a folder are its files and its
 //! folders, each with all that it contains.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -34,7 +34,7 @@ type Name = Vec<String>;
 /// What a module's code says.
 #[derive(Default)]
 struct Module {
-    /// Names that `use` brings in, and the paths that they stand for.
+    /// Names that `use` brings in, and the paths that they abbreviate.
     aliases: BTreeMap<String, Name>,
     /// Modules all of whose names it brings in.
     globs: Vec<Name>,

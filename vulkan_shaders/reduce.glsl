@@ -1,6 +1,7 @@
-// Sums and maxima over a workgroup of one dimension. All invocations must call them, so none may return before.
-// There are two variants: SUBGROUP (subgroup arithmetic), and one with shared memory only. Constant 3 says that the
-// workgroup is one subgroup, which needs no shared memory. `reduction` in policy/workgroups.rs selects variant, size and constant.
+// Sums and maxima over a workgroup of one dimension. All invocations must call them, so none may return before. There
+// are two variants: SUBGROUP (subgroup arithmetic), and one with shared memory only. Constant 3 says that the workgroup
+// is one subgroup, which needs no shared memory. `reduction` in policy/workgroups.rs selects variant, size and
+// constant.
 //
 // If REDUCE is defined, there are also group_sums and group_maxima of arrays of that size, of which the first
 // REDUCE_COUNT values are used if that is defined. They have two barriers for all values, and no loop around a loop:

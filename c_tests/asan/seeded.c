@@ -1,4 +1,4 @@
-/* Bugs that AddressSanitizer must find inside the library: seeded overflow | leak (scripts/asan.sh). */
+/* Bugs that AddressSanitizer must find inside the library: seeded overflow | leak (scripts/sanitizers.py). */
 #include "ggml.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"

@@ -1,5 +1,5 @@
-/* A server and its clients in one process, for the sanitizers (scripts/asan.sh): hosts on two connections compute the
- * results of the CPU, while other connections send noise or end in the middle, and one server ends. */
+/* A server and its clients in one process, for the sanitizers (scripts/sanitizers.py): hosts on two connections compute
+ * the results of the CPU, while other connections send noise or end in the middle, and one server ends. */
 #include "ggml.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"

@@ -1,5 +1,5 @@
 /* Two Vulkan devices in one program: copies, events and scheduled graphs go from one to the other, and give the CPU's
- * results. Needs two devices: scripts/test_vulkan.sh makes them from one software driver that is loaded twice. */
+ * results. Needs two devices: scripts/test_vulkan.py makes them from one software driver that is loaded twice. */
 #include "../common/check.h"
 #include "../common/data.h"
 

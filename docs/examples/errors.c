@@ -1,4 +1,5 @@
-/* A broken contract as an error instead of the end of the process. Also runs with the original, which does not have the functions of ggml-rs.h. */
+/* A broken contract as an error instead of the end of the process. Also runs with the original, which does not have the
+ * functions of ggml-rs.h. */
 #define _GNU_SOURCE
 #include "ggml-rs.h"
 #include "ggml.h"
@@ -13,7 +14,8 @@ int main(void) {
     enum ggml_rs_policy (*set_policy)(enum ggml_rs_policy);
     const char * (*last_error)(void);
     void * address = dlsym(RTLD_DEFAULT, "ggml_rs_set_policy"); // NULL with the original
-    memcpy(&set_policy, &address, sizeof address);              // ISO C has no cast from an object pointer to a function pointer
+    // ISO C has no cast from an object pointer to a function pointer.
+    memcpy(&set_policy, &address, sizeof address);
     address = dlsym(RTLD_DEFAULT, "ggml_rs_last_error");
     memcpy(&last_error, &address, sizeof address);
     if (set_policy == NULL || last_error == NULL) {

@@ -48,7 +48,8 @@ int main(void) {
     if (buffer == NULL) {
         return 1;
     }
-    ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS); // the scheduler computes where the weights are
+    // The scheduler computes where the weights are.
+    ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
 
     FILE * file = fopen(path, "rb");
     for (int64_t i = 0; file != NULL && i < gguf_get_n_tensors(gguf); i++) {

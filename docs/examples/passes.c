@@ -1,5 +1,6 @@
-/* The graph of the picture in docs/scheduler.md, placed by the scheduler: passes accel.so (c_tests/plugin/accel.c). Prints a letter for each node, A for the
- * accelerator and C for the CPU, and the number of splits; fails if that is not what the picture shows. */
+/* The graph of the picture in docs/scheduler.md, placed by the scheduler: passes accel.so (c_tests/plugin/accel.c).
+ * Prints a letter for each node, A for the accelerator and C for the CPU, and the number of splits; fails if the
+ * picture shows something else. */
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"

@@ -35,7 +35,7 @@ pub fn quiet_with_errors() {
     quiet();
 }
 
-/// A leak, with which scripts/fuzz.sh shows that leaks are found.
+/// A leak, with which scripts/fuzz.py shows that leaks are found.
 fn seed_a_leak() {
     if std::env::var_os("FUZZ_LEAK").is_some() {
         let leak = || (0..16).for_each(|i| std::mem::forget(std::hint::black_box(vec![i; 100])));

@@ -4,53 +4,24 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 
 from . import debuginfo, headers, names
 from .allowed import Allowed
 
 RUSTC = os.environ.get("RUSTC", "rustc")
 ALL = {"headers", "names", "debuginfo"}
-# The changed item, its header, the text and its replacement, the comparison that must report it, and a name that the
-# report must contain.
-MISTAKES = (
-    ("two fields swapped", "ggml.h", r"(    size_t mem_size;)(.*?)(    void \*mem_buffer;)", r"\3\2\1", {"headers", "debuginfo"}, "mem_size"),
-    ("a field of another type", "ggml.h", r"size_t mem_size;", "uint32_t mem_size;", {"headers", "debuginfo"}, "mem_size"),
-    ("a slot of a table that is gone", "ggml-backend-impl.h", r"    bool \(\*cpy_tensor_n\)[^;]*;\n", "", {"headers", "debuginfo"}, "cpy_tensor_n"),
-    ("a function that is gone", "ggml.h", r"GGML_API struct ggml_tensor \*ggml_add\([^;]*;", "", {"headers", "names"}, "ggml_add"),
-    ("a parameter of another type", "ggml.h", r"(ggml_new_tensor_1d\([^;]*)int64_t ne0", r"\1int32_t ne0", {"headers", "debuginfo"}, "ggml_new_tensor_1d"),
-    ("a parameter that is no longer const", "ggml.h", r"ggml_nbytes\(const ", "ggml_nbytes(", {"headers"}, "ggml_nbytes"),
-    ("another result", "ggml.h", r"GGML_API size_t ggml_nbytes\(", "GGML_API int ggml_nbytes(", {"headers", "debuginfo"}, "ggml_nbytes"),
-    ("an enum's value", "ggml.h", r"GGML_OP_POOL_AVG = 1,", "GGML_OP_POOL_AVG = 7,", {"headers"}, "GGML_OP_POOL_AVG"),
-    ("an enum's new value", "ggml.h", r"GGML_OP_POOL_COUNT = 2,", "GGML_OP_POOL_MORE = 2, GGML_OP_POOL_COUNT = 3,", {"headers"}, "GGML_OP_POOL_MORE"),
-    ("a value of an enum that no function takes", "ggml.h", r"GGML_TENSOR_FLAG_INPUT = 1,", "GGML_TENSOR_FLAG_INPUT = 64,", {"headers"}, "FLAG_INPUT"),
-)
-# Rust as our library is written: the first two functions and the struct differ from the original's, the third does not.
-RUST = """#![crate_name = "ggml"]
-#![crate_type = "cdylib"]
-pub mod abi {
-    #[repr(C)]
-    pub struct ggml_init_params {
-        pub mem_buffer: *mut u8,
-        pub mem_size: usize,
-        pub no_alloc: bool,
-    }
-}
-#[unsafe(no_mangle)]
-pub extern "C" fn ggml_init(_: abi::ggml_init_params) -> *mut u8 { std::ptr::null_mut() }
-#[unsafe(no_mangle)]
-pub extern "C" fn ggml_nelements(_: *const u8) -> i32 { 0 }
-#[unsafe(no_mangle)]
-pub extern "C" fn ggml_blck_size(_: i32) -> i64 { 0 }
-"""
 
 
 def run(root, theirs, base, base_info, suppressions, work):
-    """theirs: the library of the original's headers, base: its libggml-base. Returns the name of each test, and an
-    error or nothing."""
+    """theirs: the library of the original's headers, base: its libggml-base. Returns the name of each test, and its
+    errors."""
     include = os.path.join(root, "include")
     nobody = Allowed(None)
     right = names.exported(headers.library([include], os.path.join(work, "right.so")))
-    for what, file, old, new, seen_by, name in MISTAKES:
+    with open(os.path.join(root, "c_tests/abi/mistakes.toml"), "rb") as f:
+        mistakes = tomllib.load(f)["mistakes"]
+    for what, file, name, seen_by, old, new in (m.values() for m in mistakes):
         copy = os.path.join(work, "include")
         shutil.copytree(include, copy, dirs_exist_ok=True)
         path = os.path.join(copy, file)
@@ -68,13 +39,13 @@ def run(root, theirs, base, base_info, suppressions, work):
             "debuginfo": "\n".join([*debuginfo.compare_functions(base_info, info, right.keys(), nobody)[1], *layouts]),
         }
         silent = [f"{who} does not see it" for who in sorted(seen_by) if name not in said[who]]
-        loud = [f"{who} sees {said[who][:200]}" for who in sorted(ALL - seen_by) if said[who]]
+        loud = [f"{who} sees {said[who][:200]}" for who in sorted(ALL.difference(seen_by)) if said[who]]
         yield f"seen: {what}", ["the header has no such line"] if changed == text else silent + loud
         if name == "ggml_new_tensor_1d": # with the original's library too; a few seconds
             functions = names.exported(base).keys() & right.keys()
             text = headers.differences(base, wrong, (), [headers.only(functions, ()), *suppressions], work)
             yield f"seen in the original's library: {what}", [] if name in text else [f"only {text[:200]}"]
-    yield "seen: mistakes in Rust", _rust(base_info, nobody, work)
+    yield "seen: mistakes in Rust", _rust(os.path.join(root, "c_tests/abi/wrong.rs"), base_info, nobody, work)
     mine = os.path.join(work, "right.so")
     useless = "[suppress_type]\n  name = ggml_no_such_type\n"
     gone = headers.unused(theirs, mine, headers.STRICT, [], [*suppressions, useless], work)
@@ -89,10 +60,8 @@ def run(root, theirs, base, base_info, suppressions, work):
     yield "seen: an entry of differences.txt that matches nothing", [] if listed.unused() == ["extra ggml_two: matches nothing any more"] else ["no"]
 
 
-def _rust(base_info, nobody, work):
-    source, library = os.path.join(work, "wrong.rs"), os.path.join(work, "libwrong.so")
-    with open(source, "w", encoding="utf-8") as f:
-        f.write(RUST)
+def _rust(source, base_info, nobody, work):
+    library = os.path.join(work, "libwrong.so")
     r = subprocess.run([*RUSTC.split(), "--edition", "2021", "-A", "warnings", "-C", "debuginfo=2", source, "-o", library], capture_output=True, text=True)
     if r.returncode:
         return [r.stderr[:400]]

@@ -1,14 +1,7 @@
 # Part of test_install.sh: programs that are linked, with pkg-config and by hand. A program that is linked to the
 # original and one that is linked to this library need the same files.
 
-cat > "$work/host.c" <<'C'
-#include "ggml.h"
-#include "ggml-backend.h"
-#include <string.h>
-int main(void) { return strcmp(ggml_type_name(GGML_TYPE_Q4_0), "q4_0") != 0 || ggml_backend_dev_count() == 0; }
-C
-
-# Libraries with the original's names: stand_ins FOLDER VERSION. Every function returns 7, and the version identifies
+# Libraries with the original's names: `stand_ins FOLDER VERSION`. Every function returns 7, and the version identifies
 # them.
 stand_ins() {
     mkdir -p "$1"
@@ -41,7 +34,7 @@ mkdir "$work/bin"
 vulkan=
 case $libraries in *vulkan*) vulkan=y ;; esac
 
-# Every order in which a program may name them. It calls functions of those that it names. Swapped both ways.
+# Every order in which a program may name them; it calls what it names. Swapped both ways.
 needed() { readelf -d "$1" | sed -n 's/.*NEEDED.*\[\(libggml.*\)\]/\1/p' | tr '\n' ' '; }
 orders="ggml base cpu ggml,base base,ggml ggml,cpu cpu,ggml base,cpu cpu,base ggml,cpu,base cpu,ggml,base base,ggml,cpu base,cpu,ggml ggml,base,cpu cpu,base,ggml"
 swap() { # ORDER
@@ -64,7 +57,7 @@ for order in $orders; do
     check "linked to $order, swapped both ways" swap "$order"
 done
 
-# A program from the former layout, in which one file had everything: it needs libggml alone.
+# A program from when one file of ours had everything: it needs libggml alone.
 former_host() {
     mkdir -p "$work/one" && { echo 'const char *ggml_version(void) { return "one"; }' && awk 'NF && !/^[[#]/ { print "int " $1 "(void) { return 7; }" }' "$root/c_tests/abi/files.txt"; } > "$work/one/one.c" &&
         $CC -w -shared -fPIC -o "$work/one/libggml.so" "$work/one/one.c" -Wl,-soname,libggml.so.0 && linked "$work/one" "$work/bin/former" -DUSE_GGML -DUSE_BASE -DUSE_CPU -lggml &&
@@ -72,7 +65,7 @@ former_host() {
 }
 check "a program that was linked to the layout of before" says "version=$version devices=1 vlen=0 copies=1" former_host
 
-# A processor for which forward.sh has no jump: files without functions, whose functions are found in libggml-base.
+# A processor that forward.sh has no jump for: files without functions, which libggml-base makes up for.
 case $($CC -dumpmachine) in
     x86_64-* | aarch64-*)
         elsewhere() {
@@ -110,7 +103,7 @@ if command -v pkg-config > /dev/null; then
     install "$work/plain" > /dev/null
     by_pkg_config() { PKG_CONFIG_PATH="$work/plain/lib/pkgconfig" pkg-config "$@" ggml; }
     # shellcheck disable=SC2046
-    built() { $CC "$work/host.c" -o "$work/host" $(by_pkg_config --cflags --libs) && LD_LIBRARY_PATH="$work/plain/lib" "$work/host"; }
+    built() { $CC "$root/c_tests/install/host.c" -o "$work/host" $(by_pkg_config --cflags --libs) && LD_LIBRARY_PATH="$work/plain/lib" "$work/host"; }
     check "pkg-config" built
     check "its version" test "$(by_pkg_config --modversion)" = "$version"
 else

@@ -6,7 +6,7 @@ statics() { # FLAGS LIBRARIES ...
     flags=$1
     shift
     # shellcheck disable=SC2086
-    $CC $flags "$work/host.c" -o "$work/bin/static" -I"$prefix/include" "$@" && "$work/bin/static"
+    $CC $flags "$root/c_tests/install/host.c" -o "$work/bin/static" -I"$prefix/include" "$@" && "$work/bin/static"
 }
 echo 'int main(void) { return 0; }' > "$work/nothing.c"
 ways="-no-pie"
@@ -37,7 +37,7 @@ if command -v pkg-config > /dev/null; then
     for way in $ways; do
         [ $way != -no-pie ] || continue # there -lggml is the shared library
         # shellcheck disable=SC2046
-        by_static() { $CC $way "$work/host.c" -o "$work/bin/static" $(by_pkg_config --static --cflags --libs) && "$work/bin/static"; }
+        by_static() { $CC $way "$root/c_tests/install/host.c" -o "$work/bin/static" $(by_pkg_config --static --cflags --libs) && "$work/bin/static"; }
         check "pkg-config --static, $way" by_static
     done
     if command -v rustc > /dev/null; then

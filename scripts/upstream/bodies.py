@@ -1,4 +1,5 @@
-"""Functions, tables and types whose text changed, and what functions demand: assertions, parameters of operations, log lines."""
+"""Functions, tables and types whose text changed, and the requirements of functions: assertions, parameters of
+operations, log lines."""
 import functools
 import re
 from collections import namedtuple
@@ -22,7 +23,7 @@ def changes(old, new):
 
 
 def _calls(lines, pattern):
-    """The arguments of the calls whose beginning fits, each once, behind the group of the pattern."""
+    """The arguments of the calls whose beginning fits, each once, after the group of the pattern."""
     found = [(m, until(m.string[m.end():])) for m in re.finditer(pattern, " ".join(lines))]
     return sorted({f"{m[1]}{args}{'})'[m[1][-1] == '(']}" if m.groups() else args for m, args in found})
 
@@ -36,7 +37,8 @@ def called(pattern, where, old, new):
 
 
 def declared(kinds, old, new):
-    """The changed lines of tables, or of types and of what is between all of these; of the headers that others include, other sections say more."""
+    """The changed lines of tables, or of types and of the lines between all of these. Other sections say more about the
+    headers that others include."""
     items = []
     for c in changes(old, new):
         if c.kind not in kinds or foreign(c.path) or c.kind != "table" and c.path in {*old.interface(), *new.interface()}:

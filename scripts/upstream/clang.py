@@ -9,7 +9,8 @@ import sys
 from fetch import die, locked
 
 VERSION = "18.1.1"
-# One file, no #include followed, every branch of an #if whose condition it does not know (CXTranslationUnit_SingleFileParse).
+# One file: no #include is followed, and of an #if whose condition is unknown, every branch is read
+# (CXTranslationUnit_SingleFileParse).
 SINGLE = 0x400
 # A missing header ends nothing (KeepGoing); macros are kept; the bodies of inline functions in headers are left out.
 _KEEP_GOING, MACROS, NO_BODIES = 0x200, 0x01, 0x40

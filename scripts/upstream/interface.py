@@ -1,4 +1,5 @@
-"""Functions, types, enums, macros and exported names: what hosts and modules are compiled against, as libclang reads the headers for x86-64 Linux."""
+"""Functions, types, enums, macros and exported names: the interface that hosts and modules are compiled against, as
+libclang reads the headers for x86-64 Linux."""
 import functools
 import re
 from os.path import basename as short
@@ -9,13 +10,14 @@ from .tree import COMMENT, changed, differing, mark, signed
 
 
 def spelled(kind):
-    """A type without the words that only C wants, and without places in files."""
+    """A type without the words that only C needs, and without places in files."""
     return re.sub(r"\b(struct|union|enum) (?=\w)", "", re.sub(r"\S*\((unnamed|anonymous)[^()]*\)", "(unnamed)", kind.spelling))
 
 
 @functools.cache
 def read(tree):
-    """name -> header, text and more of functions, records, enums, typedefs and macros; `errors` are what libclang does not understand."""
+    """name -> header, text and more of functions, records, enums, typedefs and macros; `errors` are what libclang does
+    not understand."""
     def parse(text, options):
         unit = clang.parse("/interface.c", text, options | clang.NO_BODIES, f"-I{tree.root}/include", f"-I{tree.root}/src")
         wrong = [d for d in unit.diagnostics if d.severity >= 3 and d.location.file and not d.spelling.endswith("file not found")]
@@ -64,7 +66,8 @@ def _note(found, c, path):
 
 
 def _fields(kind, before, offset):
-    """(name, (type, size, offset)) of members; a.b is the member b of the member a, which is a struct without a name. Those of nameless members are the outer's."""
+    """(name, (type, size, offset)) of members; a.b is the member b of the member a, which is a struct without a name.
+    Members of nameless members count as the outer struct's."""
     for f in kind.get_fields():
         at, inner = offset + f.get_field_offsetof() // 8, f.type.get_declaration()
         name = "" if "(" in f.spelling else f.spelling
@@ -127,7 +130,8 @@ def remarks(old, new):
 
 
 def exported(tree):
-    """The C names of the headers that a shared library shows -> the header: the marked ones, or all where the libraries hide nothing."""
+    """The C names of the headers that a shared library exports -> the header: the marked ones, or all if the libraries
+    hide nothing."""
     hidden = "C_VISIBILITY_PRESET hidden" in " ".join(tree.text("src/CMakeLists.txt").split())
     return {"visibility": "hidden" if hidden else "default", **{name: path for name, (path, shown) in read(tree).exported.items() if shown or not hidden}}
 

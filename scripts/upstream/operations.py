@@ -8,7 +8,8 @@ from .interface import read
 from .tree import amount, foreign, mark, until
 
 _CPU, _VULKAN, _CORE = "src/ggml-cpu/", "src/ggml-vulkan/", "src/ggml.c"
-_DISPATCH = ("ggml_compute_forward", "ggml_vk_build_graph", "ggml_vk_op_get_pipeline") # they hand every operation to the function that computes it
+# Functions that dispatch every operation to the function that computes it.
+_DISPATCH = ("ggml_compute_forward", "ggml_vk_build_graph", "ggml_vk_op_get_pipeline")
 _MANY = 6 # of more operations their number is shown
 
 
@@ -17,7 +18,7 @@ def _words(lines):
 
 
 def _cases(lines):
-    """Operation -> the lines behind its case label; labels in a row share them."""
+    """Operation -> the lines after its case label; labels in a row share them."""
     found, labels = {}, []
     _, *parts = re.split(r"\bcase GGML_OP_(\w+) ?:", "\n".join(lines))
     for op, block in zip(parts[::2], parts[1::2]):

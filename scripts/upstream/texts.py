@@ -4,14 +4,16 @@ from collections import Counter
 
 from .tree import SOURCES, both, mark, ours
 
-_CMAKE = re.compile(r"(src/|src/ggml-(cpu|rpc|vulkan)/|cmake/)?[^/]+$") # of other backends' files the section `files` is enough
+# Of other backends' files, the section `files` is enough.
+_CMAKE = re.compile(r"(src/|src/ggml-(cpu|rpc|vulkan)/|cmake/)?[^/]+$")
 _COMMAND = re.compile(r"""\#[^\n]* | (?P<name>\w+)\s*\((?P<args>(?: "(?:\\.|[^"\\])*" | \((?:"(?:\\.|[^"\\])*"|[^()"])*\) | [^()"])*)\)""", re.X)
 # What a user, a distribution or a program that links the package sees.
 _SEEN = re.compile(r"option|cmake_dependent_option|set_target_properties|add_(library|compile_definitions)|target_\w+|install|export|find_package|configure_\w+|write_\w+|ggml_add_\w+")
 
 
 def variables(tree):
-    """Name of an environment variable -> the files of src that read it; functions that hand their parameter to getenv read it, too."""
+    """Name of an environment variable -> the files of src that read it. A function that passes its parameter to getenv
+    counts as getenv."""
     paths, readers, found = [p for p in tree.files if p.startswith("src/") and p.endswith(SOURCES)], {"getenv"}, {}
     for text in (tree.plain(p) for p in paths if re.search(r"getenv\s*\(\s*\w", tree.text(p))):
         for m in re.finditer(r"getenv\s*\(\s*(\w+)", text):
@@ -50,7 +52,7 @@ def sources(tree, library):
 
 
 def cmake(old, new):
-    """What changed in the commands of our parts: the arguments behind the first one, by command and first argument."""
+    """What changed in the commands of our parts: the arguments after the first one, by command and first argument."""
     items = []
     for path in both(old, new, lambda p: bool(_CMAKE.match(p)) and p.endswith(("CMakeLists.txt", ".cmake", ".cmake.in", ".pc.in"))):
         sides = [{}, {}]

@@ -1,4 +1,5 @@
-"""A source tree of the original: its files, the declarations and functions in them, and what differs between two of them."""
+"""A source tree of the original: its files, the declarations and functions in them, and the differences between two of
+them."""
 import functools
 import os
 import re
@@ -42,7 +43,8 @@ class Tree:
             folders[:] = sorted(f for f in folders if not f.startswith("."))
             for name in names:
                 path = os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
-                if not name.startswith(".") and not (name == "ggml.pc.in" and "the original, for tests" in self.text(path)): # see fetch.py
+                # See fetch.py.
+                if not name.startswith(".") and not (name == "ggml.pc.in" and "the original, for tests" in self.text(path)):
                     self.files.append(path)
         self.files.sort()
 
@@ -69,7 +71,8 @@ class Tree:
 
     @functools.cache
     def pieces(self, path):
-        """(kind, name) -> the lines of a function, table or type; ("rest", "") -> the lines around them. Overloads share their name's entry."""
+        """(kind, name) -> the lines of a function, table or type; ("rest", "") -> the lines around them. Overloads
+        share their name's entry."""
         lines, found = self.plain(path).split("\n"), {}
         owner = [("rest", "")] * len(lines)
         for first, last, *what in sorted(_extents(self, path), key=lambda e: (e[0] - e[1], e)):
@@ -89,7 +92,8 @@ _FUNCTIONS = {"FUNCTION_DECL", "FUNCTION_TEMPLATE", "CXX_METHOD", "CONSTRUCTOR",
 
 
 def _extents(tree, path):
-    """[(first line, last line, kind, name)] of definitions. Where the branches of an #if are parts of one, the branch counts that a compiler takes."""
+    """[(first line, last line, kind, name)] of definitions. If the branches of an #if are parts of one definition, the
+    branch counts that a compiler takes."""
     def walk(cursor, scope):
         for c in cursor.get_children():
             if not c.location.file or c.location.file.name != file:
@@ -107,7 +111,8 @@ def _extents(tree, path):
                     yield first, last, "type", name
                 yield from walk(c, scope if nameless else name + "::")
             elif kind == "VAR_DECL" and not scope:
-                known = any(x.kind.name == "INIT_LIST_EXPR" for x in c.get_children()) # not if libclang does not know the type
+                # False if libclang does not know the type.
+                known = any(x.kind.name == "INIT_LIST_EXPR" for x in c.get_children())
                 text = "\n".join(lines[first:last + 1]) if known else until("\n".join(lines[first:]), ";")
                 if known or "{" in text:
                     yield first, first + text.count("\n"), "table", name

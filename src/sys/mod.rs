@@ -1,10 +1,10 @@
 //! Tools for C and the operating system. Files: `memory` (aligned blocks), `available` (memory that is free), `areas`
 //! (what is mapped where), `mapping` (files that the host has mapped), `file_part` (bytes of such a file, to read
-//! again), `whole_file` (a file as memory), `cstr` (C strings), `env` (whose variables count), `small_sort` (sorting of short
-//! lists), `slices` (C arrays), `file` (paths and C streams), `net` (connections), `fork` (what a fork waits for),
-//! `sync` (locks that survive a panic), `lasting` (locks that a fork does not wait for), `first_use` (what waits until
-//! something is made), `futex` (waiting without a lock), `patient` (files that are waited for), `math` (functions of
-//! the C library), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of threads),
+//! again), `whole_file` (a file as memory), `cstr` (C strings), `env` (whose variables count), `small_sort` (sorting of
+//! short lists), `slices` (C arrays), `file` (paths and C streams), `net` (connections), `fork` (what a fork waits
+//! for), `sync` (locks that survive a panic), `lasting` (locks that a fork does not wait for), `first_use` (what waits
+//! until something is made), `futex` (waiting without a lock), `patient` (files that are waited for), `math` (functions
+//! of the C library), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of threads),
 //! `library` (shared libraries), `process` (how the program is linked, and what it prints), `warning` (what this folder
 //! warns of), `jump` (exported names that jump to another function), `tiles` (whether the process may use tile
 //! registers), `unwind` (functions that exceptions leave), `foreign` (the host's functions, which may be such).

@@ -69,8 +69,8 @@ pub fn once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> T) -> &T {
 /// Locks `m`, even if it is poisoned.
 #[inline]
 pub fn lock<T: ?Sized>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    // For ThreadSanitizer (scripts/tsan.sh): what a thread does that waits for a lock is in the standard library, which
-    // is not built with it.
+    // For ThreadSanitizer (scripts/sanitizers.py): what a thread does that waits for a lock is in the standard
+    // library, which is not built with it.
     #[cfg(ggml_tsan)]
     loop {
         match m.try_lock() {

@@ -170,8 +170,8 @@ void main() {
         return;
     }
     // Other tiles go through the memory of a step that has been multiplied, which has room for a matrix of each
-    // subgroup (`policy/method.rs`). All loops have constant numbers of iterations: Mesa does not unroll a loop around any
-    // other, and the matrices that such a loop indexes would be in scratch memory.
+    // subgroup (`policy/method.rs`). All loops have constant numbers of iterations: Mesa does not unroll a loop around
+    // any other, and the matrices that such a loop indexes would be in scratch memory.
     const uint room = to + gl_SubgroupID * (ONE / 4);
     [[unroll]] for (uint j = 0; j < NS; ++j) {
         [[unroll]] for (uint i = 0; i < MS; ++i) {

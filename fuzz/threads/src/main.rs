@@ -1,4 +1,4 @@
-//! Threads under stress, as hosts use them, for ThreadSanitizer: `scripts/tsan.sh` builds this with it and runs it.
+//! Threads under stress, as hosts use them, for ThreadSanitizer: `scripts/sanitizers.py` builds and runs this with it.
 //!
 //!     libggml-rs-threads           pools, graphs, numbers of threads, pauses and stops that change all the time: must
 //!                                  be silent

@@ -3,10 +3,10 @@
 //!
 //! Generic code for all instruction sets: `lanes` (vector traits), `float` (rows of floats), `unpack`, `batch` and
 //! `blocks` (weights in blocks), `act` (activations in bytes), `form` (weights and activations as tiles have them),
-//! `convert` (floats to blocks and back), `argsort` (sorting short rows), `gemv` (matrix times column), `products` (rows
-//! of plain numbers times columns), `matrix` (the same by matrix registers), `recurrent` (recurrences over tokens),
-//! `tile` (panels times columns), `interleave` (interleaved weights, with the vector trait of `words`). Folders of
-//! instruction sets: `scalar` (every processor), `avx2`, `avx512` (with and without VNNI), `amx`.
+//! `convert` (floats to blocks and back), `argsort` (sorting short rows), `gemv` (matrix times column), `products`
+//! (rows of plain numbers times columns), `matrix` (the same by matrix registers), `recurrent` (recurrences over
+//! tokens), `tile` (panels times columns), `interleave` (interleaved weights, with the vector trait of `words`).
+//! Folders of instruction sets: `scalar` (every processor), `avx2`, `avx512` (with and without VNNI), `amx`.
 //!
 //! This file fills the table level by level; each level replaces the kernels for which it has faster ones.
 //! `GGML_RS_CPU_LEVEL` (`scalar`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `amx`) selects a lower

@@ -1,6 +1,6 @@
 //! The backend "Vulkan": `device` (its devices), `buffer_type`, `stream` (computing graphs, copies, events), `graph`
-//! (nodes become dispatches), `kept` (commands of graphs that come again), `reorder` (products of the same columns together), `procs`
-//! (functions that hosts get by name).
+//! (nodes become dispatches), `kept` (commands of graphs that come again), `reorder` (products of the same columns
+//! together), `procs` (functions that hosts get by name).
 
 mod buffer_type;
 pub mod device;

@@ -1,8 +1,8 @@
 //! Queries for VK_NV_cooperative_matrix2, which `ash` does not have yet.
 //!
-//! `mul_mat_tensor` needs matrices of a workgroup of flexible size, functions that are called for each element, and loads
-//! from tensors and blocks; `flash_attn_tensor` also reductions, and conversions from sums to operands. NVIDIA's driver
-//! has all of them, no driver in software has.
+//! `mul_mat_tensor` needs matrices of a workgroup of flexible size, functions that are called for each element, and
+//! loads from tensors and blocks; `flash_attn_tensor` also reductions, and conversions from sums to operands. NVIDIA's
+//! driver has all of them, no driver in software has.
 
 use crate::vulkan::device::query::{Header, Physical};
 use ash::vk;

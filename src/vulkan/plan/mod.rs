@@ -1,6 +1,6 @@
 //! What an operation dispatches, as data: `view` (tensors for shaders), `grid` (size and number of workgroups), `list`
-//! (dispatches in order), `converted` (columns that several products read as integers or halves), `checks` (what the checks of
-//! several families need).
+//! (dispatches in order), `converted` (columns that several products read as integers or halves), `checks` (what the
+//! checks of several families need).
 
 pub mod checks;
 mod converted;

@@ -13,8 +13,8 @@
 //!
 //! Which architectures use cooperative matrices without a request is in `architecture.rs`. On an NVIDIA H100 and an
 //! H200 all methods but those with sums in F16 gave right results; on other cards they have not been tested.
-//! GGML_VK_DISABLE_COOPMAT disables them. For tests, `GGML_RS_DEBUG=vk-product=NAME` uses a method for every product that it can
-//! compute.
+//! GGML_VK_DISABLE_COOPMAT disables them. For tests, `GGML_RS_DEBUG=vk-product=NAME` uses a method for every product
+//! that it can compute.
 
 #![forbid(unsafe_code)]
 

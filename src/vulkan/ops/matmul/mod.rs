@@ -1,9 +1,9 @@
 //! Matrix products: `dst[m, n] = sum over k of src0[k, m] * src1[k, n]`, and products with an expert for each slot of a
 //! token.
 //!
-//! `policy::method` has the methods, and says which device uses which. `operands`, `form` (the kernel of a method), `blocks`
-//! (columns as integers), `pairs` (of tokens and experts), `split` (of long k) are shared; `joined` and `experts` compute
-//! several products together.
+//! `policy::method` has the methods, and says which device uses which. `operands`, `form` (the kernel of a method),
+//! `blocks` (columns as integers), `pairs` (of tokens and experts), `split` (of long k) are shared; `joined` and
+//! `experts` compute several products together.
 
 #![forbid(unsafe_code)]
 
