@@ -2,8 +2,8 @@
 """Counts that show how well the sources follow the rules of docs/HOUSE.md: code_counts.py [ROOT]
 
 Unsafe blocks where there should be few, files that forbid unsafe code, long functions, fields of the scheduler, and
-operations whose family has another name in another part of the library; lines, markers of bugs in production code, and variables of our
-own. (src/imports.rs checks imports, scripts/comments.py comments.)"""
+operations whose family has another name in another part of the library; lines, markers of bugs in production code, and
+variables of our own. (src/imports.rs checks imports, scripts/comments.py comments.)"""
 import os
 import re
 import subprocess
