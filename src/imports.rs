@@ -36,6 +36,8 @@ type Name = Vec<String>;
 struct Module {
     /// Names that `use` brings in, and the paths that they abbreviate.
     aliases: BTreeMap<String, Name>,
+    /// Those of them that are only passed on (`pub use`).
+    passed_on: BTreeSet<String>,
     /// Modules all of whose names it brings in.
     globs: Vec<Name>,
     /// Items that it defines.
@@ -90,7 +92,13 @@ impl Module {
                 }
                 TokenTree::Ident(word) if word == "use" && (i == 0 || !is(at(i - 1), "<")) => {
                     let end = tokens[i..].iter().position(|t| is(Some(t), ";")).map_or(tokens.len(), |n| i + n);
+                    let before = self.aliases.clone();
                     self.import(&mut Name::new(), &tokens[i + 1..end]);
+                    // `pub`, or `pub(crate)`.
+                    if i > 0 && (is(at(i - 1), "pub") || i > 1 && is(at(i - 2), "pub")) {
+                        let new = self.aliases.keys().filter(|name| !before.contains_key(*name)).cloned();
+                        self.passed_on.extend(new);
+                    }
                     i = end;
                 }
                 TokenTree::Ident(word) => {
@@ -105,6 +113,8 @@ impl Module {
                     }
                     i += self.path(&tokens[i..]);
                 }
+                // `pub(in PATH)` imports nothing.
+                TokenTree::Group(_) if i > 0 && is(at(i - 1), "pub") => {}
                 TokenTree::Group(g) => self.read(g.stream()),
                 _ => {}
             }
@@ -237,7 +247,9 @@ impl Sources {
         let mut all = BTreeSet::new();
         for (name, module) in self.0.iter().filter(|(name, _)| !self.is_test(name)) {
             // What `use` brings in counts, but for modules, whose paths in the code do, and re-exports of children.
-            let used = module.aliases.values().filter(|path| !path.is_empty());
+            let used =
+                module.aliases.iter().filter(|(name, path)| !module.passed_on.contains(*name) && !path.is_empty());
+            let used = used.map(|(_, path)| path);
             let used = used.filter(|path| self.defining(path, name, 0).is_some_and(|m| m.last() != path.last()));
             for path in used.chain(&module.paths) {
                 let Some(other) = self.defining(path, name, 0) else { continue };
