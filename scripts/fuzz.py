@@ -74,7 +74,8 @@ class Fuzz(Checks):
         # the end of the process. A driver keeps what it has compiled, which is no leak, and compiles for seconds.
         rpc, vulkan = target in ("rpc_client", "rpc_server"), target == "vulkan_node"
         if rpc:
-            status, said, _ = self.run(target, ".leak.log", "-runs=1", "-detect_leaks=0", f"-artifact_prefix={self.work}/", FUZZ_LEAK="1", ASAN_OPTIONS="detect_leaks=1")
+            status, said, _ = self.run(target, ".leak.log", "-runs=1", "-detect_leaks=0", f"-artifact_prefix={self.work}/",
+                                       FUZZ_LEAK="1", ASAN_OPTIONS="detect_leaks=1")
             if status == 0 or "ERROR: LeakSanitizer" not in said:
                 return False, f"a leak is not found at the end of the process, see {self.work}/{target}.leak.log"
         # libFuzzer's limit for one input is in seconds of the clock, and a long run may have to wait for what else the machine does.
@@ -95,8 +96,9 @@ class Fuzz(Checks):
                 os.rename(less, found)
         # The short form does the same on every machine, as far as it gets; seed 0: another number each time. The choice of inputs by how rare their
         # paths are (-entropic) costs time for each of the many counters.
-        status, said, seconds = self.run(target, ".log", found, seeds, f"-max_total_time={self.seconds}", f"-report_slow_units={patience}", f"-seed={int(not self.together)}",
-                                         f"-detect_leaks={int(not rpc and not vulkan)}", "-reload=0", "-entropic=0", "-print_final_stats=1", *common, ASAN_OPTIONS=options)
+        status, said, seconds = self.run(target, ".log", found, seeds, f"-max_total_time={self.seconds}", f"-report_slow_units={patience}",
+                                         f"-seed={int(not self.together)}", f"-detect_leaks={int(not rpc and not vulkan)}", "-reload=0", "-entropic=0",
+                                         "-print_final_stats=1", *common, ASAN_OPTIONS=options)
         runs = int((re.findall(r"^stat::number_of_executed_units: *(\d+)", said, re.M) or [0])[-1])
         # Of processor time: there is other work on the machine, and targets share it.
         speed = int(runs / (seconds or 1))
@@ -117,7 +119,8 @@ class Fuzz(Checks):
             try:
                 while concurrent.futures.wait(futures, float(os.environ.get("BEAT", 30))).not_done:
                     took = time.monotonic() - begin
-                    print(f"   ... fuzz: {took:.0f} s, about {max(whole - took, 0):.0f} s left, {len(os.listdir(f'{self.work}/findings'))} findings so far", flush=True)
+                    findings = len(os.listdir(f"{self.work}/findings"))
+                    print(f"   ... fuzz: {took:.0f} s, about {max(whole - took, 0):.0f} s left, {findings} findings so far", flush=True)
             except KeyboardInterrupt: # what they have found is kept
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in list(self.running):
@@ -157,7 +160,8 @@ class Fuzz(Checks):
                 n, speed = n + sum(now for now, _ in runs), f"{runs[-1][1]:,}"
                 os.rename(path, path + ".counted")
             known[target] = n, speed, f"{len(os.listdir(f'{self.work}/corpus/{target}')):,}"
-        return [f"{time.strftime('%Y-%m-%d', time.gmtime())}, all runs of `make fuzz` so far, without a finding that is not mended (a second: of processor time, in the last run):", "",
+        return [f"{time.strftime('%Y-%m-%d', time.gmtime())}, all runs of `make fuzz` so far, without a finding that is not mended "
+                "(a second: of processor time, in the last run):", "",
                 "| target | executions | a second | inputs kept |", "|---|---|---|---|",
                 *(f"| `{target}` | {n:,} | {speed} | {kept} |" for target, (n, speed, kept) in known.items()),
                 f"| all | {sum(n for n, _, _ in known.values()):,} | | |"]
