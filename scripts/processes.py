@@ -37,7 +37,8 @@ def packages(name, *wanted):
     if os.path.isdir(folder):
         return folder, ""
     shutil.rmtree(folder + ".part", ignore_errors=True) # of an interrupted run
-    r = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", folder + ".part", *wanted], capture_output=True, text=True)
+    r = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", folder + ".part", *wanted],
+                       capture_output=True, text=True)
     if r.returncode != 0:
         return folder, f"pip cannot fetch {' '.join(wanted)} ({(r.stderr.strip().splitlines() or ['no message'])[-1][:200]})"
     os.rename(folder + ".part", folder)

@@ -65,7 +65,8 @@ def host(c, work, lib, name, line, *flags):
     """Compiles a host -> its command; None if that fails."""
     source, *arguments = line.split()
     try:
-        return [compiled(f"{work}/{name}", source, "-DGGML_RS", *flags, f"-L{lib}", f"-Wl,-rpath,{lib}", "-lggml", "-lggml-cpu", "-lggml-base", "-lm", "-lpthread", "-ldl"), *arguments]
+        return [compiled(f"{work}/{name}", source, "-DGGML_RS", *flags, f"-L{lib}", f"-Wl,-rpath,{lib}", "-lggml", "-lggml-cpu", "-lggml-base",
+                         "-lm", "-lpthread", "-ldl"), *arguments]
     except subprocess.CalledProcessError:
         c.check(False, f"{name} compiles")
 
@@ -77,7 +78,8 @@ def asan(c):
         os.makedirs(folder, exist_ok=True)
 
     def build(subcommand, *more):
-        return cargo(flags, subcommand, "--release", "--lib", "--manifest-path", f"{ROOT}/Cargo.toml", "--target-dir", work, *more, CARGO_PROFILE_RELEASE_OPT_LEVEL="1")
+        return cargo(flags, subcommand, "--release", "--lib", "--manifest-path", f"{ROOT}/Cargo.toml", "--target-dir", work, *more,
+                     CARGO_PROFILE_RELEASE_OPT_LEVEL="1")
 
     if not os.environ.get("ASAN_BUILT"):
         print("building with AddressSanitizer ...", flush=True)
@@ -108,7 +110,8 @@ def asan(c):
     for modules in [["sys::", "capi::"]] * ("units" in what) + [["rpc::"]] * ("units" in what or "rpc" in what):
         log = f"{work}/units-{modules[0][:-2]}.log"
         status, text = said([f"{work}/units", *modules], log, ASAN_OPTIONS=options + "1")
-        result(c, status == 0 and not REPORTED.search(text) and len(re.findall("^test result: ok. [1-9]", text, re.M)) == 1, f"unit tests of {' '.join(modules)}", text, log)
+        good = status == 0 and not REPORTED.search(text) and len(re.findall("^test result: ok. [1-9]", text, re.M)) == 1
+        result(c, good, f"unit tests of {' '.join(modules)}", text, log)
     if "peers" in what:
         # The programs are not instrumented, so the run-time library is loaded before them.
         loaded = subprocess.run([os.environ.get("CC", "cc"), "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()
@@ -157,7 +160,8 @@ def tsan(c, rounds="300"):
         suppressions = f"suppressions={ROOT}/scripts/tsan.supp"
         if not c.check(build(), "the library is built"):
             return
-    for name, loud, argument in (("seeded race of computations", True, "tensor"), ("seeded race of threads", True, "region"), ("stress", False, rounds), ("rpc", False, "rpc")):
+    for name, loud, argument in (("seeded race of computations", True, "tensor"), ("seeded race of threads", True, "region"),
+                                 ("stress", False, rounds), ("rpc", False, "rpc")):
         log = f"{work}/{argument}.log"
         status, text = said([f"{work}/build/{HOST}/release/libggml-rs-threads", argument], log, TSAN_OPTIONS=f"{suppressions} exitcode=66 halt_on_error=0")
         races = text.count("WARNING: ThreadSanitizer: data race")

@@ -19,7 +19,8 @@ TEST = f"{OUT}/test_vulkan"
 def host(t, source, *flags):
     """Compiles a program, under the name of its source."""
     lib = t.libs["ours"]
-    return compiled(f"{OUT}/{os.path.basename(source)[:-2]}", source, f"-I{ROOT}/c_tests/common", f"-L{lib}", *flags, "-lggml-base", f"-Wl,-rpath,{lib}", "-lm", "-lpthread", "-ldl")
+    return compiled(f"{OUT}/{os.path.basename(source)[:-2]}", source, f"-I{ROOT}/c_tests/common", f"-L{lib}", *flags, "-lggml-base", f"-Wl,-rpath,{lib}",
+                    "-lm", "-lpthread", "-ldl")
 
 
 def run(*command, **variables):
