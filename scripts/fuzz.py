@@ -197,7 +197,9 @@ def main():
     fuzz = Fuzz(arguments or TARGETS, int(number * 3600 if mode == ["-h"] else number), together=mode == ["-h"], counts=mode == ["-c"])
     os.environ.setdefault("GGML_VK_VISIBLE_DEVICES", "0")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if fuzz.check(fuzz.compile(), "the fuzz targets are built"):
+    if not fuzz.compile():
+        fuzz.check(False, "the fuzz targets are built")
+    else:
         if "vulkan_node" in fuzz.targets and mode != ["-c"] and without_driver(fuzz):
             fuzz.skip("vulkan_node: no software driver for Vulkan (install mesa-vulkan-drivers)")
             fuzz.targets = [t for t in fuzz.targets if t != "vulkan_node"]
