@@ -111,7 +111,7 @@ def asan(c):
         log = f"{work}/units-{modules[0][:-2]}.log"
         status, text = said([f"{work}/units", *modules], log, ASAN_OPTIONS=options + "1")
         good = status == 0 and not REPORTED.search(text) and len(re.findall("^test result: ok. [1-9]", text, re.M)) == 1
-        result(c, good, f"unit tests of {' '.join(modules)}", text, log)
+        result(c, good, f"unit tests of {' '.join(m[:-2] for m in modules)}", text, log)
     if "peers" in what:
         # The programs are not instrumented, so the run-time library is loaded before them.
         loaded = subprocess.run([os.environ.get("CC", "cc"), "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()
