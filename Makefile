@@ -47,7 +47,7 @@ test:
 test-vulkan:
 	@DESTDIR= GGML_TEST_VULKAN=1 VULKAN_EXTENT=all scripts/test.sh vulkan
 
-## ## test-drivers: how Mesa's drivers for cards compile the Vulkan backend's shaders, without a card
+## test-drivers: how Mesa's drivers for cards compile the Vulkan backend's shaders, without a card
 # On no-op kernel devices, compared with docs/DRIVERS.md (three minutes and a download).
 # DRIVERS=write: writes the table. DRIVERS="all navi31": only this one.
 test-drivers:

@@ -234,7 +234,7 @@ class Program(unittest.TestCase):
         libclang without network."""
         with tempfile.TemporaryDirectory() as work:
             with open(os.path.join(work, "cargo"), "w", opener=lambda path, flags: os.open(path, flags, 0o755)) as f:
-                f.write("#!/bin/sh\necho \"candidate versions found which didn't match: 2.0.0, 1.0.0\"\nexit 101\n")
+                f.write("#!/bin/sh\necho \"candidate versions found which didn't match: 2.0.0, 1.0.0\" >&2\nexit 101\n")
             nowhere = {"GGML_CACHE": work, "CARGO_HOME": work, "PIP_NO_INDEX": "1", "CARGO_NET_OFFLINE": "true"}
             for env, said in (({"VERSION": "9.9.9", "PATH": work + os.pathsep + os.environ["PATH"]}, r"llama-cpp-sys-4 has no version 9.9.9; the newest are 2.0.0, 1.0.0\n$"),
                               ({"VERSION": "0.0.0-none"}, "cannot fetch|cargo is missing"),
