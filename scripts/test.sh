@@ -162,7 +162,7 @@ built_original() { [ ! -e "$cache/original/done" ] || echo "$cache/original"; }
 suite_install() { library && GGML_ORACLE_PREFIX=${GGML_ORACLE_PREFIX:-$(built_original)} scripts/test_install.sh; }
 suite_info() { library && GGML_ORACLE_PREFIX=$(built_original) scripts/test_info.sh target/install; }
 suite_run() { library && scripts/test_run.sh; }
-suite_upstream() { UPSTREAM_FETCH=1 python3 scripts/test_upstream_diff.py 2>&1; }
+suite_upstream() { python3 scripts/test_upstream_diff.py 2>&1; }
 suite_abi() { library && scripts/test_abi.sh target/install/lib; }
 against() { # SUITE NAME ...: the library, and what scripts/oracle.sh builds
     local suite=$1 name

@@ -8,9 +8,8 @@ In the environment: BASE=path, or BASE_CRATE=name and BASE_VERSION=number, is co
 scripts/fetch.py pins. CHECK=1 makes any change a failure. Fetched trees and libclang are kept in GGML_CACHE (default:
 target/cache).
 
-Prints sections of one item a line: + is new, - is gone, ~ changed, ! could not be found out. The same trees give the
-same text. Status: 0; 1 with CHECK=1 if anything changed; 2 for a wrong call; 3 if a tree or libclang is not available.
-See docs/UPSTREAM.md.
+Prints sections of one item a line: + is new, - is gone, ~ changed. The same trees give the same text. Status: 0; 1 with
+CHECK=1 if anything changed; 2 for a wrong call; 3 if a tree or libclang is not available. See docs/UPSTREAM.md.
 """
 import contextlib
 import os
@@ -19,8 +18,9 @@ from functools import partial
 
 sys.dont_write_bytecode = True
 import fetch
-from upstream import areas, bodies, clang, interface, operations, texts
-from upstream.tree import Tree
+from processes import cache
+from upstream import clang, interface, sources
+from upstream.tree import Tree, compared
 
 
 def usage(message):
@@ -30,7 +30,7 @@ def usage(message):
 
 def fetched(name, version):
     """The folder of a crate's ggml."""
-    root = os.path.join(clang.cache(), "upstream")
+    root = os.path.join(os.path.abspath(cache()), "upstream")
     with contextlib.redirect_stdout(sys.stderr), fetch.locked(root):
         fetch.ggml(root, name, version, fetch.CRATE[2] if (name, version) == fetch.CRATE[:2] else None, f"{name}-{version}")
     return os.path.join(root, f"{name}-{version}")
@@ -49,15 +49,12 @@ def had(folder, crate, version, otherwise):
         usage(f"the version of {crate} is missing")
     if not folder and not version:
         crate, version = otherwise or usage("no version and no folder")
+    path = given(folder) if folder else None
     try:
-        found = Tree(given(folder) if folder else fetched(crate or fetch.CRATE[0], version))
         clang.cindex()
-        return found
-    except (SystemExit, OSError) as e:
-        said = e.code if isinstance(e, SystemExit) else f"upstream-diff: {e}"
-        if not isinstance(said, str): # a wrong call; fetch.py ends with what is wrong
-            raise
-        print(said, file=sys.stderr)
+        return Tree(path or fetched(crate or fetch.CRATE[0], version))
+    except (SystemExit, OSError) as e: # fetch.py ends with what is wrong
+        print(e, file=sys.stderr)
         sys.exit(3)
 
 
@@ -67,24 +64,33 @@ def backwards(old, new):
     return all(n.isdigit() for v in numbers for n in v) and [int(n) for n in numbers[1]] < [int(n) for n in numbers[0]]
 
 
+def section(facts, *limit):
+    return lambda old, new: list(compared(facts(old), facts(new), *limit))
+
+
+def functions(concerned):
+    return lambda old, new: section(partial(sources.functions, concerned, old, new), 0)(old, new)
+
+
+# title -> the items about two trees
 SECTIONS = {
-    "functions in headers": interface.functions,
-    "types": interface.types,
-    "enums": interface.enums,
-    "macros": interface.macros,
-    "comments in public headers": interface.remarks,
-    "exported names": interface.exports,
-    "tables": partial(bodies.declared, ["table"]),
-    "types and lines between functions": partial(bodies.declared, ["type", "rest"]),
-    "environment variables": texts.environment,
-    "functions looked up by name": partial(bodies.called, r'\bstrcmp ?\(\w+, (?="ggml_)', "src/"),
-    "operations": lambda *trees: operations.grouped(*trees)[0],
-    "other functions": lambda *trees: operations.grouped(*trees)[1],
-    "assertions in functions": partial(bodies.called, r"\bGGML_ASSERT ?\(", r"src/[^/]+$|src/ggml-cpu/[^/]+\.c(pp)?$"),
-    "op_params": partial(bodies.called, r"\b(ggml_[gs]et_op_params\w*\(|params\[\w*\] ?= ?\{)", r"src/[^/]+$"),
-    "log lines": partial(bodies.called, r"(?:\b|_)LOG_([A-Z]+ ?\()", r"src/(ggml-\w+/)?[^/]+$"),
-    "cmake": texts.cmake,
-    "files": areas.files,
+    "functions in headers": section(interface.functions),
+    "types": section(interface.types),
+    "enums": section(interface.enums),
+    "macros": section(interface.macros),
+    "comments in public headers": section(interface.remarks),
+    "exported names": section(interface.exported),
+    "tables": section(partial(sources.declared, ["table"]), 12),
+    "types and lines between functions": section(partial(sources.declared, ["type", "rest"]), 12),
+    "environment variables": section(sources.variables),
+    "functions looked up by name": section(partial(sources.called, r'\bstrcmp ?\(\w+, (?="ggml_)', "src/")),
+    "operations": functions(True),
+    "other functions": functions(False),
+    "assertions in functions": section(partial(sources.called, r"\bGGML_ASSERT ?\(", r"src/[^/]+$|src/ggml-cpu/[^/]+\.c(pp)?$")),
+    "op_params": section(partial(sources.called, r"\b(ggml_[gs]et_op_params\w*\(|params\[\w*\] ?= ?\{)", r"src/[^/]+$")),
+    "log lines": section(partial(sources.called, r"(?:\b|_)LOG_([A-Z]+ ?\()", r"src/(ggml-\w+/)?[^/]+$")),
+    "cmake": section(sources.cmake),
+    "files": section(sources.files, 0),
 }
 
 
@@ -93,7 +99,7 @@ def sections(old, new):
     version = [] if old.version() == new.version() else [f"~ {old.version()} -> {new.version()}"]
     if backwards(old, new):
         version[0] += " backwards: the other tree is the older one, so + is gone since it and - is new since it"
-    return [("version", version)] + [(title, section(old, new)) for title, section in SECTIONS.items()]
+    return [("version", version)] + [(title, items(old, new)) for title, items in SECTIONS.items()]
 
 
 def main():

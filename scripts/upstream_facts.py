@@ -15,16 +15,17 @@ import textwrap
 
 sys.dont_write_bytecode = True
 import fetch
-from upstream import interface, texts
+from processes import ROOT
+from upstream import interface, sources
 from upstream_diff import had
 
-FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "c_tests", "abi")
-# Backends read what these declare.
-INTERNAL = ("src/ggml-impl.h", "src/ggml-backend-impl.h")
+
+def path_of(name):
+    return os.path.join(ROOT, "c_tests", "abi", name)
 
 
 def read(name):
-    with open(os.path.join(FOLDER, name), encoding="utf-8") as f:
+    with open(path_of(name), encoding="utf-8") as f:
         return f.read()
 
 
@@ -32,60 +33,66 @@ def listed_headers():
     return [line[1:line.index("]")] for line in read("functions.txt").splitlines() if line.startswith("[")]
 
 
-def public(tree, header):
-    return sorted(name for name, f in interface.read(tree).functions.items() if f.path == "include/" + header and f.shown)
+def public(tree, headers):
+    """header -> names"""
+    declared = interface.read(tree).functions.items()
+    return {h: sorted(name for name, c in declared if interface.header(c) == h and interface.shown(c)) for h in headers}
 
 
 def functions(tree, headers):
-    parts = [(h, public(tree, h)) for h in headers]
-    return f"# The public functions of ggml {tree.version()}, by header.\n" + "".join(f"\n[{h}]  {len(names)}\n" + "".join(n + "\n" for n in names) for h, names in parts)
+    yield f"# The public functions of ggml {tree.version()}, by header."
+    for h, names in public(tree, headers).items():
+        yield from ("", f"[{h}]  {len(names)}", *names)
 
 
 def plugin(tree, headers):
-    defined = {name for path in texts.sources(tree, "ggml-base") for name in tree.functions(path)}
-    names = (interface.exported(tree).keys() & defined) - {n for h in headers for n in public(tree, h)}
-    return f"# Names outside the public headers that libggml-base of ggml {tree.version()} exports: loadable backends and tools take them.\n" + \
-        "".join(n + "\n" for n in sorted(names))
+    yield f"# Names outside the public headers that libggml-base of ggml {tree.version()} exports: loadable backends and tools take them."
+    defined = {name for path in sources.built(tree, "ggml-base") for name in tree.functions(path)}
+    yield from sorted((interface.exported(tree).keys() & defined).difference(*public(tree, headers).values()))
 
 
 def layout(tree, headers):
-    found, paths = interface.read(tree), ["include/" + h for h in headers]
+    found = interface.read(tree)
     if found.errors:
         fetch.die("libclang does not understand the headers: " + found.errors[0])
 
-    def of(entries, paths):
-        return [(name, entry, interface.short(path)) for path in paths for name, entry in entries.items() if entry.path == path]
+    def of(declared, *more):
+        """(header, name, cursor), by header; backends also read what these headers declare."""
+        return [(h, name, c) for h in (*headers, *more) for name, c in declared.items() if interface.header(c) == h]
 
-    lines = [f"# Layout facts of ggml {tree.version()}'s C interface on LP64 Linux: sizes, alignments and offsets in bytes; values of enums and macros.", ""]
-    for name, r, header in of(found.records, [*paths, *INTERNAL]):
-        lines.append(f"{'struct' if r.tagged else 'typedef'} {name} size {r.size} align {r.align}  [{header}]")
-        lines += [f"  {at:6} {size:6} {member}" for member, (_, size, at) in r.fields.items() if "." not in member]
-    lines.append("")
-    for name, e, header in of(found.enums, [*paths, *INTERNAL]):
-        lines += [f"enum {name}  [{header}]", *(f"  {value:6} {n}" for n, value in e.values)]
-    macros = ", ".join(f"{name} {m.number}" for name, m, _ in of(found.macros, [*paths, INTERNAL[1]]) if m.number is not None)
-    lines += ["", "macros", *textwrap.wrap(macros, 150, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)]
-    return "\n".join(lines) + "\n"
+    yield f"# Layout facts of ggml {tree.version()}'s C interface on LP64 Linux: sizes, alignments and offsets in bytes; values of enums and macros."
+    yield ""
+    for h, name, c in of(found.records, "ggml-impl.h", "ggml-backend-impl.h"):
+        yield f"{'struct' if ' ' in c.type.spelling else 'typedef'} {name} size {c.type.get_size()} align {c.type.get_align()}  [{h}]"
+        yield from (f"  {at:6} {size:6} {field}" for field, at, size, _ in interface.fields(c.type) if "." not in field)
+    yield ""
+    for h, name, c in of(found.enums, "ggml-impl.h", "ggml-backend-impl.h"):
+        yield f"enum {name}  [{h}]"
+        yield from (f"  {value:6} {enumerator}" for enumerator, value in interface.values(c))
+    macros = ", ".join(f"{name} {found.numbers[name]}" for _, name, _ in of(found.macros, "ggml-backend-impl.h") if name in found.numbers)
+    yield from ("", "macros", *textwrap.wrap(macros, 150, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))
 
 
 def environment(tree, _headers):
-    return f"# Environment variables that the sources of ggml {tree.version()} read, and the files that do. scripts/environment.rs compares.\n" + \
-        "".join(f"{name} {' '.join(sorted(paths))}\n" for name, paths in sorted(texts.variables(tree).items()))
+    yield f"# Environment variables that the sources of ggml {tree.version()} read, and the files that do. scripts/environment.rs compares."
+    yield from (f"{name} {paths}" for name, paths in sources.variables(tree).items())
 
 
-LISTS = (("functions.txt", functions), ("plugin.txt", plugin), ("layout.txt", layout), ("environment.txt", environment))
+def lists(tree):
+    """name -> text"""
+    made = {"functions.txt": functions, "plugin.txt": plugin, "layout.txt": layout, "environment.txt": environment}
+    return {name: "\n".join(lines(tree, listed_headers())) + "\n" for name, lines in made.items()}
 
 
 def main():
     folder, crate, version, check = (os.environ.get(name, "") for name in ("DIR", "CRATE", "VERSION", "CHECK"))
-    tree, headers, check = had(folder, crate, version, fetch.CRATE[:2]), listed_headers(), check not in ("", "0")
-    lists = {name: make(tree, headers) for name, make in LISTS}
-    stale = [name for name, text in lists.items() if text != read(name)]
-    for name in [] if check else stale:
-        with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as f:
-            f.write(lists[name])
-    if stale and check:
+    tree = had(folder, crate, version, fetch.CRATE[:2])
+    stale = {name: text for name, text in lists(tree).items() if text != read(name)}
+    if stale and check not in ("", "0"):
         sys.exit(f"not as in the sources of ggml {tree.version()}: {', '.join(stale)}; run make upstream-facts")
+    for name, text in stale.items():
+        with open(path_of(name), "w", encoding="utf-8") as f:
+            f.write(text)
     print(f"ggml {tree.version()}: {', '.join(stale) + ' written' if stale else 'nothing has changed'}")
 
 

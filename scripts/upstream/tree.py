@@ -1,5 +1,4 @@
-"""A source tree of the original: its files, the declarations and functions in them, and the differences between two of
-them."""
+"""A source tree of the original: its files, the functions, tables and types in them; and the comparison of two."""
 import functools
 import os
 import re
@@ -9,21 +8,13 @@ from . import clang
 
 # What modules and backends include besides the public headers.
 INTERNAL = ("src/ggml-backend-impl.h", "src/ggml-common.h", "src/ggml-impl.h", "src/ggml-quants.h", "src/ggml-threading.h")
-SOURCES = (".c", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".m", ".mm", ".comp", ".glsl", ".metal", ".cl")
-COMMENT = re.compile(r"""R"(?P<raw>\w*)\(.*?\)(?P=raw)" | "(?:\\.|[^"\\\n])*" | (?<!\w)'(?:\\.|[^'\\\n])*' | (?P<comment>//[^\n]*|/\*.*?\*/)""", re.X | re.S)
+# The files that are read function by function; of others, the number of lines is enough. Kernels for processors other
+# than x86 are among these.
+_OURS = re.compile(r"(include/|src/|src/ggml-cpu/(arch/x86/)?|src/ggml-(rpc|vulkan)/(.*/)?)[^/]+\.(c|cpp|h)$")
+COMMENT = re.compile(
+    r"""R"(?P<raw>\w*)\(.*?\)(?P=raw)" | "(?:\\.|[^"\\\n])*" | (?<!\w)'(?:\\.|[^'\\\n])*' | (?P<comment>//[^\n]*|/\*.*?\*/)""",
+    re.X | re.S)
 _BRACKET = re.compile(r'"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])*\'|(?P<open>[(\[{])|(?P<close>[)\]}])|;')
-ORDER = "in another order"
-# Where function by function is of use to us; elsewhere the number of lines is.
-_OURS = re.compile(r"(include/|src/|src/ggml-(cpu|rpc|vulkan)/(.*/)?)[^/]+\.(c|cpp|h)$")
-
-
-def ours(path):
-    return bool(_OURS.match(path))
-
-
-def foreign(path):
-    """Kernels for one kind of processor: the number of lines is enough, except for x86."""
-    return path.startswith("src/ggml-cpu/") and path.count("/") > 2 and not path.startswith("src/ggml-cpu/arch/x86/")
 
 
 def until(text, mark=""):
@@ -40,19 +31,18 @@ class Tree:
     def __init__(self, root):
         self.root, self.files = root, []
         for folder, folders, names in os.walk(root):
-            folders[:] = sorted(f for f in folders if not f.startswith("."))
-            for name in names:
-                path = os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
-                # See fetch.py.
-                if not name.startswith(".") and not (name == "ggml.pc.in" and "the original, for tests" in self.text(path)):
-                    self.files.append(path)
+            folders[:] = [f for f in folders if not f.startswith(".")]
+            paths = [os.path.relpath(os.path.join(folder, name), root) for name in names if not name.startswith(".")]
+            # fetch.py makes a ggml.pc.in.
+            self.files += [path for path in paths if path != "ggml.pc.in" or "the original, for tests" not in self.text(path)]
         self.files.sort()
+        self.ours = [path for path in self.files if _OURS.match(path)]
 
     @functools.cache
     def text(self, path):
         try:
-            with open(os.path.join(self.root, path), encoding="utf-8", errors="replace", newline="") as f:
-                return f.read().replace("\r\n", "\n")
+            with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as f:
+                return f.read()
         except OSError:
             return ""
 
@@ -63,10 +53,12 @@ class Tree:
 
     def interface(self):
         """The headers of C that hosts and modules are compiled with; the public ones first."""
-        return [f for f in self.files if f.startswith("include/") and f.endswith(".h") and not f.endswith("-cpp.h")] + [f for f in INTERNAL if f in self.files]
+        public = [f for f in self.files if f.startswith("include/") and f.endswith(".h") and not f.endswith("-cpp.h")]
+        return public + [f for f in INTERNAL if f in self.files]
 
     def version(self):
-        numbers = [re.search(rf"set\s*\(\s*GGML_VERSION_{part}\s+(\d+)", self.text("CMakeLists.txt")) for part in ("MAJOR", "MINOR", "PATCH")]
+        parts = ("MAJOR", "MINOR", "PATCH")
+        numbers = [re.search(rf"set\s*\(\s*GGML_VERSION_{part}\s+(\d+)", self.text("CMakeLists.txt")) for part in parts]
         return ".".join(m[1] for m in numbers) if all(numbers) else "unknown"
 
     @functools.cache
@@ -118,50 +110,44 @@ def _extents(tree, path):
                     yield first, first + text.count("\n"), "table", name
 
     lines, file, text = tree.plain(path).split("\n"), f"{tree.root}/{path}", tree.text(path)
-    taken = list(walk(clang.parse(file, text, 0, f"-I{tree.root}/include", f"-I{tree.root}/src").cursor, ""))
+    taken = list(walk(clang.parse(file, text, 0, tree.root).cursor, ""))
     functions = [e for e in taken if e[2] == "function"]
-    return taken + [e for e in walk(clang.parse(file, text, clang.SINGLE).cursor, "")
+    return taken + [e for e in walk(clang.parse(file, text, clang.SINGLE, tree.root).cursor, "")
                     if e not in taken and not any(e[0] <= f[1] and f[0] <= e[1] for f in functions)]
 
 
-def keys(lines):
-    """The lines without their spacing."""
-    return ["".join(line.split()) for line in lines]
-
-
 def differing(a, b):
-    """The lines that only the one has, and only the other, in their order."""
-    left, right, sides = Counter(keys(a)), Counter(keys(b)), []
-    for lines, more in ((a, left - right), (b, right - left)):
-        sides.append([])
-        for line, key in zip(lines, keys(lines)) if more else ():
-            if more[key] > 0:
-                more[key] -= 1
-                sides[-1].append(line)
-    return sides
+    """The lines that only the one has, and only the other, in their order. Spacing does not count."""
+    def more(lines, than):
+        left, found = Counter(map(_key, than)), []
+        for line in lines:
+            left[_key(line)] -= 1
+            if left[_key(line)] < 0:
+                found.append(line)
+        return found
+
+    return more(a, b), more(b, a)
 
 
-def signed(label, sides):
-    """A line for each that only the one side has, and only the other."""
-    return [f"{sign} {label}: {line}" for sign, lines in zip("-+", sides) for line in lines if line]
+def _key(line):
+    return "".join(line.split())
 
 
-def amount(a, b):
-    gone, come = differing(a, b)
-    return f"+{len(come)} -{len(gone)}" if gone or come else ORDER
-
-
-def mark(before, after):
-    return "~" if before and after else "+" if after else "-"
-
-
-def both(old, new, pick=lambda path: True):
-    """Paths that are in either tree, with different contents."""
-    return sorted(p for p in {*old.files, *new.files} if pick(p) and (old.text(p) != new.text(p) or (p in old.files) != (p in new.files)))
-
-
-def changed(a, b, order=None):
-    """Lines for two dictionaries of texts by name."""
-    for name in sorted({*a, *b}, key=order):
-        if a.get(name) != b.get(name):
-            yield f"{mark(name in a, name in b)} {name}: {' -> '.join(side[name] for side in (a, b) if name in side)}"
+def compared(old, new, limit=10 ** 6):
+    """The items for two dictionaries of facts by name. A fact is a text, or a list of lines, of which those are items
+    that only one side has, or their number if there are more than `limit`."""
+    for name in {**new, **old}:
+        a, b = old.get(name), new.get(name)
+        sign = "+" if a is None else "-" if b is None else "~"
+        if isinstance(a or b, str):
+            if a != b:
+                yield f"{sign} {name}: {' -> '.join(text for text in (a, b) if text is not None)}"
+        elif list(map(_key, a or [])) != list(map(_key, b or [])):
+            gone, come = differing(a or [], b or [])
+            if len(gone) + len(come) > limit:
+                yield f"{sign} {name} +{len(come)} -{len(gone)}"
+            elif gone or come:
+                yield from (f"- {name}: {line}" for line in gone)
+                yield from (f"+ {name}: {line}" for line in come)
+            else:
+                yield f"~ {name} in another order"
