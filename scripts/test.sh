@@ -163,7 +163,7 @@ suite_install() { library && GGML_ORACLE_PREFIX=${GGML_ORACLE_PREFIX:-$(built_or
 suite_info() { library && GGML_ORACLE_PREFIX=$(built_original) scripts/test_info.sh target/install; }
 suite_run() { library && scripts/test_run.sh; }
 suite_upstream() { python3 scripts/test_upstream_diff.py 2>&1; }
-suite_abi() { library && scripts/test_abi.sh target/install/lib; }
+suite_abi() { library && python3 scripts/abi_diff.py target/install/lib; }
 against() { # SUITE NAME ...: the library, and what scripts/oracle.sh builds
     local suite=$1 name
     shift
