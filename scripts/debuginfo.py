@@ -1,85 +1,65 @@
-"""Signatures and layouts of a library's own debug information, by abidw, in words that C and Rust share.
+"""For gdb, which reads a library's debug information: prints, as JSON, facts by name about the functions that the library
+exports (the types of the parameters and of the result) and about structs and their members, in words that C and Rust
+share.
 
-Numbers have Rust's names; an enum is a signed integer. A pointer is *T, where T is ? when it is void or a struct whose
-fields are not in it; a function's address is *fn. A struct by value is its fields. Facts are such words, with spaces
-between them.
+Numbers have Rust's names; an enum is a signed integer. A pointer is *T, where T is ? when it is void or a struct without
+a name; a function's address is *fn. A struct by value is its members.
 """
-import os
+import json
+import re
 import subprocess
-import xml.etree.ElementTree as xml
 
-_NUMBERS = {
-    "i8": ("char", "signed char"), "u8": ("unsigned char",), "i16": ("short int",), "u16": ("unsigned short int", "short unsigned int"),
-    "i32": ("int",), "u32": ("unsigned int",), "i64": ("isize", "long int", "long long int"),
-    "u64": ("usize", "unsigned long int", "long unsigned int", "unsigned long long int", "long long unsigned int"),
-    "f32": ("float",), "f64": ("double",), "bool": ("_Bool",), "void": ("()", "!")}
-_NUMBER_OF = {name: number for number, names in _NUMBERS.items() for name in (number, *names)}
+import gdb
 
 
-class DebugInfo:
-    """Of libraries: `functions`, name -> types of the parameters and of the result, and `structs`, name -> facts."""
-    def __init__(self, *libraries):
-        self.functions, self.structs = {}, {}
-        for library in libraries:
-            text = subprocess.run([os.environ.get("ABIDW", "abidw"), "--no-show-locs", library], stdout=subprocess.PIPE, check=True).stdout
-            root = xml.fromstring(text)
-            self._types = {e.get("id"): e for e in root.iter() if e.get("id")}
-            self._walk(root, ())
-
-    def _walk(self, element, names):
-        for e in element:
-            if e.tag == "namespace-decl":
-                self._walk(e, (*names, e.get("name")))
-                continue
-            if e.tag == "function-decl" and e.get("elf-symbol-id"):
-                self.functions[e.get("elf-symbol-id")] = self._signature(e)
-            elif e.tag == "function-decl" and element.tag == "abi-instr":
-                # abidw loses the symbol of a function that it met in another source first, as a declaration.
-                self.functions.setdefault(e.get("name"), self._signature(e))
-            # Of Rust's types, those that represent C's.
-            if e.tag == "class-decl" and e.get("size-in-bits") and e.get("is-anonymous") != "yes" and names[:2] in ((), ("ggml", "abi")):
-                struct = self.structs.setdefault(e.get("name"), {})
-                facts = {"": f"{int(e.get('size-in-bits')) // 8} bytes", **{f".{name}": f"{kind} at {at}" for name, at, kind in self._fields(e)}}
-                # All sources of a library must agree.
-                struct.update({name: fact if struct.get(name, fact) == fact else f"{struct[name]} or {fact}" for name, fact in facts.items()})
-            self._walk(e, names)
-
-    def _type(self, identity, pointed=0):
-        e = self._types.get(identity)
-        kind, name = (e.tag, e.get("name", "")) if e is not None else ("", "")
-        if kind in ("typedef-decl", "qualified-type-def"):
-            return self._type(e.get("type-id"), pointed)
-        if kind == "type-decl":
-            return "?" if pointed and _NUMBER_OF.get(name) == "void" else _NUMBER_OF.get(name, name)
-        if kind in ("pointer-type-def", "reference-type-def"):
-            return "*" + self._type(e.get("type-id"), pointed + 1)
-        if kind == "enum-decl":
-            size = self._types[e.find("underlying-type").get("type-id")].get("size-in-bits")
-            return "?" if name == "c_void" else f"i{size}"
-        if kind == "function-type":
-            return "fn"
-        if kind == "array-type-def":
-            return self._type(e.get("type-id"), pointed) + "".join(f"[{r.get('length')}]" for r in e.iter("subrange"))
-        if kind in ("class-decl", "union-decl"):
-            if name.startswith("Option<"): # a function's address, or NULL
-                return "*fn"
-            if pointed:
-                return "?" if e.get("is-anonymous") == "yes" else "FILE" if name == "_IO_FILE" else name
-            return " ".join(["{", *(f"{at} {n} {t}" for n, at, t in self._fields(e)), "}"])
-        return kind or "?"
-
-    def _fields(self, struct):
-        """(name, offset in bytes, type)"""
-        for member in struct.findall("data-member"):
-            if member.get("static") != "yes":
-                v = member.find("var-decl")
-                yield v.get("name"), int(member.get("layout-offset-in-bits", 0)) // 8, self._type(v.get("type-id"))
-
-    def _signature(self, function):
-        params = ["..." if p.get("is-variadic") == "yes" else self._type(p.get("type-id")) for p in function.findall("parameter")]
-        return " ".join([*params, "->", self._type(function.find("return").get("type-id"))])
+def word(kind, pointed=False):
+    kind = kind.strip_typedefs().unqualified()
+    code, name = kind.code, str(kind)
+    if code in (gdb.TYPE_CODE_PTR, gdb.TYPE_CODE_REF):
+        return "*" + word(kind.target(), True)
+    if "Option<" in name: # a function's address, or NULL
+        return "*fn"
+    if code == gdb.TYPE_CODE_FUNC:
+        return "fn"
+    if code == gdb.TYPE_CODE_ARRAY:
+        return f"{word(kind.target(), pointed)}[{kind.range()[1] + 1}]"
+    if code == gdb.TYPE_CODE_VOID or name == "()" or name.endswith("c_void"):
+        return "?" if pointed else "void"
+    if code in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION):
+        if pointed:
+            return (kind.name or "?").rsplit("::", 1)[-1].replace("_IO_FILE", "FILE")
+        return " ".join(["{", *(f"{at} {member} {text}" for member, at, text in members(kind)), "}"])
+    if code == gdb.TYPE_CODE_BOOL:
+        return "bool"
+    letter = "f" if code == gdb.TYPE_CODE_FLT else "i" if code == gdb.TYPE_CODE_ENUM or kind.is_signed else "u"
+    return f"{letter}{8 * kind.sizeof}"
 
 
-def alike(a, b):
-    """Whether two types are one; ? may be whatever a pointer leads to."""
-    return a == b or a[:1] == b[:1] == "*" and ("?" in (a[1:], b[1:]) or alike(a[1:], b[1:]))
+def members(struct):
+    """(name, offset in bytes, type)"""
+    return [(f.name, f.bitpos // 8, word(f.type)) for f in struct.fields() if hasattr(f, "bitpos")]
+
+
+def functions(library):
+    for line in subprocess.run(["nm", "-D", "--defined-only", library], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines():
+        address, letter, name = line.split()
+        block = gdb.block_for_pc(int(address, 16)) if letter in "TWi" else None
+        while block and not block.function:
+            block = block.superblock
+        if block:
+            kind = block.function.type
+            yield name.split("@")[0], " ".join([*(word(f.type) for f in kind.fields()), "returns", word(kind.target())])
+
+
+def structs():
+    """C's types, and of Rust's those that represent C's."""
+    listed = gdb.execute("info types -q gg[mu][lf]", to_string=True)
+    for path in sorted(set(re.findall(r"(?<!enum )(?<!union )\b((?:struct |ggml::abi::(?:\w+::)*)?\w+);$", listed, re.M))):
+        kind = gdb.lookup_type(path).strip_typedefs()
+        if kind.code in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION) and kind.fields():
+            name = "struct " + re.split("::| ", path)[-1]
+            yield name, f"{kind.sizeof} bytes"
+            yield from ((f"{name}.{member}", f"{text} at {at}") for member, at, text in members(kind))
+
+
+print(json.dumps(dict([*functions(gdb.current_progspace().filename), *structs()])))

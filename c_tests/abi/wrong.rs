@@ -6,16 +6,15 @@ pub mod abi {
     use std::ffi::c_void;
     #[repr(C)]
     pub struct ggml_init_params {
-        pub mem_buffer: *mut c_void, // ggml_init_params.mem_buffer
-        pub mem_size: usize, // ggml_init_params.mem_size
+        pub mem_buffer: *mut c_void, // struct ggml_init_params.mem_buffer
+        pub mem_size: usize, // struct ggml_init_params.mem_size
         pub no_alloc: bool,
     }
     #[repr(C)]
-    pub struct ggml_tallocr { // ggml_tallocr
+    pub struct ggml_tallocr { // struct ggml_tallocr, struct ggml_tallocr.offset
         pub buffer: *mut c_void,
         pub base: *mut c_void,
-        pub alignment: u32, // ggml_tallocr.alignment
-        // One that is gone: // ggml_tallocr.offset
+        pub alignment: u32, // struct ggml_tallocr.alignment
     }
 }
 #[unsafe(no_mangle)]
