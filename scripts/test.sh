@@ -11,8 +11,7 @@
 #             depends on them runs
 #   run       make run: odd names, interrupted fetches, two at once
 #   upstream  upstream_diff.py, which lists changes of the original: on small trees, and facts about two real versions
-#   abi       names, functions, layouts and enums against the original's build, by abidiff (package abigail-tools; else
-#             skipped)
+#   abi       names, functions, layouts and enums against the original's headers and build (gdb needed; else skipped)
 #   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
 #   hosts     unmodified llama.cpp on this library and on the original
 #   rpc       clients and servers of this library and of the original in all four pairs; RPC="pairs tool speed" for
@@ -155,8 +154,8 @@ suite_package() { library && scripts/test_package.sh; }
 suite_headers() {
     local status=0
     once headers-current make -s check-headers || status=1
-    scripts/check_headers_compile.sh include || status=1
-    return $status
+    python3 -B c_tests/abi/abi.py headers include | sed '/^PASS/d; s/^[0-9]* passed/headers: &/'
+    return $((status | PIPESTATUS[0]))
 }
 built_original() { [ ! -e "$cache/original/done" ] || echo "$cache/original"; }
 suite_install() { library && GGML_ORACLE_PREFIX=${GGML_ORACLE_PREFIX:-$(built_original)} scripts/test_install.sh; }
