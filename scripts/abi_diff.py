@@ -10,7 +10,7 @@ names      what the shared libraries export, as functions or as data
 headers    functions, types, enums and macros that are numbers, as libclang reads the headers of both
 library    functions and structs in the debug information of both libraries, as gdb reads it
 
-Intended differences are listed in c_tests/abi/differences.txt, each with its reason. An entry that matches nothing is a
+Intended differences are listed in c_tests/abi/differences.toml, each with its reason. An entry that matches nothing is a
 failure. Without gdb all is skipped, except for root, which could have installed it, and in CI.
 """
 import json
@@ -31,7 +31,6 @@ from upstream.tree import Tree, compared
 
 LISTS = os.path.join(ROOT, "c_tests", "abi")
 LIBRARIES = ("libggml", "libggml-base", "libggml-cpu")
-KINDS = ("missing", "extra", "header", "differs", "unseen")
 FUNCTIONS = "TWi" # nm's letters
 checks = Checks("abi")
 
@@ -42,25 +41,23 @@ def run(*command, **more):
 
 
 class Allowed:
-    """The list of intended differences: lines `KIND PATTERN: REASON`."""
-    def __init__(self, text):
-        self.entries, self.used = [], set()
-        for line in text.splitlines():
-            if line.strip() and not line.startswith("#"):
-                rule, _, reason = line.strip().partition(": ")
-                kind, _, pattern = rule.partition(" ")
-                if kind not in KINDS or not pattern or not reason:
-                    sys.exit(f"abi: {line.strip()!r} is not `KIND PATTERN: REASON` with a kind out of {', '.join(KINDS)}")
-                self.entries.append((kind, pattern))
+    """Intended differences: kind -> pattern -> reason."""
+    def __init__(self, entries):
+        self.entries, self.used = entries, set()
 
     def has(self, kind, name):
         """Whether an entry allows it; that entry then counts as used. The first that fits counts, so order matters."""
-        fits = next((entry for entry in self.entries if entry[0] == kind and fnmatchcase(name, entry[1])), None)
-        self.used.add(fits)
-        return bool(fits)
+        fits = next((pattern for pattern in self.entries.get(kind, ()) if fnmatchcase(name, pattern)), None)
+        self.used.add((kind, fits))
+        return fits is not None
 
     def unused(self):
-        return [f"{kind} {pattern}: matches nothing any more" for kind, pattern in self.entries if (kind, pattern) not in self.used]
+        return [f"{kind} {pattern}" for kind, patterns in self.entries.items() for pattern in patterns if (kind, pattern) not in self.used]
+
+
+def table(name):
+    with open(os.path.join(LISTS, name), "rb") as f:
+        return tomllib.load(f)
 
 
 def differences(kind, theirs, ours, allowed):
@@ -134,11 +131,9 @@ def listed_structs():
 
 def selftest(theirs, info, work):
     """Whether mistakes are seen: in the headers, in a library of ours, in the names and in the list."""
-    nobody, include = Allowed(""), os.path.join(ROOT, "include")
-    with open(os.path.join(LISTS, "mistakes.toml"), "rb") as f:
-        mistakes = tomllib.load(f)["mistakes"]
+    nobody, include = Allowed({}), os.path.join(ROOT, "include")
     right = headers(include)
-    for mistake in mistakes:
+    for mistake in table("mistakes.toml")["mistakes"]:
         copy = shutil.copytree(include, os.path.join(work, "include"), dirs_exist_ok=True)
         path = os.path.join(copy, mistake["file"])
         with open(path, encoding="utf-8") as f:
@@ -157,11 +152,11 @@ def selftest(theirs, info, work):
         expected = ", ".join(re.findall(r"// (.*)", f.read())).split(", ")
     checks.check(sorted(item[2:].split(": ")[0] for item in seen) == sorted(expected), "seen: mistakes in Rust", "; ".join(seen))
 
-    listed = Allowed("missing libggml ggml_one: used\nextra ggml_two: not used\n")
+    listed = Allowed({"missing": {"libggml ggml_one": "used"}, "extra": {"ggml_two": "not used"}})
     seen = names({"libggml": {"ggml_one": "T", "ggml_four": "T", "ggml_five": "T"}}, {"ggml_three": "T", "ggml_five": "D"}, listed)
     expected = ["~ libggml ggml_five: function -> data", "- libggml ggml_four: function", "+ ggml_three: function"]
     checks.sound("seen: names", [] if seen == expected else seen)
-    checks.check(listed.unused() == ["extra ggml_two: matches nothing any more"], "seen: an entry that matches nothing")
+    checks.check(listed.unused() == ["extra ggml_two"], "seen: an entry that matches nothing")
 
 
 def built():
@@ -189,8 +184,7 @@ def main():
     ours = sys.argv[1]
     folder, debug = built()
     paths = {name: os.path.join(folder, name + ".so") for name in (*LIBRARIES, "libggml-rpc")}
-    with open(os.path.join(LISTS, "differences.txt"), encoding="utf-8") as f:
-        allowed = Allowed(f.read())
+    allowed = Allowed(table("differences.toml"))
 
     original, exported = {name: symbols(path) for name, path in paths.items()}, symbols(os.path.join(ours, "libggml-base.so"))
     everything = set().union(*original.values())
@@ -212,7 +206,7 @@ def main():
     checks.sound(f"our library and the original's: {len(wanted)} functions and structs", library_differences(info, mine, wanted, allowed))
     unseen = [name for name in wanted if not (name in info and name in mine or allowed.has("unseen", name))]
     checks.sound("all of them are in the debug information of both", sorted(unseen))
-    checks.sound(f"differences.txt has {len(allowed.entries)} entries in use", allowed.unused())
+    checks.sound("differences.toml has no entry that matches nothing", allowed.unused())
     with tempfile.TemporaryDirectory(prefix="ggml-abi-") as work:
         selftest(theirs, info, work)
     return checks.finish()
