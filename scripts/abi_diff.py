@@ -22,6 +22,7 @@ import sys
 import tempfile
 import tomllib
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 sys.dont_write_bytecode = True
 from checks import Checks
@@ -29,15 +30,13 @@ from processes import ROOT, cache
 from upstream import interface
 from upstream.tree import Tree, compared
 
-LISTS = os.path.join(ROOT, "c_tests", "abi")
+LISTS = Path(ROOT, "c_tests/abi")
 LIBRARIES = ("libggml", "libggml-base", "libggml-cpu")
-FUNCTIONS = "TWi" # nm's letters
 checks = Checks("abi")
 
 
-def run(*command, **more):
-    r = subprocess.run(command, stdout=subprocess.PIPE, text=True, **more)
-    return r.stdout if r.returncode == 0 else sys.exit(f"abi: {' '.join(command[:2])} ... ended with {r.returncode}")
+def output(*command, **more):
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, **more).stdout
 
 
 class Allowed:
@@ -56,8 +55,7 @@ class Allowed:
 
 
 def table(name):
-    with open(os.path.join(LISTS, name), "rb") as f:
-        return tomllib.load(f)
+    return tomllib.loads((LISTS / name).read_text())
 
 
 def differences(kind, theirs, ours, allowed):
@@ -67,22 +65,17 @@ def differences(kind, theirs, ours, allowed):
 
 
 def symbols(library, which="--defined-only"):
-    """Name -> nm's letter for its kind."""
-    lines = map(str.split, run(os.environ.get("NM", "nm"), "-D", which, library).splitlines())
-    return {words[-1].split("@")[0]: words[-2] for words in lines if words[-2] != "A"}
+    """Name -> whether it is a function or data. Without weak ones: inline functions and templates, of which each file
+    that uses them has a copy of its own."""
+    lines = map(str.split, output(os.environ.get("NM", "nm"), "-D", which, library).splitlines())
+    return {words[-1].split("@")[0]: "function" if words[-2] in "Ti" else "data" for words in lines if words[-2] not in "AWwVvu"}
 
 
 def names(original, ours, allowed):
-    """original: library -> name -> letter; ours: name -> letter. An inline function or a template is weak: each file
-    that uses it has a copy of its own."""
-    what = lambda letter: "function" if letter in FUNCTIONS else "data"
-    theirs, mine = {}, {}
-    for library, letters in original.items():
-        for name, letter in letters.items():
-            label = f"{'weak ' if letter in 'WVu' else ''}{library} {name}"
-            theirs[label] = what(letter)
-            mine.update({label: what(ours[name])} if name in ours else {})
-    extra = {name: what(letter) for name, letter in ours.items() if not any(name in letters for letters in original.values())}
+    """The items for names: `original` is library -> name -> kind, `ours` name -> kind."""
+    theirs = {f"{library} {name}": kind for library, kinds in original.items() for name, kind in kinds.items()}
+    mine = {place: ours[place.split()[1]] for place in theirs if place.split()[1] in ours}
+    extra = {name: kind for name, kind in ours.items() if not any(name in kinds for kinds in original.values())}
     return differences("missing", theirs, mine, allowed) + differences("extra", {}, extra, allowed)
 
 
@@ -102,7 +95,7 @@ def debuginfo(*libraries):
     """The facts that scripts/debuginfo.py prints about libraries."""
     found = {}
     for library in libraries:
-        said = run("gdb", "-nx", "-batch", "-x", os.path.join(ROOT, "scripts/debuginfo.py"), library)
+        said = output("gdb", "-nx", "-batch", "-x", os.path.join(ROOT, "scripts/debuginfo.py"), library)
         found.update(json.loads(said.splitlines()[-1]))
     return found
 
@@ -123,67 +116,52 @@ def library_differences(theirs, ours, names, allowed):
     return differences("differs", theirs, ours, allowed)
 
 
-def listed_structs():
-    """Every struct that hosts or modules read."""
-    with open(os.path.join(LISTS, "layout.txt"), encoding="utf-8") as f:
-        return ["struct " + line.split()[1] for line in f if line.startswith(("struct ", "typedef "))]
-
-
-def selftest(theirs, info, work):
+def selftest(info, work):
     """Whether mistakes are seen: in the headers, in a library of ours, in the names and in the list."""
     nobody, include = Allowed({}), os.path.join(ROOT, "include")
     right = headers(include)
     for mistake in table("mistakes.toml")["mistakes"]:
         copy = shutil.copytree(include, os.path.join(work, "include"), dirs_exist_ok=True)
-        path = os.path.join(copy, mistake["file"])
-        with open(path, encoding="utf-8") as f:
-            text = f.read()
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(re.sub(mistake["old"], mistake["new"], text, count=1, flags=re.DOTALL))
+        header = Path(copy, mistake["file"])
+        header.write_text(re.sub(mistake["old"], mistake["new"], header.read_text(), count=1, flags=re.DOTALL))
         seen = differences("header", right, headers(copy), nobody)
         checks.check(any(mistake["name"] in item for item in seen), f"seen: {mistake['what']}", "; ".join(seen))
 
-    library = os.path.join(work, "libwrong.so")
-    source = os.path.join(LISTS, "wrong.rs")
-    run(*os.environ.get("RUSTC", "rustc").split(), "--edition", "2021", "-A", "warnings", "-C", "debuginfo=2", source, "-o", library)
+    library, source = os.path.join(work, "libwrong.so"), LISTS / "wrong.rs"
+    output(*os.environ.get("RUSTC", "rustc").split(), "--edition", "2021", "-A", "warnings", "-C", "debuginfo=2", source, "-o", library)
     wrong = debuginfo(library)
     seen = library_differences(info, wrong, wrong.keys(), nobody)
-    with open(source, encoding="utf-8") as f:
-        expected = ", ".join(re.findall(r"// (.*)", f.read())).split(", ")
+    expected = ", ".join(re.findall(r"// (.*)", source.read_text())).split(", ")
     checks.check(sorted(item[2:].split(": ")[0] for item in seen) == sorted(expected), "seen: mistakes in Rust", "; ".join(seen))
 
     listed = Allowed({"missing": {"libggml ggml_one": "used"}, "extra": {"ggml_two": "not used"}})
-    seen = names({"libggml": {"ggml_one": "T", "ggml_four": "T", "ggml_five": "T"}}, {"ggml_three": "T", "ggml_five": "D"}, listed)
+    seen = names({"libggml": dict.fromkeys(("ggml_one", "ggml_four", "ggml_five"), "function")}, {"ggml_three": "function", "ggml_five": "data"}, listed)
     expected = ["~ libggml ggml_five: function -> data", "- libggml ggml_four: function", "+ ggml_three: function"]
-    checks.sound("seen: names", [] if seen == expected else seen)
+    checks.check(seen == expected, "seen: names", "; ".join(seen))
     checks.check(listed.unused() == ["extra ggml_two"], "seen: an entry that matches nothing")
 
 
 def built():
-    """Folders with the original's libraries, and the path of ours, with debug information. The dependencies are built
-    once, and stay in the cache. Names have 64 bytes, as in the original's build."""
-    run(os.path.join(ROOT, "scripts/oracle.sh"), "debug")
+    """The path of our library with debug information. The dependencies are built once, and stay in the cache. Names have
+    64 bytes, as in the original's build."""
     target = os.path.join(cache(), "abi-rust")
     env = {**os.environ, "CARGO_TARGET_DIR": target, "CARGO_INCREMENTAL": "0"}
     env.pop("GGML_MAX_NAME", None)
     print("building the library with debug information (the first time: a minute) ...", flush=True)
     options = "--quiet --locked --lib --crate-type cdylib --config profile.dev.opt-level=0 --config profile.dev.debug=2".split()
-    run(os.environ.get("CARGO", "cargo"), "rustc", *options, "--config", 'profile.dev.package."*".debug=0', cwd=ROOT, env=env)
-    return os.path.join(cache(), "debug/lib"), os.path.join(target, "debug/libggml.so")
+    output(os.environ.get("CARGO", "cargo"), "rustc", *options, "--config", 'profile.dev.package."*".debug=0', cwd=ROOT, env=env)
+    return os.path.join(target, "debug/libggml.so")
 
 
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__.strip())
-    if not shutil.which("gdb"):
-        missing = "gdb is missing"
-        if os.getuid() and not os.environ.get("CI"):
-            return checks.skip_all(missing)
-        checks.check(False, missing)
-        return checks.finish()
+    if not shutil.which("gdb") and os.getuid() and not os.environ.get("CI"):
+        return checks.skip_all("gdb is missing")
     ours = sys.argv[1]
-    folder, debug = built()
-    paths = {name: os.path.join(folder, name + ".so") for name in (*LIBRARIES, "libggml-rpc")}
+    output(os.path.join(ROOT, "scripts/oracle.sh"), "debug")
+    debug = built()
+    paths = {name: os.path.join(cache(), "debug/lib", name + ".so") for name in (*LIBRARIES, "libggml-rpc")}
     allowed = Allowed(table("differences.toml"))
 
     original, exported = {name: symbols(path) for name, path in paths.items()}, symbols(os.path.join(ours, "libggml-base.so"))
@@ -200,15 +178,16 @@ def main():
     checks.sound(f"our headers and the original's: {len(theirs)} facts", differences("header", theirs, headers(os.path.join(ROOT, "include")), allowed))
 
     info, mine = debuginfo(*(paths[name] for name in LIBRARIES)), debuginfo(debug)
-    functions = [name for name in inside if name in exported and exported[name] in FUNCTIONS]
-    # Both sides must have debug information of all that they export.
-    wanted = functions + listed_structs()
+    # Both sides must have debug information of all functions that they export, and of every struct that hosts or
+    # modules read.
+    functions = [name for name in inside if exported.get(name) == "function"]
+    wanted = functions + [f"struct {name}" for name in re.findall(r"^(?:struct|typedef) (\w+)", (LISTS / "layout.txt").read_text(), re.M)]
     checks.sound(f"our library and the original's: {len(wanted)} functions and structs", library_differences(info, mine, wanted, allowed))
     unseen = [name for name in wanted if not (name in info and name in mine or allowed.has("unseen", name))]
     checks.sound("all of them are in the debug information of both", sorted(unseen))
     checks.sound("differences.toml has no entry that matches nothing", allowed.unused())
     with tempfile.TemporaryDirectory(prefix="ggml-abi-") as work:
-        selftest(theirs, info, work)
+        selftest(info, work)
     return checks.finish()
 
 

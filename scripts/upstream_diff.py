@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""What changed in the original ggml since the version that this library follows.
+"""What changed in the original ggml since the version that this library follows, and facts about that version.
 
 usage: CRATE=llama-cpp-sys-4 VERSION=0.11.0 upstream_diff.py      a crate's ggml, which cargo fetches
        DIR=path upstream_diff.py                                  a tree of ggml, or of llama.cpp
+       upstream_diff.py facts          writes the lists in c_tests/abi (upstream/facts.py), from the version that
+                                       scripts/fetch.py pins, or from the one that these variables name
 
 In the environment: BASE=path, or BASE_CRATE=name and BASE_VERSION=number, is compared with instead of what
-scripts/fetch.py pins. CHECK=1 makes any change a failure. Fetched trees and libclang are kept in GGML_CACHE (default:
+scripts/fetch.py pins. CHECK=1 makes any change a failure, and writes nothing. Fetched trees and libclang are kept in GGML_CACHE (default:
 target/cache).
 
 Prints sections of one item a line: + is new, - is gone, ~ changed. The same trees give the same text. Status: 0; 1 with
@@ -19,7 +21,7 @@ from functools import partial
 sys.dont_write_bytecode = True
 import fetch
 from processes import cache
-from upstream import clang, interface, sources
+from upstream import clang, facts, interface, sources
 from upstream.tree import Tree, compared
 
 
@@ -43,10 +45,8 @@ def given(path):
 
 def had(folder, crate, version, otherwise):
     """A tree; `otherwise` is the crate where none is named. Ends with status 3 where it, or libclang, cannot be had."""
-    if folder and (crate or version):
-        usage("a folder and a crate are named; one is enough")
-    if crate and not version:
-        usage(f"the version of {crate} is missing")
+    if folder and (crate or version) or crate and not version:
+        usage("name a folder, or the version of a crate")
     if not folder and not version:
         crate, version = otherwise or usage("no version and no folder")
     path = given(folder) if folder else None
@@ -64,8 +64,8 @@ def backwards(old, new):
     return all(n.isdigit() for v in numbers for n in v) and [int(n) for n in numbers[1]] < [int(n) for n in numbers[0]]
 
 
-def section(facts, *limit):
-    return lambda old, new: list(compared(facts(old), facts(new), *limit))
+def section(named, *limit):
+    return lambda old, new: list(compared(named(old), named(new), *limit))
 
 
 def functions(concerned):
@@ -103,11 +103,14 @@ def sections(old, new):
 
 
 def main():
+    folder, crate, version, check = (os.environ.get(name, "") for name in ("DIR", "CRATE", "VERSION", "CHECK"))
+    if sys.argv[1:] == ["facts"]:
+        facts.write(had(folder, crate, version, fetch.CRATE[:2]), check not in ("", "0"))
+        return
     if len(sys.argv) > 1:
-        usage("it takes no arguments, but variables")
-    env = {name: os.environ.get(name, "") for name in ("CRATE", "VERSION", "DIR", "BASE", "BASE_CRATE", "BASE_VERSION", "CHECK")}
-    new = had(env["DIR"], env["CRATE"], env["VERSION"], None)
-    old = had(env["BASE"], env["BASE_CRATE"], env["BASE_VERSION"], fetch.CRATE[:2])
+        usage("it takes variables, and the argument facts")
+    new = had(folder, crate, version, None)
+    old = had(*(os.environ.get(name, "") for name in ("BASE", "BASE_CRATE", "BASE_VERSION")), fetch.CRATE[:2])
     if backwards(old, new):
         print(f"upstream-diff: {new.version()} is older than {old.version()}, with which it is compared; to see what is new, name the older one as BASE",
               file=sys.stderr)
@@ -120,7 +123,7 @@ def main():
         print("\n".join(lines), flush=True)
     except BrokenPipeError: # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(1 if total and env["CHECK"] not in ("", "0") else 0)
+    sys.exit(1 if total and check not in ("", "0") else 0)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,8 @@ _CORE, _CPU, _VULKAN = "src/ggml.c", "src/ggml-cpu/", "src/ggml-vulkan/"
 # Functions that dispatch every operation to the function that computes it.
 _DISPATCH = ("ggml_compute_forward", "ggml_vk_build_graph", "ggml_vk_op_get_pipeline")
 _MANY = 6 # of more operations their number is shown
-# Of other backends' files, the section `files` is enough.
+# Of other backends, the section `files` is enough.
 _CMAKE = re.compile(r"(src/|src/ggml-(cpu|rpc|vulkan)/|cmake/)?[^/]*(CMakeLists\.txt|\.cmake(\.in)?|\.pc\.in)$")
-_COMMAND = re.compile(
-    r"""\#[^\n]* | (?P<name>\w+)\s*\((?P<args>(?: "(?:\\.|[^"\\])*" | \((?:"(?:\\.|[^"\\])*"|[^()"])*\) | [^()"])*)\)""", re.X)
-# What a user, a distribution or a program that links the package sees.
-_SEEN = re.compile(r"option|cmake_dependent_option|set_target_properties|add_(library|compile_definitions)|target_\w+|install|export|find_package"
-                   r"|configure_\w+|write_\w+|ggml_add_\w+")
 
 
 def declared(kinds, tree):
@@ -143,22 +138,16 @@ def variables(tree):
 
 
 def _commands(tree, path):
-    """[(name, arguments)] of a CMake file."""
-    found = [(m["name"].lower(), re.sub(r"\s#[^\n]*", "", " " + m["args"])) for m in _COMMAND.finditer(tree.text(path)) if m["name"]]
-    return [(name, args) for name, text in found if (args := re.findall(r'"(?:\\.|[^"\\])*"|[^\s"]+', text))]
+    """A CMake file without comments."""
+    return re.sub(r"(^|\s)#.*", "", tree.text(path))
+
+
+def cmake(tree):
+    """The lines of the CMake files of our parts."""
+    return {path: [line.strip() for line in _commands(tree, path).splitlines() if line.strip()] for path in filter(_CMAKE.match, tree.files)}
 
 
 def built(tree, library):
     """The C and C++ files that src/CMakeLists.txt makes a library of."""
-    calls = [args for name, args in _commands(tree, "src/CMakeLists.txt") if name in ("add_library", "target_sources") and args[0] == library]
-    return sorted({"src/" + a for args in calls for a in args if a.endswith((".c", ".cpp"))})
-
-
-def cmake(tree):
-    """The arguments after the first one of our parts' commands, by command and first argument."""
-    found = {}
-    for path in filter(_CMAKE.match, tree.files):
-        for name, args in _commands(tree, path):
-            if _SEEN.fullmatch(name) or name == "set" and args[0].startswith("GGML_"):
-                found.setdefault(f"{path}: {name}({args[0]})", []).extend(args[1:])
-    return found
+    calls = re.findall(rf"\b(?:add_library|target_sources)\s*\(\s*{library}\s([^)]*)\)", _commands(tree, "src/CMakeLists.txt"))
+    return {"src/" + word for call in calls for word in call.split() if word.endswith((".c", ".cpp"))}

@@ -1,23 +1,15 @@
-#!/usr/bin/env python3
-"""Writes the facts about the original's binary interface: c_tests/abi/functions.txt, plugin.txt, layout.txt and
-environment.txt.
-
-usage: upstream_facts.py
-
-They are taken from the sources of the version that scripts/fetch.py pins, or of CRATE and VERSION, or DIR (as for
-upstream_diff.py): the public functions of the headers that functions.txt lists, the other C names that libggml-base
-exports, the structs, enums and macros as libclang reads them for x86-64, and the environment variables that the sources
-read. CHECK=1 writes nothing; files that are not up to date are a failure. signatures.txt: c_tests/abi/abi.py.
-"""
+"""The lists of facts in c_tests/abi: the public functions of the headers that functions.txt lists, the other C names that
+libggml-base exports (plugin.txt), the structs, enums and macros as libclang reads them for x86-64 (layout.txt), and the
+environment variables that the sources read. signatures.txt: c_tests/abi/abi.py."""
 import os
 import sys
 import textwrap
 
-sys.dont_write_bytecode = True
-import fetch
 from processes import ROOT
-from upstream import interface, sources
-from upstream_diff import had
+
+from . import interface, sources
+
+BACKENDS = ("ggml-impl.h", "ggml-backend-impl.h") # backends also read what these declare
 
 
 def path_of(name):
@@ -54,22 +46,21 @@ def plugin(tree, headers):
 def layout(tree, headers):
     found = interface.read(tree)
     if found.errors:
-        fetch.die("libclang does not understand the headers: " + found.errors[0])
+        sys.exit("libclang does not understand the headers: " + found.errors[0])
 
-    def of(declared, *more):
-        """(header, name, cursor), by header; backends also read what these headers declare."""
+    def of(declared, more=BACKENDS):
         return [(h, name, c) for h in (*headers, *more) for name, c in declared.items() if interface.header(c) == h]
 
     yield f"# Layout facts of ggml {tree.version()}'s C interface on LP64 Linux: sizes, alignments and offsets in bytes; values of enums and macros."
     yield ""
-    for h, name, c in of(found.records, "ggml-impl.h", "ggml-backend-impl.h"):
+    for h, name, c in of(found.records):
         yield f"{'struct' if ' ' in c.type.spelling else 'typedef'} {name} size {c.type.get_size()} align {c.type.get_align()}  [{h}]"
         yield from (f"  {at:6} {size:6} {field}" for field, at, size, _ in interface.fields(c.type) if "." not in field)
     yield ""
-    for h, name, c in of(found.enums, "ggml-impl.h", "ggml-backend-impl.h"):
+    for h, name, c in of(found.enums):
         yield f"enum {name}  [{h}]"
         yield from (f"  {value:6} {enumerator}" for enumerator, value in interface.values(c))
-    macros = ", ".join(f"{name} {found.numbers[name]}" for _, name, _ in of(found.macros, "ggml-backend-impl.h") if name in found.numbers)
+    macros = ", ".join(f"{name} {found.numbers[name]}" for _, name, _ in of(found.macros, BACKENDS[1:]) if name in found.numbers)
     yield from ("", "macros", *textwrap.wrap(macros, 150, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))
 
 
@@ -78,23 +69,14 @@ def environment(tree, _headers):
     yield from (f"{name} {paths}" for name, paths in sources.variables(tree).items())
 
 
-def lists(tree):
-    """name -> text"""
-    made = {"functions.txt": functions, "plugin.txt": plugin, "layout.txt": layout, "environment.txt": environment}
-    return {name: "\n".join(lines(tree, listed_headers())) + "\n" for name, lines in made.items()}
-
-
-def main():
-    folder, crate, version, check = (os.environ.get(name, "") for name in ("DIR", "CRATE", "VERSION", "CHECK"))
-    tree = had(folder, crate, version, fetch.CRATE[:2])
-    stale = {name: text for name, text in lists(tree).items() if text != read(name)}
-    if stale and check not in ("", "0"):
+def write(tree, check):
+    """Writes the lists, or, to check, ends with a failure if one is not up to date."""
+    lists = {"functions.txt": functions, "plugin.txt": plugin, "layout.txt": layout, "environment.txt": environment}
+    made = {name: "\n".join(lines(tree, listed_headers())) + "\n" for name, lines in lists.items()}
+    stale = [name for name, text in made.items() if text != read(name)]
+    if stale and check:
         sys.exit(f"not as in the sources of ggml {tree.version()}: {', '.join(stale)}; run make upstream-facts")
-    for name, text in stale.items():
+    for name in stale:
         with open(path_of(name), "w", encoding="utf-8") as f:
-            f.write(text)
+            f.write(made[name])
     print(f"ggml {tree.version()}: {', '.join(stale) + ' written' if stale else 'nothing has changed'}")
-
-
-if __name__ == "__main__":
-    fetch.quiet_ending(main)
