@@ -8,18 +8,17 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from pathlib import Path
 
 sys.dont_write_bytecode = True
 import fetch
 import upstream_diff
 from checks import Checks
-from processes import ROOT
 from upstream import clang
 from upstream.tree import Tree, differing, until
 
 checks = Checks("upstream", quiet=True)
-with open(os.path.join(ROOT, "scripts/upstream/tests.toml"), "rb") as f:
-    CASES = tomllib.load(f)
+CASES = tomllib.loads(Path(__file__).with_name("upstream").joinpath("tests.toml").read_text())
 WORK = tempfile.TemporaryDirectory(prefix="upstream-test-")
 
 
@@ -31,10 +30,9 @@ def tree(files):
     """The folder of a new tree."""
     root = tempfile.mkdtemp(dir=WORK.name)
     for name, text in files.items():
-        path = os.path.join(root, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(text)
+        path = Path(root, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     return root
 
 
@@ -60,40 +58,33 @@ def ran(*arguments, **variables):
     return r.returncode, r.stdout, r.stderr
 
 
-def texts():
+def readers(base):
     source = 'a /* b\n"c */ "// d" \'"\' // e "f\nR"x(//")x" 1\'000 // g'
     same("comments", Tree(tree({"a.c": source})).plain("a.c"), 'a  \n "// d" \'"\'  \nR"x(//")x" 1\'000  ')
     same("brackets", [until('a, (b, ")") + c) d'), until("a { ; } b; c", ";"), until("a ( b")], ['a, (b, ")") + c', "a { ; } b", "a ( b"])
     same("lines", differing(["a", "b ", "c", "a"], ["a", "b", "d"]), (["c", "a"], ["d"]))
     found = Tree(tree({"src/gguf.cpp": CASES["pieces"]["source"]})).functions("src/gguf.cpp")
     same("pieces", sorted(found), CASES["pieces"]["functions"])
-
-
-def rows(base):
     for row in CASES["rows"]:
-        trees = [Tree(base), Tree(edited(row["edits"]))]
+        trees = Tree(base), Tree(edited(row["edits"]))
         for section, expected in row["found"].items():
             same(section, upstream_diff.SECTIONS[section](*trees), expected)
 
 
-def program(base):
+def program(base, both):
     llama = tempfile.mkdtemp(dir=WORK.name)
     os.symlink(base, os.path.join(llama, "ggml"))
     status, out, said = ran(BASE=base, DIR=llama, CHECK="1")
     same("no change in a whole llama.cpp", (status, out.splitlines()[-1], said), (0, "0 items in 0 of 18 sections", ""))
-
-    both = {"BASE": base, "DIR": edited([["src/ggml.c", "LIMIT 4", "LIMIT 5"], ["CMakeLists.txt", "MINOR 1", "MINOR 2"]])}
     status, out, said = ran(CHECK="0", **both)
-    same("a change", (status, out.splitlines()[:2], out.splitlines()[-1], said), (0, ["== version: 1", "~ 0.1.0 -> 0.2.0"], "7 items in 4 of 18 sections", ""))
+    same("a change", (status, out.splitlines()[:2], out.splitlines()[-1], said), (0, ["== version: 1", "~ ggml: 0.1.0 -> 0.2.0"], "7 items in 4 of 18 sections", ""))
     same("CHECK, and the same text again", ran(CHECK="1", PYTHONHASHSEED="7", **both), (1, out, ""))
     status, out, said = ran(BASE=both["DIR"], DIR=base)
-    checks.check(status == 0 and "0.1.0 is older than 0.2.0" in said and "== version: 1\n~ 0.2.0 -> 0.1.0 backwards" in out, "backwards", said)
-
+    checks.check(status == 0 and "0.1.0 is older than 0.2.0" in said and "~ ggml: 0.2.0 -> 0.1.0\n" in out, "backwards", said)
     for arguments, variables in (([], {}), (["x"], both), ([], {**both, "DIR": "/nowhere"}), ([], {**both, "CRATE": "some"}),
                                  ([], {"CRATE": "some"}), ([], {**both, "BASE_VERSION": "1"})):
         status, out, said = ran(*arguments, **variables)
         same(f"wrong call: {arguments} {variables}", (status, out, "usage:" in said), (2, "", True))
-    return both
 
 
 def what_cannot_be_had(both):
@@ -102,13 +93,13 @@ def what_cannot_be_had(both):
     for case in CASES["causes"]:
         same(f"cause: {case['said']}", fetch.cause("some", "9", case["said"]), case.get("cause"))
     work = tempfile.mkdtemp(dir=WORK.name)
-    with open(os.path.join(work, "cargo"), "w", opener=lambda path, flags: os.open(path, flags, 0o755)) as f:
-        f.write("#!/bin/sh\necho \"candidate versions found which didn't match: 2.0.0, 1.0.0\" >&2\nexit 101\n")
-    os.symlink(os.path.join(upstream_diff.cache(), "tools"), os.path.join(work, "tools"))
+    cargo = Path(work, "cargo")
+    cargo.write_text("#!/bin/sh\necho \"candidate versions found which didn't match: 2.0.0, 1.0.0\" >&2\nexit 101\n")
+    cargo.chmod(0o755)
+    os.symlink(os.path.join(os.path.abspath(upstream_diff.cache()), "tools"), os.path.join(work, "tools"))
     nowhere = {"GGML_CACHE": work, "CARGO_HOME": work, "PIP_NO_INDEX": "1", "CARGO_NET_OFFLINE": "true"}
-    fake = {"VERSION": "9.9.9", "PATH": work + os.pathsep + os.environ["PATH"]}
     for variables, pattern in (
-            (fake, r"llama-cpp-sys-4 has no version 9.9.9; the newest are 2.0.0, 1.0.0\n$"),
+            ({"VERSION": "9.9.9", "PATH": f"{work}:{os.environ['PATH']}"}, r"llama-cpp-sys-4 has no version 9.9.9; the newest are 2.0.0, 1.0.0\n$"),
             ({"VERSION": "0.0.0-none"}, "cannot fetch|cargo is missing"),
             ({**both, "GGML_CACHE": tempfile.mkdtemp(dir=WORK.name)}, r"^fetching libclang .*\nfetch: pip cannot fetch libclang.*python3-pip\n$")):
         status, out, said = ran(**{**nowhere, **variables})
@@ -117,24 +108,20 @@ def what_cannot_be_had(both):
 
 def facts():
     trees = [Tree(upstream_diff.fetched(*crate)) for crate in (("llama-cpp-sys-2", "0.1.161"), ("llama-cpp-sys-4", "0.11.0"))]
-    sections = dict(upstream_diff.sections(*trees))
-    for title, items in CASES["facts"].items():
-        checks.sound(f"facts: {title}", [item for item in items if item not in sections[title]])
-    same("numbers of items", {title: len(sections[title]) for title in CASES["counts"]}, CASES["counts"])
+    found = {title: items(*trees) for title, items in upstream_diff.SECTIONS.items()}
+    for title, expected in CASES["facts"].items():
+        checks.sound(f"facts: {title}", [item for item in expected if item not in found[title]])
+    same("numbers of items", {title: len(found[title]) for title in CASES["counts"]}, CASES["counts"])
     status, _, said = ran("facts", CHECK="1")
     checks.check(status == 0, "the lists in c_tests/abi are those of the sources", said)
 
 
-def main():
-    clang.cindex() # ends with one line if it cannot be had
-    with WORK:
-        base = tree(CASES["base"])
-        texts()
-        rows(base)
-        what_cannot_be_had(program(base))
-        facts()
-    sys.exit(checks.finish())
-
-
-if __name__ == "__main__":
-    main()
+clang.cindex() # ends with one line if it cannot be had
+with WORK:
+    whole = tree(CASES["base"])
+    pair = {"BASE": whole, "DIR": edited([["src/ggml.c", "LIMIT 4", "LIMIT 5"], ["CMakeLists.txt", "MINOR 1", "MINOR 2"]])}
+    readers(whole)
+    program(whole, pair)
+    what_cannot_be_had(pair)
+    facts()
+sys.exit(checks.finish())

@@ -15,6 +15,7 @@ CHECK=1 if anything changed; 2 for a wrong call; 3 if a tree or libclang is not 
 """
 import contextlib
 import os
+import signal
 import sys
 from functools import partial
 
@@ -58,12 +59,6 @@ def had(folder, crate, version, otherwise):
         sys.exit(3)
 
 
-def backwards(old, new):
-    """Whether the tree that should be newer is the older one, as far as both say their versions."""
-    numbers = [t.version().split(".") for t in (old, new)]
-    return all(n.isdigit() for v in numbers for n in v) and [int(n) for n in numbers[1]] < [int(n) for n in numbers[0]]
-
-
 def section(named, *limit):
     return lambda old, new: list(compared(named(old), named(new), *limit))
 
@@ -74,6 +69,7 @@ def functions(concerned):
 
 # title -> the items about two trees
 SECTIONS = {
+    "version": section(lambda tree: {"ggml": tree.version()}),
     "functions in headers": section(interface.functions),
     "types": section(interface.types),
     "enums": section(interface.enums),
@@ -94,36 +90,33 @@ SECTIONS = {
 }
 
 
-def sections(old, new):
-    """[(title, items)]; an item is a line."""
-    version = [] if old.version() == new.version() else [f"~ {old.version()} -> {new.version()}"]
-    if backwards(old, new):
-        version[0] += " backwards: the other tree is the older one, so + is gone since it and - is new since it"
-    return [("version", version)] + [(title, items(old, new)) for title, items in SECTIONS.items()]
+def number(tree):
+    """A version that can be compared."""
+    return [int(part) for part in tree.version().split(".") if part.isdigit()]
 
 
 def main():
     folder, crate, version, check = (os.environ.get(name, "") for name in ("DIR", "CRATE", "VERSION", "CHECK"))
+    check = check not in ("", "0")
     if sys.argv[1:] == ["facts"]:
-        facts.write(had(folder, crate, version, fetch.CRATE[:2]), check not in ("", "0"))
+        facts.write(had(folder, crate, version, fetch.CRATE[:2]), check)
         return
     if len(sys.argv) > 1:
         usage("it takes variables, and the argument facts")
     new = had(folder, crate, version, None)
     old = had(*(os.environ.get(name, "") for name in ("BASE", "BASE_CRATE", "BASE_VERSION")), fetch.CRATE[:2])
-    if backwards(old, new):
-        print(f"upstream-diff: {new.version()} is older than {old.version()}, with which it is compared; to see what is new, name the older one as BASE",
+    if [] != number(new) < number(old):
+        print(f"upstream-diff: {new.version()} is older than {old.version()}: + is gone since it, and - is new since it. Name the older one as BASE.",
               file=sys.stderr)
-    found = sections(old, new)
-    total = sum(len(items) for _, items in found)
-    lines = [line for title, items in found for line in (f"== {title}: {len(items) or 'nothing'}", *(" ".join(item.split()) for item in items), *[""] * bool(items))]
-    lines.append(f"{total} items in {sum(bool(items) for _, items in found)} of {len(found)} sections")
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL) # the reader may have seen enough
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")
-    try:
-        print("\n".join(lines), flush=True)
-    except BrokenPipeError: # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(1 if total and check not in ("", "0") else 0)
+    total = full = 0
+    for title, items in SECTIONS.items():
+        found = [" ".join(item.split()) for item in items(old, new)]
+        total, full = total + len(found), full + bool(found)
+        print(f"== {title}: {len(found) or 'nothing'}", *found, *[""] * bool(found), sep="\n")
+    print(f"{total} items in {full} of {len(SECTIONS)} sections")
+    sys.exit(bool(total and check))
 
 
 if __name__ == "__main__":

@@ -1,28 +1,17 @@
 """The lists of facts in c_tests/abi: the public functions of the headers that functions.txt lists, the other C names that
 libggml-base exports (plugin.txt), the structs, enums and macros as libclang reads them for x86-64 (layout.txt), and the
 environment variables that the sources read. signatures.txt: c_tests/abi/abi.py."""
-import os
+import re
 import sys
 import textwrap
+from pathlib import Path
 
 from processes import ROOT
 
 from . import interface, sources
 
+FOLDER = Path(ROOT, "c_tests/abi")
 BACKENDS = ("ggml-impl.h", "ggml-backend-impl.h") # backends also read what these declare
-
-
-def path_of(name):
-    return os.path.join(ROOT, "c_tests", "abi", name)
-
-
-def read(name):
-    with open(path_of(name), encoding="utf-8") as f:
-        return f.read()
-
-
-def listed_headers():
-    return [line[1:line.index("]")] for line in read("functions.txt").splitlines() if line.startswith("[")]
 
 
 def public(tree, headers):
@@ -72,11 +61,12 @@ def environment(tree, _headers):
 def write(tree, check):
     """Writes the lists, or, to check, ends with a failure if one is not up to date."""
     lists = {"functions.txt": functions, "plugin.txt": plugin, "layout.txt": layout, "environment.txt": environment}
-    made = {name: "\n".join(lines(tree, listed_headers())) + "\n" for name, lines in lists.items()}
-    stale = [name for name, text in made.items() if text != read(name)]
+    headers = re.findall(r"^\[(.*)\]", (FOLDER / "functions.txt").read_text(), re.M)
+    made = {FOLDER / name: "\n".join(lines(tree, headers)) + "\n" for name, lines in lists.items()}
+    stale = [path for path, text in made.items() if text != path.read_text()]
+    names = ", ".join(path.name for path in stale)
     if stale and check:
-        sys.exit(f"not as in the sources of ggml {tree.version()}: {', '.join(stale)}; run make upstream-facts")
-    for name in stale:
-        with open(path_of(name), "w", encoding="utf-8") as f:
-            f.write(made[name])
-    print(f"ggml {tree.version()}: {', '.join(stale) + ' written' if stale else 'nothing has changed'}")
+        sys.exit(f"not as in the sources of ggml {tree.version()}: {names}; run make upstream-facts")
+    for path in stale:
+        path.write_text(made[path])
+    print(f"ggml {tree.version()}: {names + ' written' if stale else 'nothing has changed'}")
