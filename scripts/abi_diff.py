@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """Compares the binary interface of this library with that of the original, from the libraries and headers of both.
 
-usage: abi_diff.py LIB_DIR      LIB_DIR holds our installed libraries
+usage: abi_diff.py CACHE LIB_DIR LIBRARY
 
-Builds the original with debug information (scripts/oracle.sh debug), and this library too, not optimised: layouts and
-signatures are those of any build. Compared are facts by name:
+CACHE      folder with the original's sources, and its libraries with debug information (scripts/oracle.sh debug)
+LIB_DIR    folder with our installed libraries
+LIBRARY    our library once more, built with debug information
+
+Compared are facts by name:
 
 names      what the shared libraries export, as functions or as data
 headers    functions, types, enums and macros that are numbers, as libclang reads the headers of both
 library    functions and structs in the debug information of both libraries, as gdb reads it
 
-Intended differences are listed in c_tests/abi/differences.toml, each with its reason. An entry that matches nothing is a
-failure. Without gdb all is skipped, except for root, which could have installed it, and in CI.
+Intended differences are listed in c_tests/abi/differences.toml, each with its reason. An entry that matches nothing is
+a failure.
 """
 import json
 import os
@@ -26,7 +29,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 from checks import Checks
-from processes import ROOT, cache
+from processes import ROOT
 from upstream import interface
 from upstream.tree import Tree, compared
 
@@ -141,30 +144,14 @@ def selftest(info, work):
     checks.check(listed.unused() == ["extra ggml_two"], "seen: an entry that matches nothing")
 
 
-def built():
-    """The path of our library with debug information. The dependencies are built once, and stay in the cache. Names have
-    64 bytes, as in the original's build."""
-    target = os.path.join(cache(), "abi-rust")
-    env = {**os.environ, "CARGO_TARGET_DIR": target, "CARGO_INCREMENTAL": "0"}
-    env.pop("GGML_MAX_NAME", None)
-    print("building the library with debug information (the first time: a minute) ...", flush=True)
-    options = "--quiet --locked --lib --crate-type cdylib --config profile.dev.opt-level=0 --config profile.dev.debug=2".split()
-    output(os.environ.get("CARGO", "cargo"), "rustc", *options, "--config", 'profile.dev.package."*".debug=0', cwd=ROOT, env=env)
-    return os.path.join(target, "debug/libggml.so")
-
-
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 4:
         sys.exit(__doc__.strip())
-    if not shutil.which("gdb") and os.getuid() and not os.environ.get("CI"):
-        return checks.skip_all("gdb is missing")
-    ours = sys.argv[1]
-    output(os.path.join(ROOT, "scripts/oracle.sh"), "debug")
-    debug = built()
-    paths = {name: os.path.join(cache(), "debug/lib", name + ".so") for name in (*LIBRARIES, "libggml-rpc")}
+    builds, ours, debug = map(Path, sys.argv[1:])
+    paths = {name: builds / "debug/lib" / f"{name}.so" for name in (*LIBRARIES, "libggml-rpc")}
     allowed = Allowed(table("differences.toml"))
 
-    original, exported = {name: symbols(path) for name, path in paths.items()}, symbols(os.path.join(ours, "libggml-base.so"))
+    original, exported = {name: symbols(path) for name, path in paths.items()}, symbols(ours / "libggml-base.so")
     everything = set().union(*original.values())
     checks.sound(f"{len(everything)} names of the original", names(original, exported, allowed))
     # A function that a file of the original takes from another must exist, whatever the list allows.
@@ -173,8 +160,7 @@ def main():
     checks.sound("what the original's libraries take from each other", sorted(taken - exported.keys()))
     checks.sound("the build with debug information exports the same", sorted(symbols(debug).keys() ^ exported.keys()))
 
-    sources = os.path.join(cache(), "src/ggml")
-    theirs = headers(os.path.join(sources, "include"), os.path.join(sources, "src/ggml-backend-impl.h"))
+    theirs = headers(builds / "src/ggml/include", builds / "src/ggml/src/ggml-backend-impl.h")
     checks.sound(f"our headers and the original's: {len(theirs)} facts", differences("header", theirs, headers(os.path.join(ROOT, "include")), allowed))
 
     info, mine = debuginfo(*(paths[name] for name in LIBRARIES)), debuginfo(debug)

@@ -87,10 +87,7 @@ def types(tree):
     for name, c in read(tree).records.items():
         found[name] = f"{header(c)}, {c.type.get_size()} bytes, aligned to {c.type.get_align()}"
         found.update({f"{name}.{field}": f"{kind} at {at}, {size} bytes" for field, at, size, kind in fields(c.type)})
-    for name, c in read(tree).typedefs.items():
-        if not any(x.kind.name in _DEFINED and x.is_definition() for x in c.get_children()):
-            found[f"typedef {name}"] = f"{header(c)}: {spelled(c.underlying_typedef_type)}"
-    return found
+    return {**found, **{f"typedef {name}": f"{header(c)}: {spelled(c.underlying_typedef_type)}" for name, c in read(tree).typedefs.items()}}
 
 
 def values(enum):
@@ -109,11 +106,8 @@ def macros(tree):
 
 def remarks(tree):
     """What the public headers say about themselves: rules that no type states."""
-    found = {}
-    for path in [path for path in tree.interface() if path.startswith("include/")]:
-        lines = "\n".join(m["comment"] or "" for m in COMMENT.finditer(tree.text(path))).split("\n")
-        found[os.path.basename(path)] = [said for line in lines if (said := line.strip(" /*\t"))]
-    return found
+    comments = {path: "\n".join(m["comment"] or "" for m in COMMENT.finditer(tree.text(path))) for path in tree.interface() if path.startswith("include/")}
+    return {os.path.basename(path): re.findall(r"[^\s/*].*?(?=[\s/*]*$)", text, re.M) for path, text in comments.items()}
 
 
 def exported(tree):

@@ -3,6 +3,7 @@ import functools
 import os
 import re
 from collections import Counter
+from pathlib import Path
 
 from . import clang
 
@@ -40,11 +41,8 @@ class Tree:
 
     @functools.cache
     def text(self, path):
-        try:
-            with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as f:
-                return f.read()
-        except OSError:
-            return ""
+        file = Path(self.root, path)
+        return file.read_text(errors="replace") if file.is_file() else ""
 
     @functools.cache
     def plain(self, path):
