@@ -64,7 +64,7 @@ def table(name):
 def differences(kind, theirs, ours, allowed):
     """The items for facts that differ and that the list does not allow."""
     meant = {name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name) and allowed.has(kind, name)}
-    return list(compared(*({name: fact for name, fact in side.items() if name not in meant} for side in (theirs, ours))))
+    return compared(*({name: fact for name, fact in side.items() if name not in meant} for side in (theirs, ours)))
 
 
 def symbols(library, which="--defined-only"):

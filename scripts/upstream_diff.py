@@ -15,6 +15,7 @@ CHECK=1 if anything changed; 2 for a wrong call; 3 if a tree or libclang is not 
 """
 import contextlib
 import os
+import re
 import signal
 import sys
 from functools import partial
@@ -39,32 +40,24 @@ def fetched(name, version):
     return os.path.join(root, f"{name}-{version}")
 
 
-def given(path):
-    found = [folder for folder in (path, os.path.join(path, "ggml")) if os.path.isfile(os.path.join(folder, "include", "ggml.h"))]
-    return os.path.abspath(found[0]) if found else usage(f"{path} holds no include/ggml.h")
-
-
 def had(folder, crate, version, otherwise):
     """A tree; `otherwise` is the crate where none is named. Ends with status 3 where it, or libclang, cannot be had."""
     if folder and (crate or version) or crate and not version:
         usage("name a folder, or the version of a crate")
     if not folder and not version:
         crate, version = otherwise or usage("no version and no folder")
-    path = given(folder) if folder else None
     try:
         clang.cindex()
-        return Tree(path or fetched(crate or fetch.CRATE[0], version))
+        roots = [folder, os.path.join(folder, "ggml")] if folder else [fetched(crate or fetch.CRATE[0], version)]
     except (SystemExit, OSError) as e: # fetch.py ends with what is wrong
         print(e, file=sys.stderr)
         sys.exit(3)
+    found = [os.path.abspath(root) for root in roots if os.path.isfile(os.path.join(root, "include/ggml.h"))]
+    return Tree(found[0]) if found else usage(f"{roots[0]} holds no include/ggml.h")
 
 
 def section(named, *limit):
-    return lambda old, new: list(compared(named(old), named(new), *limit))
-
-
-def functions(concerned):
-    return lambda old, new: section(partial(sources.functions, concerned, old, new), 0)(old, new)
+    return lambda old, new: compared(named(old), named(new), *limit)
 
 
 # title -> the items about two trees
@@ -80,19 +73,14 @@ SECTIONS = {
     "types and lines between functions": section(partial(sources.declared, ["type", "rest"]), 12),
     "environment variables": section(sources.variables),
     "functions looked up by name": section(partial(sources.called, r'\bstrcmp ?\(\w+, (?="ggml_)', "src/")),
-    "operations": functions(True),
-    "other functions": functions(False),
+    "operations": lambda *trees: compared(*sources.functions(True, *trees), 0),
+    "other functions": lambda *trees: compared(*sources.functions(False, *trees), 0),
     "assertions in functions": section(partial(sources.called, r"\bGGML_ASSERT ?\(", r"src/[^/]+$|src/ggml-cpu/[^/]+\.c(pp)?$")),
     "op_params": section(partial(sources.called, r"\b(ggml_[gs]et_op_params\w*\(|params\[\w*\] ?= ?\{)", r"src/[^/]+$")),
     "log lines": section(partial(sources.called, r"(?:\b|_)LOG_([A-Z]+ ?\()", r"src/(ggml-\w+/)?[^/]+$")),
     "cmake": section(sources.cmake),
     "files": section(sources.files, 0),
 }
-
-
-def number(tree):
-    """A version that can be compared."""
-    return [int(part) for part in tree.version().split(".") if part.isdigit()]
 
 
 def main():
@@ -105,7 +93,8 @@ def main():
         usage("it takes variables, and the argument facts")
     new = had(folder, crate, version, None)
     old = had(*(os.environ.get(name, "") for name in ("BASE", "BASE_CRATE", "BASE_VERSION")), fetch.CRATE[:2])
-    if [] != number(new) < number(old):
+    numbers = [[int(number) for number in re.findall(r"\d+", tree.version())] for tree in (old, new)]
+    if [] != numbers[1] < numbers[0]:
         print(f"upstream-diff: {new.version()} is older than {old.version()}: + is gone since it, and - is new since it. Name the older one as BASE.",
               file=sys.stderr)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL) # the reader may have seen enough

@@ -5,7 +5,6 @@ import re
 
 from .tree import until
 
-_SOURCES = (".c", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".m", ".mm", ".comp", ".glsl", ".metal", ".cl")
 _NOTHING = re.compile(r"\W*|#\s*(endif|else)|NULL,|#\s*include.*") # a line that says nothing by itself
 _CORE, _CPU, _VULKAN = "src/ggml.c", "src/ggml-cpu/", "src/ggml-vulkan/"
 # Functions that dispatch every operation to the function that computes it.
@@ -91,23 +90,26 @@ def _operations(tree):
     return found
 
 
-def functions(concerned, old, new, tree):
-    """The lines of functions of one of the two trees: those that operations reach, with the operations of both trees
-    before the name, or all others. The cases of a switch over operations are entries of their own."""
-    found = {}
-    for path in tree.ours:
-        place = next((place for place in (_CORE, _CPU, _VULKAN) if path.startswith(place)), path)
-        for name, lines in tree.functions(path).items():
-            cases, rest = _cases(lines)
-            if len(cases) <= 3:
-                cases, rest = {}, lines
-            ops = sorted(set().union(*(_operations(side).get((place, _plain(name)), ()) for side in (old, new))))
-            label = f"{len(ops)} operations: " if len(ops) > _MANY else ", ".join(ops) + ": " if ops else ""
-            if concerned:
-                found.update({f"{op}: {path} case in {name}": block for op, block in cases.items()})
-            if concerned == bool(ops):
-                found[f"{label}{path} {name}"] = rest
-    return dict(sorted(found.items()))
+def functions(concerned, *trees):
+    """The lines of functions of each tree: those that operations reach, with the operations of both trees before the
+    name, or all others. The cases of a switch over operations are entries of their own."""
+    sides = []
+    for tree in trees:
+        found = {}
+        for path in tree.ours:
+            place = next((place for place in (_CORE, _CPU, _VULKAN) if path.startswith(place)), path)
+            for name, lines in tree.functions(path).items():
+                cases, rest = _cases(lines)
+                if len(cases) <= 3:
+                    cases, rest = {}, lines
+                ops = sorted(set().union(*(_operations(side).get((place, _plain(name)), ()) for side in trees)))
+                label = f"{len(ops)} operations: " if len(ops) > _MANY else ", ".join(ops) + ": " if ops else ""
+                if concerned:
+                    found.update({f"{op}: {path} case in {name}": block for op, block in cases.items()})
+                if concerned == bool(ops):
+                    found[f"{label}{path} {name}"] = rest
+        sides.append(dict(sorted(found.items())))
+    return sides
 
 
 def files(tree):
@@ -123,7 +125,7 @@ def files(tree):
 def variables(tree):
     """Name of an environment variable -> the files of src that read it. A function that passes its parameter to getenv
     counts as getenv."""
-    paths, readers, found = [p for p in tree.files if p.startswith("src/") and p.endswith(_SOURCES)], {"getenv"}, {}
+    paths, readers, found = [p for p in tree.files if p.startswith("src/")], {"getenv"}, {}
     for text in (tree.plain(p) for p in paths if re.search(r"getenv\s*\(\s*\w", tree.text(p))):
         for m in re.finditer(r"getenv\s*\(\s*(\w+)", text):
             heads = re.findall(rf"(\w+)\s*\([^(){{}};]*\b{m[1]}\b[^(){{}};]*\)\s*(?:const\s*)?\{{", text[:m.start()])

@@ -55,9 +55,8 @@ class Tree:
         return public + [f for f in INTERNAL if f in self.files]
 
     def version(self):
-        parts = ("MAJOR", "MINOR", "PATCH")
-        numbers = [re.search(rf"set\s*\(\s*GGML_VERSION_{part}\s+(\d+)", self.text("CMakeLists.txt")) for part in parts]
-        return ".".join(m[1] for m in numbers) if all(numbers) else "unknown"
+        numbers = re.findall(r"set\s*\(\s*GGML_VERSION_(?:MAJOR|MINOR|PATCH)\s+(\d+)", self.text("CMakeLists.txt"))
+        return ".".join(numbers) or "unknown"
 
     @functools.cache
     def pieces(self, path):
@@ -134,18 +133,19 @@ def _key(line):
 def compared(old, new, limit=10 ** 6):
     """The items for two dictionaries of facts by name. A fact is a text, or a list of lines, of which those are items
     that only one side has, or their number if there are more than `limit`."""
+    items = []
     for name in {**new, **old}:
         a, b = old.get(name), new.get(name)
         sign = "+" if a is None else "-" if b is None else "~"
         if isinstance(a or b, str):
             if a != b:
-                yield f"{sign} {name}: {' -> '.join(text for text in (a, b) if text is not None)}"
+                items.append(f"{sign} {name}: {' -> '.join(text for text in (a, b) if text is not None)}")
         elif list(map(_key, a or [])) != list(map(_key, b or [])):
             gone, come = differing(a or [], b or [])
             if len(gone) + len(come) > limit:
-                yield f"{sign} {name} +{len(come)} -{len(gone)}"
+                items.append(f"{sign} {name} +{len(come)} -{len(gone)}")
             elif gone or come:
-                yield from (f"- {name}: {line}" for line in gone)
-                yield from (f"+ {name}: {line}" for line in come)
+                items += [f"- {name}: {line}" for line in gone] + [f"+ {name}: {line}" for line in come]
             else:
-                yield f"~ {name} in another order"
+                items.append(f"~ {name} in another order")
+    return items
