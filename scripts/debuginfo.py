@@ -1,9 +1,9 @@
-"""For gdb, which reads a library's debug information: prints, as JSON, facts by name about the functions that the library
-exports (the types of the parameters and of the result) and about structs and their members, in words that C and Rust
-share.
+"""For gdb, which reads a library's debug information: prints, as JSON, facts by name about the functions that the
+library exports (the types of the parameters and of the result) and about structs and their members, in words that C and
+Rust share.
 
-Numbers have Rust's names; an enum is a signed integer. A pointer is *T, where T is ? when it is void or a struct without
-a name; a function's address is *fn. A struct by value is its members.
+Numbers have Rust's names; an enum is a signed integer. A pointer is *T, where T is ? when it is void or a struct
+without a name; a function's address is *fn. A struct by value is its members.
 """
 import json
 import re

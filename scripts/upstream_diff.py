@@ -7,8 +7,8 @@ usage: CRATE=llama-cpp-sys-4 VERSION=0.11.0 upstream_diff.py      a crate's ggml
                                        scripts/fetch.py pins, or from the one that these variables name
 
 In the environment: BASE=path, or BASE_CRATE=name and BASE_VERSION=number, is compared with instead of what
-scripts/fetch.py pins. CHECK=1 makes any change a failure, and writes nothing. Fetched trees and libclang are kept in GGML_CACHE (default:
-target/cache).
+scripts/fetch.py pins. CHECK=1 makes any change a failure, and writes nothing. Fetched trees and libclang are kept in
+GGML_CACHE (default: target/cache).
 
 Prints sections of one item a line: + is new, - is gone, ~ changed. The same trees give the same text. Status: 0; 1 with
 CHECK=1 if anything changed; 2 for a wrong call; 3 if a tree or libclang is not available. See docs/UPSTREAM.md.

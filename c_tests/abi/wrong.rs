@@ -1,4 +1,4 @@
-//! Rust as our library is written, for scripts/abi_diff.py. What differs from the original is named at the line's end.
+//! Rust as our library is written, for scripts/abi_diff.py. Comments name what differs from the original.
 #![crate_name = "ggml"]
 #![crate_type = "cdylib"]
 use std::ffi::c_void;
@@ -24,6 +24,7 @@ pub extern "C" fn ggml_tallocr_alloc(_: *mut abi::ggml_tallocr, _: *mut c_void) 
 #[unsafe(no_mangle)]
 pub extern "C" fn ggml_nelements(_: *const c_void) -> i32 { 0 } // ggml_nelements
 #[unsafe(no_mangle)]
-pub extern "C" fn ggml_new_tensor_1d(_: *mut c_void, _: i32, _: i32) -> *mut c_void { std::ptr::null_mut() } // ggml_new_tensor_1d
+// ggml_new_tensor_1d
+pub extern "C" fn ggml_new_tensor_1d(_: *mut c_void, _: i32, _: i32) -> *mut c_void { std::ptr::null_mut() }
 #[unsafe(no_mangle)]
 pub extern "C" fn ggml_blck_size(_: i32) -> i64 { 0 }

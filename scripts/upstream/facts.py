@@ -1,5 +1,5 @@
-"""The lists of facts in c_tests/abi: the public functions of the headers that functions.txt lists, the other C names that
-libggml-base exports (plugin.txt), the structs, enums and macros as libclang reads them for x86-64 (layout.txt), and the
+"""The lists of facts in c_tests/abi: the public functions of the headers that functions.txt lists, the other C names
+that libggml-base exports (plugin.txt), the structs, enums and macros as libclang reads them (layout.txt), and the
 environment variables that the sources read. signatures.txt: c_tests/abi/abi.py."""
 import re
 import sys
