@@ -63,8 +63,8 @@ def readers(base):
     same("comments", Tree(tree({"a.c": source})).plain("a.c"), 'a  \n "// d" \'"\'  \nR"x(//")x" 1\'000  ')
     same("brackets", [until('a, (b, ")") + c) d'), until("a { ; } b; c", ";"), until("a ( b")], ['a, (b, ")") + c', "a { ; } b", "a ( b"])
     same("lines", differing(["a", "b ", "c", "a"], ["a", "b", "d"]), (["c", "a"], ["d"]))
-    found = Tree(tree({"src/gguf.cpp": CASES["pieces"]["source"]})).functions("src/gguf.cpp")
-    same("pieces", sorted(found), CASES["pieces"]["functions"])
+    found = Tree(tree({"src/gguf.cpp": CASES["pieces"]["source"]})).pieces("function")
+    same("pieces", sorted(name for _, name, _ in found), CASES["pieces"]["functions"])
     for row in CASES["rows"]:
         trees = Tree(base), Tree(edited(row["edits"]))
         for section, expected in row["found"].items():

@@ -17,21 +17,22 @@ _CMAKE = re.compile(r"(src/|src/ggml-(cpu|rpc|vulkan)/|cmake/)?[^/]*(CMakeLists\
 def declared(kinds, tree):
     """The lines of tables, or of types and of the lines between all of these. Other sections say more about the headers
     that others include."""
-    paths = [p for p in tree.ours if "table" in kinds or p not in tree.interface()]
-    found = {f"{path}: {name}".rstrip(": "): [line for line in lines if not _NOTHING.fullmatch(line)]
-             for path in paths for (kind, name), lines in tree.pieces(path).items() if kind in kinds}
-    return {name: lines for name, lines in found.items() if lines}
+    found = {}
+    for path, name, lines in tree.pieces(*kinds):
+        telling = [line for line in lines if not _NOTHING.fullmatch(line)]
+        if telling and ("table" in kinds or path not in tree.interface()):
+            found[f"{path}: {name}".rstrip(": ")] = telling
+    return found
 
 
 def called(pattern, where, tree):
     """The arguments of the calls whose beginning fits, each once, after the group of the pattern."""
     found = {}
-    for path in tree.ours:
-        for name, lines in tree.functions(path).items() if re.match(where, path) else ():
-            for m in re.finditer(pattern, " ".join(lines)):
-                arguments = until(m.string[m.end():])
-                call = m[1] + arguments + {"(": ")", "{": "}"}[m[1][-1]] if m.groups() else arguments
-                found.setdefault(f"{path} {name}", set()).add(call)
+    for path, name, lines in tree.pieces("function"):
+        for m in re.finditer(pattern, " ".join(lines)) if re.match(where, path) else ():
+            arguments = until(m.string[m.end():])
+            call = m[1] + arguments + {"(": ")", "{": "}"}[m[1][-1]] if m.groups() else arguments
+            found.setdefault(f"{path} {name}", set()).add(call)
     return {name: sorted(calls) for name, calls in found.items()}
 
 
@@ -75,14 +76,14 @@ def _operations(tree):
     found = {}
     for folder in (_CPU, _VULKAN):
         bodies = {}
-        for path in tree.ours:
-            for name, lines in tree.functions(path).items() if path.startswith(folder) and path.count("/") == 2 else ():
+        for path, name, lines in tree.pieces("function"):
+            if path.startswith(folder) and path.count("/") == 2:
                 bodies.setdefault(_plain(name), []).extend(lines)
         uses = {name: _words(lines) & bodies.keys() for name, lines in bodies.items()}
         for op, block in [case for name in _DISPATCH for case in _cases(bodies.get(name, []))[0].items()]:
             for name in _reachable(uses, _words(block) & bodies.keys()):
                 found.setdefault((folder, name), set()).add(op)
-    bodies = tree.functions(_CORE)
+    bodies = {name: lines for path, name, lines in tree.pieces("function") if path == _CORE}
     made = {name: set(re.findall(r"\bop ?= ?GGML_OP_(\w+)", " ".join(lines))) for name, lines in bodies.items()}
     uses = {name: set() if made[name] else _words(lines) & bodies.keys() for name, lines in bodies.items()}
     for name in bodies:
@@ -96,18 +97,17 @@ def functions(concerned, *trees):
     sides = []
     for tree in trees:
         found = {}
-        for path in tree.ours:
+        for path, name, lines in tree.pieces("function"):
+            cases, rest = _cases(lines)
+            if len(cases) <= 3:
+                cases, rest = {}, lines
             place = next((place for place in (_CORE, _CPU, _VULKAN) if path.startswith(place)), path)
-            for name, lines in tree.functions(path).items():
-                cases, rest = _cases(lines)
-                if len(cases) <= 3:
-                    cases, rest = {}, lines
-                ops = sorted(set().union(*(_operations(side).get((place, _plain(name)), ()) for side in trees)))
-                label = f"{len(ops)} operations: " if len(ops) > _MANY else ", ".join(ops) + ": " if ops else ""
-                if concerned:
-                    found.update({f"{op}: {path} case in {name}": block for op, block in cases.items()})
-                if concerned == bool(ops):
-                    found[f"{label}{path} {name}"] = rest
+            ops = sorted(set().union(*(_operations(side).get((place, _plain(name)), ()) for side in trees)))
+            label = f"{len(ops)} operations: " if len(ops) > _MANY else ", ".join(ops) + ": " if ops else ""
+            if concerned:
+                found.update({f"{op}: {path} case in {name}": block for op, block in cases.items()})
+            if concerned == bool(ops):
+                found[f"{label}{path} {name}"] = rest
         sides.append(dict(sorted(found.items())))
     return sides
 

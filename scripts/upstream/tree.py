@@ -59,9 +59,7 @@ class Tree:
         return ".".join(numbers) or "unknown"
 
     @functools.cache
-    def pieces(self, path):
-        """(kind, name) -> the lines of a function, table or type; ("rest", "") -> the lines around them. Overloads
-        share their name's entry."""
+    def _pieces(self, path):
         lines, found = self.plain(path).split("\n"), {}
         owner = [("rest", "")] * len(lines)
         for first, last, *what in sorted(_extents(self, path), key=lambda e: (e[0] - e[1], e)):
@@ -71,8 +69,10 @@ class Tree:
                 found.setdefault(who, []).append(" ".join(line.split()))
         return found
 
-    def functions(self, path):
-        return {name: lines for (kind, name), lines in self.pieces(path).items() if kind == "function"}
+    def pieces(self, *kinds):
+        """(path, name, lines) of each function, table or type of our files; the rest, without a name, is the lines of a
+        file around them. Overloads share their name's entry."""
+        return [(path, name, lines) for path in self.ours for (kind, name), lines in self._pieces(path).items() if kind in kinds]
 
 
 _INSIDE = {"NAMESPACE", "LINKAGE_SPEC", "UNEXPOSED_DECL"}
@@ -80,36 +80,38 @@ _TYPES = {"STRUCT_DECL", "CLASS_DECL", "CLASS_TEMPLATE", "CLASS_TEMPLATE_PARTIAL
 _FUNCTIONS = {"FUNCTION_DECL", "FUNCTION_TEMPLATE", "CXX_METHOD", "CONSTRUCTOR", "DESTRUCTOR", "CONVERSION_FUNCTION"}
 
 
+def _name(c):
+    """A::b for the member b of the type A. A type without a name has none."""
+    own = "" if "(unnamed" in c.spelling or "(anonymous" in c.spelling else c.spelling
+    outer = _name(c.semantic_parent) if c.semantic_parent and c.semantic_parent.kind.name in _TYPES else ""
+    return f"{outer}::{own}" if outer and own else own
+
+
 def _extents(tree, path):
     """[(first line, last line, kind, name)] of definitions. If the branches of an #if are parts of one definition, the
     branch counts that a compiler takes."""
-    def walk(cursor, scope):
+    def walk(cursor):
         for c in cursor.get_children():
+            kind, first, last = c.kind.name, c.extent.start.line - 1, c.extent.end.line - 1
             if not c.location.file or c.location.file.name != file:
                 continue
-            kind, first, last = c.kind.name, c.extent.start.line - 1, c.extent.end.line - 1
-            nameless = "(unnamed" in c.spelling or "(anonymous" in c.spelling
-            name = scope + ("" if nameless else c.spelling)
-            if kind in _INSIDE:
-                yield from walk(c, scope)
-            elif kind in _FUNCTIONS and c.is_definition():
-                outside = c.semantic_parent.kind.name in _TYPES and not scope
-                yield first, last, "function", f"{c.semantic_parent.spelling}::{name}" if outside else name
-            elif kind in _TYPES and c.is_definition():
-                if not nameless:
-                    yield first, last, "type", name
-                yield from walk(c, scope if nameless else name + "::")
-            elif kind == "VAR_DECL" and not scope:
+            if kind in _FUNCTIONS and c.is_definition():
+                yield first, last, "function", _name(c)
+            elif kind in _TYPES and c.is_definition() and _name(c):
+                yield first, last, "type", _name(c)
+            elif kind == "VAR_DECL" and cursor.kind.name not in _TYPES:
                 # False if libclang does not know the type.
                 known = any(x.kind.name == "INIT_LIST_EXPR" for x in c.get_children())
                 text = "\n".join(lines[first:last + 1]) if known else until("\n".join(lines[first:]), ";")
                 if known or "{" in text:
-                    yield first, first + text.count("\n"), "table", name
+                    yield first, first + text.count("\n"), "table", c.spelling
+            if kind in _INSIDE | _TYPES:
+                yield from walk(c)
 
     lines, file, text = tree.plain(path).split("\n"), f"{tree.root}/{path}", tree.text(path)
-    taken = list(walk(clang.parse(file, text, 0, tree.root).cursor, ""))
+    taken = list(walk(clang.parse(file, text, 0, tree.root).cursor))
     functions = [e for e in taken if e[2] == "function"]
-    return taken + [e for e in walk(clang.parse(file, text, clang.SINGLE, tree.root).cursor, "")
+    return taken + [e for e in walk(clang.parse(file, text, clang.SINGLE, tree.root).cursor)
                     if e not in taken and not any(e[0] <= f[1] and f[0] <= e[1] for f in functions)]
 
 
