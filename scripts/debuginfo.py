@@ -54,12 +54,16 @@ def functions(library):
 def structs():
     """C's types, and of Rust's those that represent C's."""
     listed = gdb.execute("info types -q gg[mu][lf]", to_string=True)
-    for path in sorted(set(re.findall(r"(?<!enum )(?<!union )\b((?:struct |ggml::abi::(?:\w+::)*)?\w+);$", listed, re.M))):
-        kind = gdb.lookup_type(path).strip_typedefs()
+    names = set(re.findall(r"^(?:\d+:)?\s+(?:typedef .* |struct )?((?:ggml::abi::(?:\w+::)*)?gg(?:ml|uf)_\w+);$", listed, re.M))
+    for name, spelling in ((name, spelling) for name in sorted(names) for spelling in (name, f"struct {name}")):
+        try:
+            kind = gdb.lookup_type(spelling).strip_typedefs()
+        except gdb.error: # C's structs need the word
+            continue
         if kind.code in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION) and kind.fields():
-            name = "struct " + re.split("::| ", path)[-1]
-            yield name, f"{kind.sizeof} bytes"
-            yield from ((f"{name}.{member}", f"{text} at {at}") for member, at, text in members(kind))
+            label = "struct " + name.rsplit("::", 1)[-1]
+            yield label, f"{kind.sizeof} bytes"
+            yield from ((f"{label}.{member}", f"{text} at {at}") for member, at, text in members(kind))
 
 
 print(json.dumps(dict([*functions(gdb.current_progspace().filename), *structs()])))
