@@ -142,7 +142,7 @@ upstream-diff:
 
 ## upstream-facts: generates the lists in c_tests/abi from the pinned original; CHECK=1 writes nothing
 upstream-facts:
-	@python3 scripts/upstream_facts.py
+	@python3 scripts/upstream_diff.py facts
 
 ## book: builds the book of docs/ in target/book, after checking its links
 book:

@@ -9,36 +9,21 @@
 set -u
 # shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"
-work=$root/target/targets
-mkdir -p "$work"
-targets=("$@")
-[ $# -gt 0 ] || targets=(x86_64-pc-windows-gnu aarch64-unknown-linux-gnu x86_64-apple-darwin)
-
+[ $# -gt 0 ] || set -- x86_64-pc-windows-gnu aarch64-unknown-linux-gnu x86_64-apple-darwin
 # An archive without objects is enough where nothing is linked.
-cat > "$work/no-cc" << 'END'
-#!/bin/sh
-for last; do :; done
-[ "$1" != cq ] || printf '!<arch>\n' > "$2"
-exit 0
-END
-chmod +x "$work/no-cc"
-
-compiles() { # TARGET FLAG ...
-    local target=$1 name=${1//-/_}
-    shift
-    case $target in
-    *-apple-*) export "CC_$name=$work/no-cc" "AR_$name=$work/no-cc" ;;
-    esac
-    cargo check --quiet --locked --target "$target" --target-dir "$work/build" "$@"
-}
-
-for target in "${targets[@]}"; do
-    check "$target: the library" compiles "$target"
-    check "$target: without the Vulkan backend" compiles "$target" --no-default-features
+printf '#!/bin/sh\n[ "$1" != cq ] || echo "!<arch>" > "$2"\n' > "$temporary/no-cc"
+chmod +x "$temporary/no-cc"
+for name in x86_64 aarch64; do
+    export "CC_${name}_apple_darwin=$temporary/no-cc" "AR_${name}_apple_darwin=$temporary/no-cc"
+done
+for target; do
+    compiles=(cargo check --quiet --locked --target "$target" --target-dir "$root/target/targets/build")
+    check "$target: the library" "${compiles[@]}"
+    check "$target: without the Vulkan backend" "${compiles[@]}" --no-default-features
     # Unit tests build modules with the system's compiler, and map pages that fault: on Unix.
     case $target in
-    *-windows-*) check "$target: the internals" compiles "$target" --features internals --lib --examples ;;
-    *) check "$target: unit tests and examples" compiles "$target" --features internals --all-targets ;;
+    *-windows-*) check "$target: the internals" "${compiles[@]}" --features internals --lib --examples ;;
+    *) check "$target: unit tests and examples" "${compiles[@]}" --features internals --all-targets ;;
     esac
 done
 finish targets

@@ -27,7 +27,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
     ("GGML_MAX_NAME", "make", "bytes of a tensor's name (default 64); hosts must be compiled with the same"),
     ("GGML_BACKEND_DIR", "make", "a folder for modules that is compiled into the library"),
     ("RUSTFLAGS, CARGO_ENCODED_RUSTFLAGS, RUSTUP_HOME, RUSTC", "make", "as Rust's own tools read them"),
-    ("CC, CXX, NM, READELF, ABIDW, ABIDIFF", "make test", "tools with these names, or others"),
+    ("CC, CXX, NM", "make test", "tools with these names, or others"),
     ("GGML_CACHE", "make run, test", "where downloads and builds are kept (default: target/cache)"),
     ("MODEL, SENTENCES, DEVICE, REPORT, TRACE", "make run", "see `make help`"),
     ("LLAMA_CACHE", "ggml-rpc-server -c", "where weights are kept, in `rpc` below it, as the original's server does"),
@@ -52,9 +52,9 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "where they write or find builds",
     ),
     (
-        "TESTS_ONLY, RUNNER, KEEP, CI, BEAT, UPSTREAM_FETCH",
+        "TESTS_ONLY, RUNNER, KEEP, CI, BEAT",
         "tests",
-        "names of tests, a program to run them in, whether folders stay, whether long parts are left out, seconds between signs of life, whether cargo may fetch",
+        "names of tests, a program to run them in, whether folders stay, whether long parts are left out, seconds between signs of life",
     ),
     (
         "CRATE, VERSION, BASE, BASE_CRATE, BASE_VERSION, DIR, CHECK",

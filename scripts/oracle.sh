@@ -137,7 +137,7 @@ bench() {
     done
 }
 
-# For scripts/test_abi.sh, which reads the libraries' debug information and runs no code of them: no code for this
+# For scripts/abi_diff.py, which reads the libraries' debug information and runs no code of them: no code for this
 # processor only.
 debug() {
     libraries debug -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-g -O0" -DCMAKE_CXX_FLAGS_DEBUG="-g -O0" -DGGML_NATIVE=OFF -DGGML_LLAMAFILE=ON

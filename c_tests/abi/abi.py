@@ -4,7 +4,8 @@
 usage: abi.py layout     INCLUDE_DIR [INTERNAL_DIR]   sizes, alignments, offsets, enum values and macros that the
                                                       headers give to a C compiler
        abi.py signatures INCLUDE_DIR [--write FILE]   the type of every public function as a C++ compiler sees it
-       abi.py headers    INCLUDE_DIR                  every header compiles alone, as strict C11 and as strict C++17
+       abi.py headers    INCLUDE_DIR                  every header compiles alone, and c_tests/host/macros.c, as strict
+                                                      C11 and as strict C++17
        abi.py symbols    LIBRARY ...                  the exported names
        abi.py backends   INCLUDE_DIR [--write FILE]   the same of headers of backends that this library does not have,
                                                       and their macros
@@ -236,20 +237,32 @@ def files(folder):
             check(f"all of {name}.so is in libggml-base.so too", " ".join(sorted(functions - base)[:8]))
 
 
+def refused(language, source, include, *flags):
+    """The first errors and warnings of a strict C11 or C++17 compiler about a source; nothing if there are none."""
+    compiler = [*CC.split(), "-std=c11"] if language == "C11" else [*CXX.split(), "-std=c++17", "-x", "c++"]
+    strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-I", include]
+    r = subprocess.run([*compiler, *strict, *flags, source], capture_output=True, text=True)
+    return r.stderr[:800].strip() if r.returncode else ""
+
+
 def headers(include):
     listed = sorted(h for h in os.listdir(include) if h.endswith(".h"))
+    source = os.path.join(work_dir(), "alone.c")
     for h in listed:
-        for compiler, std, ext in ((CC, "c11", "c"), (CXX, "c++17", "cpp")):
-            if h == "ggml-cpp.h" and ext == "c":
-                continue
-            source = os.path.join(work_dir(), "alone." + ext)
-            with open(source, "w", encoding="utf-8") as f:
-                f.write(f'#include "{h}"\n#include "{h}"\nint main(void) {{ return 0; }}\n')
-            flags = ["-std=" + std, "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-            out, why = compile_and_run(compiler, flags, source, [include])
-            check(f"{h} compiles alone as {std}", why if out is None else "")
+        with open(source, "w", encoding="utf-8") as f:
+            f.write(f'#include "{h}"\n#include "{h}"\n')
+        for define in ([], ["-DGGML_SHARED"], ["-DGGML_BACKEND_DL"]):
+            for language in ("C++17",) if h == "ggml-cpp.h" else ("C11", "C++17"):
+                check(" ".join([h, "compiles alone as", language, *define]), refused(language, source, include, *define))
     missing = [h for h in (*HEADERS, "ggml-backend-impl.h", "ggml-cpp.h") if h not in listed]
     check("all headers are there", ", ".join(missing) and "missing: " + ", ".join(missing))
+    macros = os.path.join(HERE, "..", "host", "macros.c")
+    for define in ([], ["-DGGML_BACKEND_DL", "-DNDEBUG", "-DGGML_BACKEND_SHARED"]):
+        for language in ("C11", "C++17"):
+            check(" ".join(["macros as", language, *define]), refused(language, macros, include, *define))
+    # The layout of tensors depends on this number: a host of another one must not compile.
+    said = refused("C11", macros, include, "-DGGML_MAX_NAME=1040")
+    check("a host of another GGML_MAX_NAME is refused", "is built with GGML_MAX_NAME" not in said and f"not by this name: {said}")
 
 
 def symbols(libraries):

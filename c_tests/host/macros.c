@@ -1,4 +1,4 @@
-/* The macros of the headers, used as hosts use them; only compiled (scripts/check_headers_compile.sh). */
+/* The macros of the headers, used as hosts use them; only compiled (c_tests/abi/abi.py headers). */
 #include "ggml-backend-impl.h"
 #include "ggml-cpu.h"
 int64_t shapes(const struct ggml_tensor *src0, const struct ggml_tensor *src1, const struct ggml_tensor *src2,

@@ -1,12 +1,49 @@
 """Functions, types, enums, macros and exported names: the interface that hosts and modules are compiled against, as
-libclang reads the headers for x86-64 Linux."""
+libclang reads the headers for x86-64 Linux. Each section is a dictionary of facts by name."""
 import functools
+import os
 import re
-from os.path import basename as short
 from types import SimpleNamespace
 
 from . import clang
-from .tree import COMMENT, changed, differing, mark, signed
+from .tree import COMMENT
+
+_KINDS = {"FUNCTION_DECL": "functions", "VAR_DECL": "variables", "STRUCT_DECL": "records", "UNION_DECL": "records", "ENUM_DECL": "enums",
+          "TYPEDEF_DECL": "typedefs", "MACRO_DEFINITION": "macros"}
+_DEFINED = ("STRUCT_DECL", "UNION_DECL", "ENUM_DECL")
+
+
+def _parse(tree, text, options):
+    """The declarations, and the errors."""
+    unit = clang.parse("/interface.c", text, options | clang.NO_BODIES, tree.root)
+    wrong = [d for d in unit.diagnostics if d.severity >= 3 and d.location.file and not d.spelling.endswith("file not found")]
+    return [c for c in unit.cursor.get_children() if c.location.file], wrong
+
+
+@functools.cache
+def read(tree):
+    """What the headers declare, in their order: kind -> name -> libclang's cursor. `numbers` are the macros that are
+    numbers, `errors` what libclang does not understand."""
+    text = "".join(f'#include "{tree.root}/{h}"\n' for h in tree.interface())
+    cursors, wrong = _parse(tree, text, clang.MACROS)
+    found = SimpleNamespace(numbers={}, **{kind: {} for kind in _KINDS.values()})
+    found.errors = [f"{d.location.file.name.replace(tree.root + '/', '')}: {d.spelling}" for d in wrong]
+    for c in cursors:
+        kind = c.kind.name
+        if kind in _KINDS and c.location.file.name.startswith(tree.root + "/") and (kind not in _DEFINED or c.is_definition()):
+            getattr(found, _KINDS[kind]).setdefault("enum" if "(unnamed" in c.spelling else c.spelling, c)
+    # Each macro becomes an enumerator; those that are no numbers are errors.
+    cursors, wrong = _parse(tree, text + "".join(f"enum {{ number_{name} = ({name}) }};\n" for name in found.macros), 0)
+    lines = {d.location.line for d in wrong if d.location.file.name == "/interface.c"}
+    for c in cursors:
+        if c.location.file.name == "/interface.c" and c.location.line not in lines:
+            number = next(c.get_children())
+            found.numbers[number.spelling.removeprefix("number_")] = number.enum_value
+    return found
+
+
+def header(c):
+    return os.path.basename(c.location.file.name)
 
 
 def spelled(kind):
@@ -14,127 +51,69 @@ def spelled(kind):
     return re.sub(r"\b(struct|union|enum) (?=\w)", "", re.sub(r"\S*\((unnamed|anonymous)[^()]*\)", "(unnamed)", kind.spelling))
 
 
-@functools.cache
-def read(tree):
-    """name -> header, text and more of functions, records, enums, typedefs and macros; `errors` are what libclang does
-    not understand."""
-    def parse(text, options):
-        unit = clang.parse("/interface.c", text, options | clang.NO_BODIES, f"-I{tree.root}/include", f"-I{tree.root}/src")
-        wrong = [d for d in unit.diagnostics if d.severity >= 3 and d.location.file and not d.spelling.endswith("file not found")]
-        return [c for c in unit.cursor.get_children() if c.location.file], [(d.location.file.name, d.location.line, d.spelling) for d in wrong]
+def shown(c):
+    """Whether it is marked as exported."""
+    return any(x.kind.name == "VISIBILITY_ATTR" and x.spelling == "default" for x in c.get_children())
 
-    text = "".join(f'#include "{tree.root}/{h}"\n' for h in tree.interface())
-    cursors, wrong = parse(text, clang.MACROS)
-    found = SimpleNamespace(functions={}, records={}, enums={}, typedefs={}, macros={}, exported={})
-    found.errors = [f"{file.replace(tree.root + '/', '')}: {said}" for file, _, said in wrong]
-    for c in cursors:
-        if c.location.file.name.startswith(tree.root + "/"):
-            _note(found, c, c.location.file.name[len(tree.root) + 1:])
-    # Macros that are numbers: each becomes an enumerator, and those that are none are errors.
-    cursors, wrong = parse(text + "".join(f"enum {{ number_{name} = ({name}) }};\n" for name, m in found.macros.items() if m.text and not m.takes), 0)
-    lines = {line for file, line, _ in wrong if file == "/interface.c"}
-    for c in cursors:
-        if c.location.file.name == "/interface.c" and c.location.line not in lines:
-            number = next(c.get_children())
-            found.macros[number.spelling[7:]].number = number.enum_value
+
+def _static(c):
+    return c.storage_class.name == "STATIC"
+
+
+def functions(tree):
+    found = {}
+    for name, c in read(tree).functions.items():
+        params = [f"{spelled(a.type)} {a.spelling}".strip() for a in c.get_arguments()] + ["..."] * c.type.is_function_variadic()
+        marks = {"[exported]": shown(c), "[static]": _static(c), "[deprecated]": c.availability.name == "DEPRECATED"}
+        text = f"{header(c)}: {spelled(c.result_type)} ({', '.join(params) or 'void'})"
+        found[name] = " ".join([text, *(mark for mark, marked in marks.items() if marked)])
     return found
 
 
-def _note(found, c, path):
-    kind, children = c.kind.name, list(c.get_children())
-    shown = any(x.kind.name == "VISIBILITY_ATTR" and x.spelling == "default" for x in children)
-    local = c.storage_class.name == "STATIC"
-    if kind == "FUNCTION_DECL" and not c.spelling.startswith("ggml_unused_vars"):
-        params = [f"{spelled(a.type)} {a.spelling}".strip() for a in c.get_arguments()] + ["..."] * c.type.is_function_variadic()
-        marks = ["exported"] * shown + ["static"] * local + ["deprecated"] * (c.availability.name == "DEPRECATED")
-        text = f"{short(path)}: {spelled(c.result_type)} {c.spelling}({', '.join(params) or 'void'})" + (f" [{', '.join(marks)}]" if marks else "")
-        found.functions.setdefault(c.spelling, SimpleNamespace(path=path, text=text, shown=shown))
-    if kind in ("FUNCTION_DECL", "VAR_DECL") and not local:
-        found.exported[c.spelling] = (path, shown)
-    elif kind in ("STRUCT_DECL", "UNION_DECL") and c.is_definition():
-        fields = dict(_fields(c.type, "", 0))
-        found.records[c.spelling] = SimpleNamespace(path=path, size=c.type.get_size(), align=c.type.get_align(), fields=fields, tagged=" " in c.type.spelling)
-    elif kind == "ENUM_DECL" and c.is_definition():
-        values = [(e.spelling, e.enum_value) for e in children if e.kind.name == "ENUM_CONSTANT_DECL"]
-        found.enums["enum" if "(unnamed" in c.spelling else c.spelling] = SimpleNamespace(path=path, values=values)
-    elif kind == "TYPEDEF_DECL" and not any(x.kind.name in ("STRUCT_DECL", "UNION_DECL", "ENUM_DECL") and x.is_definition() for x in children):
-        found.typedefs[c.spelling] = f"{short(path)}: {spelled(c.underlying_typedef_type)}"
-    elif kind == "MACRO_DEFINITION":
-        tokens = list(c.get_tokens())
-        takes = len(tokens) > 1 and tokens[1].spelling == "(" and tokens[1].extent.start.offset == tokens[0].extent.end.offset
-        found.macros[c.spelling] = SimpleNamespace(path=path, text=" ".join(t.spelling for t in tokens[1:]), takes=takes, number=None)
-
-
-def _fields(kind, before, offset):
-    """(name, (type, size, offset)) of members; a.b is the member b of the member a, which is a struct without a name.
+def fields(kind, before="", offset=0):
+    """(name, offset, size, type) of members; a.b is the member b of the member a, which is a struct without a name.
     Members of nameless members count as the outer struct's."""
     for f in kind.get_fields():
         at, inner = offset + f.get_field_offsetof() // 8, f.type.get_declaration()
         name = "" if "(" in f.spelling else f.spelling
         if name:
-            yield before + name, (spelled(f.type), f.type.get_size(), at)
-        if inner.kind.name in ("STRUCT_DECL", "UNION_DECL") and inner.is_anonymous():
-            yield from _fields(f.type, f"{before}{name}." if name else before, at)
+            yield before + name, at, f.type.get_size(), spelled(f.type)
+        if inner.kind.name in _DEFINED and inner.is_anonymous():
+            yield from fields(f.type, f"{before}{name}." if name else before, at)
 
 
-def functions(old, new):
-    a, b = ({name: f.text for name, f in read(tree).functions.items()} for tree in (old, new))
-    return [line.replace(f" {line.split(' ', 2)[1][:-1]}:", "", 1) if line[0] != "~" else line for line in changed(a, b)]
+def types(tree):
+    found = {"not understood": read(tree).errors}
+    for name, c in read(tree).records.items():
+        found[name] = f"{header(c)}, {c.type.get_size()} bytes, aligned to {c.type.get_align()}"
+        found.update({f"{name}.{field}": f"{kind} at {at}, {size} bytes" for field, at, size, kind in fields(c.type)})
+    return {**found, **{f"typedef {name}": f"{header(c)}: {spelled(c.underlying_typedef_type)}" for name, c in read(tree).typedefs.items()}}
 
 
-def types(old, new):
-    a, b = read(old), read(new)
-    items = [f"! not understood: {error}" for error in dict.fromkeys(a.errors + b.errors) if error not in a.errors or error not in b.errors]
-    for name in sorted({*a.records, *b.records}):
-        sides = [side.records.get(name) for side in (a, b)]
-        if None in sides:
-            r = sides[0] or sides[1]
-            fields = ", ".join(f"{n}: {text}" for n, (text, _, _) in r.fields.items())
-            items.append(f"{mark(*sides)} {short(r.path)}: {name}, {r.size} bytes: {fields or 'no members'}")
-        else:
-            facts = [{name: f"{short(r.path)}, {r.size} bytes, aligned to {r.align}",
-                      **{f"{name}.{n}": f"{text} at {at}, {size} bytes" for n, (text, size, at) in r.fields.items()}} for r in sides]
-            items += changed(*facts, order=list({**facts[1], **facts[0]}).index)
-    return items + list(changed(*({f"typedef {n}": text for n, text in side.typedefs.items()} for side in (a, b))))
+def values(enum):
+    return [(c.spelling, c.enum_value) for c in enum.get_children() if c.kind.name == "ENUM_CONSTANT_DECL"]
 
 
-def enums(old, new):
-    items, (a, b) = [], (read(tree).enums for tree in (old, new))
-    for name in sorted({*a, *b}):
-        if name not in a or name not in b:
-            items.append(f"{mark(name in a, name in b)} enum {name}: {', '.join(f'{n} {v}' for n, v in (a.get(name) or b[name]).values)}")
-            continue
-        before, after = dict(a[name].values), dict(b[name].values)
-        items += [f"+ {name}: {n} {v}" for n, v in after.items() if n not in before] + [f"- {name}: {n} {v}" for n, v in before.items() if n not in after]
-        moved = [(n, v, after[n]) for n, v in before.items() if after.get(n, v) != v]
-        while moved: # neighbours that move by the same are one line
-            count = next((i for i, (_, v, w) in enumerate(moved) if w - v != moved[0][2] - moved[0][1]), len(moved))
-            (first, v, w), (last, x, y) = moved[0], moved[count - 1]
-            items.append(f"~ {name}: {first} {v} -> {w}" if count == 1 else f"~ {name}: {first} .. {last}: {count} numbers {w - v:+}, {v} .. {x} -> {w} .. {y}")
-            moved = moved[count:]
-    return items
+def enums(tree):
+    return {f"{name}: {enumerator}": str(value) for name, c in read(tree).enums.items() for enumerator, value in values(c)}
 
 
-def macros(old, new):
-    sides = ({f"{short(m.path)}: {name}": str(m.text if m.number is None else m.number) for name, m in read(tree).macros.items()} for tree in (old, new))
-    return list(changed(*sides))
+def macros(tree):
+    found = read(tree)
+    return {f"{header(c)}: {name}": str(found.numbers.get(name, " ".join(t.spelling for t in list(c.get_tokens())[1:])))
+            for name, c in found.macros.items()}
 
 
-def remarks(old, new):
+def remarks(tree):
     """What the public headers say about themselves: rules that no type states."""
-    items = []
-    for path in sorted(p for p in {*old.interface(), *new.interface()} if p.startswith("include/")):
-        sides = [[line.strip(" /*\t") for m in COMMENT.finditer(tree.text(path)) for line in (m["comment"] or "").split("\n")] for tree in (old, new)]
-        items += signed(short(path), differing(*sides))
-    return items
+    comments = {path: "\n".join(m["comment"] or "" for m in COMMENT.finditer(tree.text(path))) for path in tree.interface() if path.startswith("include/")}
+    return {os.path.basename(path): re.findall(r"[^\s/*].*?(?=[\s/*]*$)", text, re.M) for path, text in comments.items()}
 
 
 def exported(tree):
     """The C names of the headers that a shared library exports -> the header: the marked ones, or all if the libraries
     hide nothing."""
     hidden = "C_VISIBILITY_PRESET hidden" in " ".join(tree.text("src/CMakeLists.txt").split())
-    return {"visibility": "hidden" if hidden else "default", **{name: path for name, (path, shown) in read(tree).exported.items() if shown or not hidden}}
-
-
-def exports(*trees):
-    return list(changed(*map(exported, trees)))
+    declared = {**read(tree).functions, **read(tree).variables}
+    names = {name: header(c) for name, c in declared.items() if not _static(c) and (shown(c) or not hidden)}
+    return {"visibility": "hidden" if hidden else "default", **names}

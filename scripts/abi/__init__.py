@@ -1,1 +1,0 @@
-"""The parts of scripts/abi_diff.py."""

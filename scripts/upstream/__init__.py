@@ -1,1 +1,0 @@
-"""What changed between two source trees of the original ggml; scripts/upstream_diff.py is the program."""
