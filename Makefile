@@ -164,7 +164,7 @@ install:
 
 ## uninstall: removes what make install has installed into PREFIX
 uninstall:
-	@scripts/uninstall.sh "$(PREFIX)" "$(LIBDIR)"
+	@scripts/install.sh -r "$(PREFIX)" "$(LIBDIR)"
 
 ## clean: removes target/, with its cache
 clean:

@@ -17,8 +17,9 @@ says() { # TEXT COMMAND ...: the command works or not, its output has the text
     cat "$work/said"
     grep -qF -- "$text" "$work/said"
 }
+needed() { readelf -d "$1" | sed -n 's/.*NEEDED.*\[\(libggml.*\)\]/\1/p' | tr '\n' ' '; }
 install() { "$root/scripts/install.sh" "$@"; }
-uninstall() { "$root/scripts/uninstall.sh" "$@"; }
+uninstall() { install -r "$@"; }
 libraries="libggml-base libggml libggml-cpu libggml-rpc"
 [ ! -e "$target/release/small/libggml-vulkan.so" ] || libraries="$libraries libggml-vulkan"
 

@@ -41,7 +41,7 @@ check "libggml-rs is below 6 MB (registries take 10)" small "$work/build/package
 check "libggml-macros is below 50 kB" small "$work/build/package/libggml-macros-$version.crate" 50000
 everything() { # all that git has of these is in the archive
     git ls-files -- src build.rs vulkan_shaders include cmake Makefile docs ':!docs/measurements' c_tests/examples c_tests/modules/toy_module.c README.md SECURITY.md LICENSE scripts/build.sh \
-        tools/forward.S scripts/forward.sh scripts/install.sh scripts/uninstall.sh | while read -r path; do [ ! -e "$path" ] || echo "$path"; done | sort > "$work/must"
+        tools/forward.S scripts/forward.sh scripts/install.sh | while read -r path; do [ ! -e "$path" ] || echo "$path"; done | sort > "$work/must"
     comm -23 "$work/must" "$work/libggml-rs.list" | grep . && return 1
     grep -qx src/lib.rs "$work/libggml-macros.list" && grep -qx LICENSE "$work/libggml-macros.list" && grep -qx README.md "$work/libggml-macros.list"
 }
