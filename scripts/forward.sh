@@ -43,7 +43,6 @@ for part in ggml cpu rpc vulkan; do
     assembly $part > "$work/forward.S"
     # It finds libggml-base beside itself, so that a host may load it by its path. If LIBRARY lacks a table, linking
     # fails.
-    # shellcheck disable=SC2086
     (cd "$work" && $CC -shared -fPIC -nostdlib -o "$name.so" forward.S -Wl,--no-as-needed "$library" -Wl,-soname,"$name.so.$major" \
         -Wl,-z,defs -Wl,-z,noexecstack -Wl,-z,relro -Wl,-z,now -Wl,--enable-new-dtags "-Wl,-rpath,\$ORIGIN")
     mv "$work/$name.so" "$out/$name.so"

@@ -79,7 +79,6 @@ for name in small/built ggml-info libggml.so libggml.a; do
     [ -f "$release/$name" ] || die "there is no build in $release: run make first"
 done
 [ -z "$(find "$release/libggml.so" -newer "$release/small/built")" ] || die "$release/libggml.so was built alone: run make first"
-# shellcheck source=/dev/null
 . "$release/small/built" # sets version and max_name
 
 add() { # MODE SOURCE PATH

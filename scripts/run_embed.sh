@@ -63,7 +63,6 @@ mkdir -p "$root/target"
 if [ -n "${SENTENCES:-}" ]; then
     IFS='|'
     set -f
-    # shellcheck disable=SC2086
     exec "$host" -- "$model" $SENTENCES
 fi
 exec "$host" -- "$model"

@@ -5,7 +5,6 @@
 # failure; CARGO_C names the folder of a copy that is not in PATH. Needs the build of make. The last line counts the
 # checks.
 set -u
-# shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"
 work=$root/target/cinstall
 PATH=${CARGO_C:-$root/target/cargo-c/bin}:$PATH
@@ -38,7 +37,7 @@ compile() { # OUTPUT FLAGS ...
     shift
     ${CC:-cc} -std=c11 -D_GNU_SOURCE -DUSE_GGML -DUSE_BASE -DUSE_CPU c_tests/install/linked.c -o "$work/$out" "$@" -ldl -Wl,-rpath,"$lib"
 }
-by_pkg_config() { # shellcheck disable=SC2046
+by_pkg_config() {
     compile pkg $(PKG_CONFIG_PATH=$lib/pkgconfig pkg-config --cflags --libs ggml) && "$work/pkg" | grep "version=$version devices=1 vlen=0 copies=1"
 }
 if command -v pkg-config > /dev/null; then check "a host by pkg-config" by_pkg_config; fi

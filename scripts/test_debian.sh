@@ -8,7 +8,6 @@
 #
 #   symbols    writes packaging/debian/*.symbols from the exports of the release build in target/
 set -u
-# shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"
 work=$root/target/debian
 export LC_ALL=C.UTF-8

@@ -4,36 +4,30 @@
 # Builds a second library (128 by default), in target/max-name, and runs with it hosts with names that long, and those
 # of c_tests/ that are for any length. On demand: a release build, some minutes. The last line counts the checks.
 set -u
-# shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"
 number=${1:-128}
 work=$root/target/max-name
 prefix=$work/install
-says() { # TEXT COMMAND ...: the command fails with this text
-    local text=$1
-    shift
-    ! "$@" > "$work/said" 2>&1 && grep -qF -- "$text" "$work/said" || { cat "$work/said"; return 1; }
-}
+fails() { says "$@" && [ "$status" != 0 ]; } # TEXT COMMAND ...
 variant() { env CARGO_TARGET_DIR="$work" GGML_MAX_NAME="$number" "$@"; }
 compiles() { echo '#include "ggml.h"' | $CC -x c -std=c11 -fsyntax-only "$@" -; }
 
 for wrong in 0 16 63 100 1040 -64 many; do
-    check "GGML_MAX_NAME=$wrong is refused" says "it must be a multiple of 16 from 32 to 1024" env GGML_MAX_NAME="$wrong" CARGO_TARGET_DIR="$work" "$root/scripts/build.sh"
+    check "GGML_MAX_NAME=$wrong is refused" fails "it must be a multiple of 16 from 32 to 1024" env GGML_MAX_NAME="$wrong" CARGO_TARGET_DIR="$work" "$root/scripts/build.sh"
 done
 echo "building with GGML_MAX_NAME=$number ..."
 check "the build" variant "$root/scripts/build.sh"
 check "make install does not build it again" variant make -C "$root" CARGO=none install PREFIX="$prefix"
 check "nor without the variable" env CARGO_TARGET_DIR="$work" make -C "$root" CARGO=none install PREFIX="$prefix"
-check "but for another number it would" says "GGML_MAX_NAME has changed" env CARGO_TARGET_DIR="$work" make -C "$root" CARGO=none install PREFIX="$prefix" GGML_MAX_NAME=$((number + 16))
+check "but for another number it would" fails "GGML_MAX_NAME has changed" env CARGO_TARGET_DIR="$work" make -C "$root" CARGO=none install PREFIX="$prefix" GGML_MAX_NAME=$((number + 16))
 check "a host of the same number" compiles -I"$prefix/include" -DGGML_MAX_NAME="$number"
 check "a host that does not say" compiles -I"$prefix/include"
 for other in 64 $((number + 16)); do
-    check "a host of $other" says "this libggml is built with GGML_MAX_NAME $number" compiles -I"$prefix/include" -DGGML_MAX_NAME="$other"
+    check "a host of $other" fails "this libggml is built with GGML_MAX_NAME $number" compiles -I"$prefix/include" -DGGML_MAX_NAME="$other"
 done
 check "the headers differ in that alone" test "$(diff "$root/include/ggml.h" "$prefix/include/ggml.h" | grep -c '^>')" = 3
 
 host() { # FLAGS ...: compiles the host of long names and runs it
-    # shellcheck disable=SC2086
     $CC -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$prefix/include" "$root/c_tests/install/long_names.c" -o "$work/long_names" "$@" \
         -L"$prefix/lib" -lggml -lggml-cpu -lggml-base -lm && LD_LIBRARY_PATH="$prefix/lib" ${RUNNER:-} "$work/long_names" "$work/names.gguf"
 }

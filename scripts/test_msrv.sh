@@ -6,7 +6,6 @@
 # checks the use of the standard library, from its list of versions; it does not check the language and the
 # dependencies.
 set -u
-# shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"
 work=$root/target/msrv
 mkdir -p "$work"

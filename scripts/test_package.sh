@@ -6,7 +6,6 @@
 # minute the first time, in target/package-test. `cargo package` of two crates that need each other needs cargo 1.90 or
 # later.
 set -u
-# shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"
 work=$root/target/package-test
 export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$work/build

@@ -5,7 +5,6 @@
 # and compares all files that make install installs. On demand: two release builds, some minutes and 2 GB below TMPDIR.
 # With KEEP=1 the folders stay.
 set -u
-# shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"
 trap '[ -n "${KEEP:-}" ] && echo "kept $work" || rm -rf "$work"' EXIT
 registry=${CARGO_HOME:-$HOME/.cargo}

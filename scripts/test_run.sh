@@ -2,7 +2,6 @@
 # make run without a network: odd file names and sentences, and a model that a fake pip fetches. Needs the release
 # build.
 set -u
-# shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"
 export GGML_CACHE=$work/cache DEVICE=CPU
 unset MODEL SENTENCES REPORT TRACE

@@ -38,7 +38,6 @@ case $libraries in *vulkan*) vulkan=y ;; esac
 orders="ggml base cpu ggml,base base,ggml ggml,cpu cpu,ggml base,cpu cpu,base ggml,cpu,base cpu,ggml,base base,ggml,cpu base,cpu,ggml ggml,base,cpu cpu,base,ggml"
 swap() { # ORDER
     flags=$(echo ",$1" | sed 's/,ggml/ -DUSE_GGML -lggml/; s/,base/ -DUSE_BASE -lggml-base/; s/,cpu/ -DUSE_CPU -lggml-cpu/')
-    # shellcheck disable=SC2086
     linked "$other" "$work/bin/other-$1" -Wl,--no-as-needed $flags && linked "$prefix/lib" "$work/bin/ours-$1" -Wl,--no-as-needed $flags || return 1
     [ "$(needed "$work/bin/other-$1")" = "$(needed "$work/bin/ours-$1")" ] && [ -n "$(needed "$work/bin/ours-$1")" ] &&
         LD_LIBRARY_PATH="$prefix/lib" "$work/bin/other-$1" && LD_LIBRARY_PATH="$prefix/lib" "$work/bin/ours-$1" && LD_LIBRARY_PATH="$other" "$work/bin/ours-$1"
@@ -61,7 +60,6 @@ check "a processor without jumps" elsewhere
 # build that orders libraries by their dependencies. If it comes first, it has everything here, and the others are not
 # needed.
 as_needed() { # DEFINES LIBRARIES
-    # shellcheck disable=SC2086
     linked "$other" "$work/bin/as-other" $1 -Wl,--as-needed $2 && linked "$prefix/lib" "$work/bin/as-ours" $1 -Wl,--as-needed $2 || return 1
     needed "$work/bin/as-other"
     needed "$work/bin/as-ours"
@@ -78,7 +76,6 @@ fi
 if command -v pkg-config > /dev/null; then
     install "$work/plain" > /dev/null
     by_pkg_config() { PKG_CONFIG_PATH="$work/plain/lib/pkgconfig" pkg-config "$@" ggml; }
-    # shellcheck disable=SC2046
     built() { $CC "$root/c_tests/install/host.c" -o "$work/host" $(by_pkg_config --cflags --libs) && LD_LIBRARY_PATH="$work/plain/lib" "$work/host"; }
     check "pkg-config" built
     check "its version" test "$(by_pkg_config --modversion)" = "$version"
