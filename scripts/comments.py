@@ -6,7 +6,6 @@ forbids. Text in backticks, words in capitals, code blocks and the targets of li
 files. The last line counts the checks.
 
 To check another kind of file, write a function that yields its comments, and add a row to KINDS."""
-import ast
 import io
 import os
 import re
@@ -15,8 +14,8 @@ import sys
 import tokenize
 
 from checks import Checks
+from processes import ROOT
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WIDTH = 120
 # Archaic turns, and what only persons do.
 BANNED = re.compile(
@@ -59,31 +58,26 @@ def slashes(text):
     """Comments of C, C++, Rust, GLSL and JavaScript, as pairs of a line's number and its text."""
     for token in SLASHES.finditer(text):
         if token["comment"]:
-            first = text.count("\n", 0, token.start()) + 1
-            for number, line in enumerate(token["comment"].split("\n"), first):
+            for number, line in enumerate(token["comment"].split("\n"), text.count("\n", 0, token.start()) + 1):
                 yield number, line.strip("/*! \t")
 
 
 def hashes(text):
     """Comments of shell scripts, Makefiles, CMake, TOML and YAML, likewise."""
     for number, line in enumerate(text.split("\n"), 1):
-        found = HASH.match(line)
-        if found:
+        if found := HASH.match(line):
             yield number, found["comment"].strip("# \t")
 
 
 def python(text):
-    """Comments and documentation strings of Python, likewise."""
+    """Comments and documentation strings of Python, likewise. The latter are texts at the beginning of a statement."""
+    begins = True
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT and not token.string.startswith("#!"):
-            yield token.start[0], token.string.strip("# ")
-    lines = text.split("\n")
-    for node in ast.walk(ast.parse(text)):
-        documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-        if documented and ast.get_docstring(node, clean=False):
-            string = node.body[0].value
-            for number in range(string.lineno, string.end_lineno + 1):
-                yield number, lines[number - 1].strip(' "')
+        if token.type == tokenize.COMMENT and not token.string.startswith("#!") or token.type == tokenize.STRING and begins:
+            for number, line in enumerate(token.string.split("\n"), token.start[0]):
+                yield number, line.strip('# "')
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            begins = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 
 
 def prose(text):
@@ -116,9 +110,9 @@ def kind_of(path):
 
 def wide(path, lines, comments):
     """Places of comments that are too wide. In Markdown, targets of links take no columns."""
-    width = lambda number, comment: len(comment if path.endswith(".md") else lines[number - 1])
-    numbers = {number for number, comment in comments if not comment.startswith("|") and width(number, comment) > WIDTH}
-    return [f"{path}:{number}" for number in sorted(numbers)]
+    for number, comment in comments:
+        if not comment.startswith("|") and len(comment if path.endswith(".md") else lines[number - 1]) > WIDTH:
+            yield f"{path}:{number}"
 
 
 def forbidden(path, comments):
@@ -131,16 +125,16 @@ def forbidden(path, comments):
 
 def main():
     c = Checks("comments")
-    command = ["git", "ls-files", "-co", "--exclude-standard", *sys.argv[1:]]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
-    too_wide, words, n = [], [], 0
+    os.chdir(ROOT)
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *sys.argv[1:]], capture_output=True, text=True, check=True).stdout.splitlines()
+    too_wide, words, n = {}, [], 0
     for path in listed:
         kind = kind_of(path)
-        if kind and os.path.isfile(f"{ROOT}/{path}"):
-            with open(f"{ROOT}/{path}", encoding="utf-8") as f:
+        if kind and os.path.isfile(path):
+            with open(path, encoding="utf-8") as f:
                 text = f.read()
             comments, n = list(kind(text)), n + 1
-            too_wide += wide(path, text.split("\n"), comments)
+            too_wide |= dict.fromkeys(wide(path, text.split("\n"), comments))
             words += forbidden(path, comments)
     c.sound(f"comments of {n} files are at most {WIDTH} columns wide", too_wide)
     c.sound(f"comments of {n} files have no word that docs/STYLE.md forbids", words)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the release build, or removes it: install.sh [-r] PREFIX [LIBDIR] [INCLUDEDIR]
-# It copies; scripts/build.sh builds. docs/INSTALL.md says what goes where, and what happens beside other copies of ggml.
+# Installs the release build, or removes it: install.sh [-r] PREFIX [LIBDIR] [INCLUDEDIR]. It copies; scripts/build.sh
+# builds. docs/INSTALL.md says what goes where, and what happens beside other copies of ggml.
 #
 #   LIBDIR, INCLUDEDIR   below PREFIX (default: lib, include)     DESTDIR   is put before every path
 #   STRIP=1              without names and lines for debuggers; STRIP_PROGRAM names the tool (default: strip)
