@@ -47,7 +47,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "the libraries, sources and files that tests compare; `scripts/test.sh` sets them",
     ),
     (
-        "C_TESTS_OUT, ABI_OUT, BUFFERS_OUT, FUZZ_OUT, FUZZ_BUILT, MUTANTS_TARGET, PEERS_RUNNER, RPC_PREFIX, DIST_DIRTY",
+        "C_TESTS_OUT, ABI_OUT, BUFFERS_OUT, FUZZ_OUT, FUZZ_BUILT, MUTANTS_TARGET, PEERS_RUNNER, RPC_PREFIX, DIST_DIRTY, GGML_RELEASE_TARGET",
         "tests",
         "where they write or find builds",
     ),

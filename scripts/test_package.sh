@@ -19,7 +19,7 @@ pack() {
 }
 check "cargo package" pack
 library=$work/libggml-rs-$version macros=$work/libggml-macros-$version
-rm -rf "$library" "$macros"
+rm -rf "$library" "$macros" "$work/host"
 unpack() { # NAME BYTES: an archive smaller than this
     local archive=$work/build/package/$1-$version.crate
     tar -xzf "$archive" -C "$work" && (cd "$work/$1-$version" && find . -type f | sed 's|^\./||' | sort) > "$work/$1.list"
@@ -69,26 +69,7 @@ examples() {
 }
 check "the library builds from its archive, and its example computes" examples
 host=$work/host
-mkdir -p "$host/src/bin"
-cat > "$host/Cargo.toml" << T
-[package]
-name = "host"
-version = "0.0.0"
-edition = "2024"
-[dependencies]
-libggml-rs = "$version"
-[workspace]
-T
-cat > "$host/src/bin/host.rs" << 'R'
-use ggml::capi::{backend::ggml_backend_dev_count, ggml::ggml_version};
-
-fn main() {
-    // SAFETY: the version is a C string that lives as long as the program; the other function takes nothing.
-    let (version, devices) = unsafe { (std::ffi::CStr::from_ptr(ggml_version()), ggml_backend_dev_count()) };
-    println!("{} {devices}", version.to_str().unwrap());
-}
-R
-echo 'fn main() { let _ = ggml::tensor::Shape::default(); }' > "$host/src/bin/private.rs"
+cp -r c_tests/package/. "$host"
 in_host() { (cd "$host" && cargo --config "$(from libggml-macros "$macros")" --config "$(from libggml-rs "$library")" "$@"); }
 runs() { [ "$(GGML_DISABLE_VULKAN=1 in_host run --quiet --offline --bin host)" = "$version 1" ]; }
 check "a Rust program that depends on it runs" runs
@@ -96,8 +77,8 @@ hidden() { ! in_host build --offline --bin private > "$work/private.log" 2>&1 &&
 check "what is behind the C interface is private" hidden
 
 same_files() {
-    CARGO_TARGET_DIR=$target DESTDIR=$temporary/ours scripts/install.sh /usr &&
-        CARGO_TARGET_DIR=$target DESTDIR=$temporary/archive "$library/scripts/install.sh" /usr && diff -r "$temporary/ours" "$temporary/archive"
+    export CARGO_TARGET_DIR=${GGML_RELEASE_TARGET:-$target}
+    DESTDIR=$temporary/ours scripts/install.sh /usr && DESTDIR=$temporary/archive "$library/scripts/install.sh" /usr && diff -r "$temporary/ours" "$temporary/archive"
 }
 check "make install from the archive puts the same files" same_files
 finish package

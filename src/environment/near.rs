@@ -18,6 +18,7 @@ pub const OF_SCRIPTS: [&str; 12] = [
     "GGML_ORACLE_PREFIX",
     "GGML_ORACLE_SRC",
     "GGML_PREFIX",
+    "GGML_RELEASE_TARGET",
     "GGML_VULKAN",
     "GGML_WHISPER",
 ];
