@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Counts that show how well the sources follow the rules of docs/HOUSE.md: code_counts.py
 
-Lines; variables of our own; unsafe blocks where there should be few, and files that forbid unsafe code; files that know
+Variables of our own; unsafe blocks where there should be few, and files that forbid unsafe code; files that know
 a number format. (src/imports.rs checks imports, src/tensor/family.rs the places of operations, scripts/comments.py
 comments; `cargo clippy -- -W clippy::too_many_lines` finds long functions.)"""
 import collections
@@ -25,10 +25,6 @@ def texts(*patterns):
     return {path: open(path, errors="replace").read() for path in listed if os.path.isfile(path)}
 
 
-def lines(*patterns):
-    return sum(text.count("\n") for text in texts(*patterns).values())
-
-
 def unsafe_blocks(text):
     """In the code before the unit tests, without comments and strings."""
     text = re.sub(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"', "", text.partition("#[cfg(test)]\nmod tests {")[0])
@@ -37,9 +33,6 @@ def unsafe_blocks(text):
 
 def main():
     os.chdir(ROOT)
-    pages = [f"docs/{name}.md" for name in ("TESTS", "PERFORMANCE", "BENCHMARKS")]
-    print(f"lines: src {lines('src/*.rs')}, Python and shell of scripts {lines('scripts/*.py', 'scripts/*.sh')}, "
-          f"TESTS, PERFORMANCE and BENCHMARKS {lines(*pages)}, HOUSE {lines('docs/HOUSE.md')}")
     sources = texts("src/*.rs")
     # That the original does not have, but for those of the system and of tests.
     own = re.findall(r'"(\w+)", (?!System|Tests)\w+, since "[^"]*", original NO\b', sources["src/environment/table.rs"])

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tokenize
+import tomllib
 
 from checks import Checks
 from processes import ROOT
@@ -28,19 +29,9 @@ PERSONS = re.compile(
     r"\b(users?|maintainers?|authors?|developers?|engineers?|reader of this|anyone|everyone|person|people) (who( asks?| wants?)?|asks?|wants?)\b",
     re.IGNORECASE,
 )
-# Files that are not checked, by a pattern for their paths, and why.
-EXCEPT = [
-    (r"(.*/)?LICENSE|packaging/debian/copyright", "texts of licences"),
-    (r"(.*/)?Cargo\.lock", "written by cargo"),
-    (r"c_tests/.*\.txt", "facts and lists that tests compare"),
-    (r"fuzz/seeds/.*", "inputs for the fuzzer"),
-    (r"vulkan_shaders/grids\.glsl", "written by scripts/shader_grids.py, with its first line"),
-    (r"docs/STATUS\.md", "written by scripts/status.rs"),
-    (r"docs/ENVIRONMENT\.md", "written by scripts/environment.rs from src/environment/table.rs"),
-    (r"docs/DRIVERS\.md", "most of it is written by scripts/drivers_report.py"),
-    (r"docs/measurements/.*", "history"),
-    (r"docs/STYLE\.md", "it quotes the words"),
-]
+# Files that are not checked: patterns for their paths, and why.
+with open(f"{ROOT}/scripts/comments.toml", "rb") as f:
+    EXCEPT = tomllib.load(f)["except"]
 
 SLASHES = re.compile(
     r"(?P<comment>//[^\n]*|/\*.*?\*/)"
@@ -103,7 +94,7 @@ KINDS = [
 
 def kind_of(path):
     """The function for a file; None if it is not checked."""
-    if any(re.fullmatch(pattern, path) for pattern, _ in EXCEPT):
+    if any(re.fullmatch(pattern, path) for pattern in EXCEPT):
         return None
     return next((kind for pattern, kind in KINDS if re.fullmatch(pattern, path)), None)
 
@@ -139,7 +130,7 @@ def main():
     c.sound(f"comments of {n} files are at most {WIDTH} columns wide", too_wide)
     c.sound(f"comments of {n} files have no word that docs/STYLE.md forbids", words)
     if not sys.argv[1:]:
-        c.sound("each exception has files", [why for pattern, why in EXCEPT if not any(re.fullmatch(pattern, p) for p in listed)])
+        c.sound("each exception has files", [why for pattern, why in EXCEPT.items() if not any(re.fullmatch(pattern, p) for p in listed)])
     sys.exit(c.finish())
 
 

@@ -13,7 +13,8 @@ needed() { readelf -d "$1" | sed -n 's/.*NEEDED.*\[\(libggml.*\)\]/\1/p' | tr '\
 install() { "$root/scripts/install.sh" "$@"; }
 uninstall() { install -r "$@"; }
 libraries="libggml-base libggml libggml-cpu libggml-rpc"
-[ ! -e "$target/release/small/libggml-vulkan.so" ] || libraries="$libraries libggml-vulkan"
+vulkan= # whether the library has the backend
+[ ! -e "$target/release/small/libggml-vulkan.so" ] || { vulkan=y; libraries="$libraries libggml-vulkan"; }
 
 prefix=$work/some\ where
 check "install into a folder with a space in its name" install "$prefix"

@@ -31,8 +31,6 @@ linked() {
         -Wl,-rpath-link,"$from" -Wl,--unresolved-symbols=ignore-in-shared-libs "$@" -ldl
 }
 mkdir "$work/bin"
-vulkan=
-case $libraries in *vulkan*) vulkan=y ;; esac
 
 # Every order in which a program may name them; it calls what it names. Swapped both ways.
 orders="ggml base cpu ggml,base base,ggml ggml,cpu cpu,ggml base,cpu cpu,base ggml,cpu,base cpu,ggml,base base,ggml,cpu base,cpu,ggml ggml,base,cpu cpu,base,ggml"
@@ -74,9 +72,9 @@ if [ -n "$vulkan" ] && [ -z "$oracle" ]; then
 fi
 
 if command -v pkg-config > /dev/null; then
-    install "$work/plain" > /dev/null
+    install "$work/plain" > /dev/null # a path without spaces
     by_pkg_config() { PKG_CONFIG_PATH="$work/plain/lib/pkgconfig" pkg-config "$@" ggml; }
-    built() { $CC "$root/c_tests/install/host.c" -o "$work/host" $(by_pkg_config --cflags --libs) && LD_LIBRARY_PATH="$work/plain/lib" "$work/host"; }
+    built() { $CC c_tests/install/host.c -o "$work/host" $(by_pkg_config --cflags --libs) && LD_LIBRARY_PATH="$work/plain/lib" "$work/host"; }
     check "pkg-config" built
     check "its version" test "$(by_pkg_config --modversion)" = "$version"
 else

@@ -1,4 +1,4 @@
-//! Must not compile: what is behind the C interface is private.
+//! Must not compile: only the C interface is public.
 
 fn main() {
     let _ = ggml::tensor::Shape::default();
