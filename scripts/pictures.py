@@ -18,15 +18,18 @@ from processes import ROOT, cache, packages
 KINDS = {"CPU": ("#3f72af", "nodes on the CPU"), "Vulkan0": ("#d9730d", "nodes on the device"), "copy": ("#b3261e", "copies")}
 
 
-def program():
-    return f"{cache()}/hosts/bin/llama-completion"
-
-
-def run(folder):
+def made(folder):
+    """Makes the report and the trace unless they are there. Returns whether they are."""
+    if all(os.path.exists(f"{folder}/{name}") for name in ("report.html", "trace.json")):
+        return True
+    program = f"{cache()}/hosts/bin/llama-completion"
+    if not os.path.exists(program):
+        return False
     env = dict(os.environ, LD_LIBRARY_PATH=f"{ROOT}/target/install/lib", GGML_VK_VISIBLE_DEVICES="0",
                GGML_SCHED_REPORT=f"{folder}/report.html", GGML_TRACE=f"{folder}/trace.json")
-    subprocess.run([program(), "-m", f"{cache()}/models/llama-Q4_0-ours.gguf", "-p", "People die when they are killed. The cat sits outside", "-n", "24", "-t", "2",
+    subprocess.run([program, "-m", f"{cache()}/models/llama-Q4_0-ours.gguf", "-p", "People die when they are killed. The cat sits outside", "-n", "24", "-t", "2",
                     "-ngl", "2", "-no-cnv"], env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return True
 
 
 def events(path):
@@ -67,8 +70,8 @@ def draw(lanes, bars, out):
 def main():
     folder = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else f"{ROOT}/target/pictures")
     os.makedirs(folder, exist_ok=True)
-    if not all(os.path.exists(f"{folder}/{name}") for name in ("report.html", "trace.json")):
-        run(folder)
+    if not made(folder):
+        sys.exit("llama.cpp's tools are missing (scripts/oracle.sh hosts)")
     plots, why = packages("plots", "matplotlib==3.11.2")
     if why:
         sys.exit(why)

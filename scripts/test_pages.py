@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Looks at the page of a placement report in Chromium: test_report.py
+"""Looks at the book of `make book`, and at the page of a placement report, in Chromium: test_pages.py
 
-Takes the report and the trace from target/pictures, or makes them as scripts/pictures.py does (llama.cpp's tools of
+The pages of the book exist, and links, pictures and snippets in them lead to files. A screenshot of each main page, light
+and dark, wide and narrow, goes to target/book/shots, for people; here, dark must be dark, and light light.
+The report and its trace are in target/pictures, or are made as scripts/pictures.py does (llama.cpp's tools of
 scripts/oracle.sh hosts, and a Vulkan driver). At three sizes, light and dark: the page must fit the window, load the
-timeline, and obey the keys that it names. Screenshots for people go to target/report-shots. Without Chromium, the test
-is skipped, with a line about it. The last line counts.
+timeline, and obey the keys that it names. Screenshots go to target/report-shots.
+Without Chromium, what needs it is skipped, with a line about it. The last line counts.
 """
 import os
+import re
 import sys
 
 import browser
@@ -14,14 +17,37 @@ import pictures
 from checks import Checks
 from processes import ROOT
 
+HTML, SHOTS = f"{ROOT}/target/book/html", f"{ROOT}/target/book/shots"
+PAGES = ["introduction", "overview", "c-interface", "scheduler", "BENCHMARKS"]
+NARROW = PAGES[:1]
+REPORT, REPORT_SHOTS = f"{ROOT}/target/pictures", f"{ROOT}/target/report-shots"
 SIZES = [(1600, 1100), (900, 1100), (500, 900)]
 TEXT = "document.getElementById('{}').textContent"
 
 
-def look(c, page, errors, trace, where, out, dark):
+def files(c):
+    """What needs no browser."""
+    dead, n = [], 0
+    for name in sorted(set(os.listdir(HTML)) - {"404.html", "print.html", "toc.html"}):
+        if not name.endswith(".html"):
+            continue
+        with open(f"{HTML}/{name}", encoding="utf-8") as f:
+            text = f.read()
+        if "{{#" in text:
+            dead.append(f"{name}: a snippet")
+        for target in re.findall(r'<(?:a href|img src)="([^"]*)"', text):
+            path = target.partition("#")[0]
+            n += 1
+            if path and not re.match(r"[a-z]+:", path) and not os.path.exists(f"{HTML}/{path}"):
+                dead.append(f"{name}: {target}")
+    c.sound("the main pages are built", [page for page in PAGES if not os.path.exists(f"{HTML}/{page}.html")])
+    c.check(n > 100 and not dead, f"{n} links and pictures of the built pages lead to files, and snippets are included", "; ".join(dead[:5]))
+
+
+def look(c, page, errors, where, dark):
     """One visit: the mouse is not used."""
     check = c.check
-    picture = f"{out}/{where.replace(', ', '-').replace(' ', '')}"
+    picture = f"{REPORT_SHOTS}/{where.replace(', ', '-').replace(' ', '')}"
 
     def text(name):
         return page.evaluate(TEXT.format(name))
@@ -37,7 +63,7 @@ def look(c, page, errors, trace, where, out, dark):
     wide = page.evaluate("document.documentElement.scrollWidth")
     check(wide <= width, f"{where}: nothing is wider than the window", f"{wide} of {width} pixels")
     splits = page.evaluate("R.splits.length")
-    page.set_input_files("#trace", trace)
+    page.set_input_files("#trace", f"{REPORT}/trace.json")
     page.wait_for_function("document.getElementById('traced').textContent !== ''")
     check("runs of splits" in text("traced") and "median" in text("splits"), f"{where}: the timeline is read", text("traced"))
     before = text("zoom")
@@ -89,21 +115,24 @@ def look(c, page, errors, trace, where, out, dark):
 
 
 def main():
-    c = Checks("report")
+    c = Checks("book")
+    files(c)
     if why := browser.lacking():
-        return c.skip_all(why)
-    folder, out = f"{ROOT}/target/pictures", f"{ROOT}/target/report-shots"
-    report, trace = f"{folder}/report.html", f"{folder}/trace.json"
-    os.makedirs(folder, exist_ok=True)
-    os.makedirs(out, exist_ok=True)
-    if not (os.path.exists(report) and os.path.exists(trace)):
-        if not os.path.exists(pictures.program()):
-            return c.skip_all("llama.cpp's tools are missing (scripts/oracle.sh hosts)")
-        pictures.run(folder)
+        c.skip(f"what the pages look like: {why}")
+        return c.finish()
+    for folder in (SHOTS, REPORT, REPORT_SHOTS):
+        os.makedirs(folder, exist_ok=True)
     with browser.browser() as visit:
+        views = [(page, way, 1300) for page in PAGES for way in ("light", "dark")] + [(page, "narrow", 500) for page in NARROW]
+        for page, way, width in views:
+            visit(f"file://{HTML}/{page}.html", width, 900, way == "dark")[0].screenshot(path=f"{SHOTS}/{page}-{way}.png")
+            browser.check_colours(c, f"{SHOTS}/{page}-{way}.png", way == "dark", f"{page}, {way}")
+        if not pictures.made(REPORT):
+            c.skip("the page of a report: llama.cpp's tools are missing (scripts/oracle.sh hosts)")
+            return c.finish()
         for dark in (False, True):
             for width, height in SIZES:
-                look(c, *visit(f"file://{report}", width, height, dark), trace, f"{width} wide, {'dark' if dark else 'light'}", out, dark)
+                look(c, *visit(f"file://{REPORT}/report.html", width, height, dark), f"{width} wide, {'dark' if dark else 'light'}", dark)
     return c.finish()
 
 
