@@ -44,15 +44,16 @@ same_as_loader() { # PROGRAM: every libggml that the loader names is the one in 
     test -s "$work/loader" && diff "$work/loader" "$work/ours"
 }
 mkdir "$work/lib" "$work/some"
+with_path() { (export LD_LIBRARY_PATH="$1" && same_as_loader "$2"); }
 check "a host with a runpath" host runpath "$prefix" -Wl,--enable-new-dtags -Wl,-rpath,"$prefix/lib"
-check "is ok" ends 0 "ok: all" "$info" --check "$work/runpath"
-check "as the loader" same_as_loader "$work/runpath"
 check "a host with an rpath" host rpath "$prefix" -Wl,--disable-new-dtags -Wl,-rpath,"$prefix/lib"
-check "is ok, too" ends 0 "(rpath)" "$info" --check "$work/rpath"
-check "as the loader, too" same_as_loader "$work/rpath"
+for way in runpath rpath; do
+    check "by $way" ends 0 "($way)" "$info" --check "$work/$way"
+    check "by $way, as the loader" same_as_loader "$work/$way"
+done
+check "is ok" ends 0 "ok: all" "$info" --check "$work/runpath"
 check "a host without either" host plain "$prefix"
 check "by LD_LIBRARY_PATH" ends 0 "(LD_LIBRARY_PATH)" env LD_LIBRARY_PATH="$prefix/lib" "$info" --check "$work/plain"
-with_path() { (export LD_LIBRARY_PATH="$1" && same_as_loader "$2"); }
 check "as the loader with LD_LIBRARY_PATH" with_path "$prefix/lib" "$work/plain"
 cp -P "$prefix"/lib/libggml*.so* "$work/lib"
 check "LD_LIBRARY_PATH comes before a runpath" with_path "$work/lib" "$work/runpath"
@@ -79,12 +80,11 @@ if [ -n "$oracle" ]; then
     check "the original's parts fit together" ends 0 "not libggml-rs" env LD_LIBRARY_PATH="$oracle/lib" "$info" --check "$work/three"
 fi
 echo "no program" > "$work/text"
-printf '#!/bin/sh\necho a script that is long enough\n' > "$work/script"
 head -c 3000 "$work/plain" > "$work/cut"
-head -c 10 "$work/plain" > "$work/stump"
 check "a file that is no ELF" ends 2 "not an ELF file" "$info" --check "$work/text"
-check "a script" ends 2 "a script" "$info" --check "$work/script"
+check "a script" ends 2 "a script" "$info" --check scripts/test_info.sh
 check "a cut ELF file" ends 2 "damaged ELF file" "$info" --check "$work/cut"
+head -c 10 "$work/plain" > "$work/stump"
 check "ten bytes" ends 2 "not an ELF file" "$info" --check "$work/stump"
 check "a folder" ends 2 "not a file" "$info" --check "$work"
 check "nothing" ends 2 "No such file" "$info" --check "$work/nothing"

@@ -5,7 +5,7 @@ set -u
 . "$(dirname "$0")/checks.sh"
 export GGML_CACHE=$work/cache DEVICE=CPU
 unset MODEL SENTENCES REPORT TRACE
-run() { make --no-print-directory run CARGO=true "$@" > "$work/out" 2>&1; } # what is built is built already
+run() { make --no-print-directory run CARGO=true "$@" > "$work/out" 2>&1 || { cat "$work/out"; return 1; }; } # what is built is built already
 has() { # TEXT ...: all texts are in the output, which is shown if not
     local text
     for text; do grep -qF -- "$text" "$work/out" || { echo "no \"$text\" in:"; cat "$work/out"; return 1; }; done
@@ -86,20 +86,12 @@ check "a package that was fetched by hand needs no pip" by_hand
 
 odd=$work/"my mod'el \$1 #2.gguf"
 cp "$work/cache/models/minilm-f32.gguf" "$odd"
-prints() { # TEXT ... -- COMMAND ...: the command prints the texts
-    local texts=()
-    while [ "$1" != -- ]; do
-        texts+=("$1")
-        shift
-    done
-    "${@:2}" && has "${texts[@]}" || { cat "$work/out"; return 1; }
-}
-check "a model and sentences with odd characters" prints "3 sentences" "it's \$5 " "-t 3 " "a \"quoted\" * one \\\\ # " -- \
-    run MODEL="$odd" SENTENCES="it's \$5|-t 3|a \"quoted\" * one \\\\ #"
-environment() { MODEL=$odd SENTENCES='one|two $x' run; }
-check "the same from the environment" prints "2 sentences" 'two $x ' -- environment
-relative() { (cd "$work" && cp "$odd" ./-model.gguf && make --no-print-directory -C "$root" run CARGO=true MODEL="$work/-model.gguf"); }
-check "a model whose name begins with -" relative
+sentences() { run MODEL="$odd" SENTENCES="it's \$5|-t 3|a \"quoted\" * one \\\\ #" && has "3 sentences" "it's \$5 " "-t 3 " "a \"quoted\" * one \\\\ # "; }
+check "a model and sentences with odd characters" sentences
+environment() { MODEL=$odd SENTENCES='one|two $x' run && has "2 sentences" 'two $x '; }
+check "the same from the environment" environment
+cp "$odd" "$work/-model.gguf"
+check "a model whose name begins with -" run MODEL="$work/-model.gguf"
 report() { run MODEL="$odd" REPORT="$work/re port.json" TRACE="$work/tra ce.json" && [ -s "$work/re port.json" ] && [ -s "$work/tra ce.json" ]; }
 check "reports with spaces in their names" report
 check "a model that is not there" refuses "run: there is no file no such \$file.gguf" run MODEL="no such \$file.gguf"
