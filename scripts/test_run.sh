@@ -5,7 +5,8 @@ set -u
 . "$(dirname "$0")/checks.sh"
 export GGML_CACHE=$work/cache DEVICE=CPU
 unset MODEL SENTENCES REPORT TRACE
-run() { make --no-print-directory run CARGO=true "$@" > "$work/out" 2>&1 || { cat "$work/out"; return 1; }; } # what is built is built already
+# What is built is built already.
+run() { make --no-print-directory run CARGO=true "$@" > "$work/out" 2>&1 || { cat "$work/out"; return 1; }; }
 has() { # TEXT ...: all texts are in the output, which is shown if not
     local text
     for text; do grep -qF -- "$text" "$work/out" || { echo "no \"$text\" in:"; cat "$work/out"; return 1; }; done
