@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts unsafe blocks where docs/HOUSE.md wants few, and files that forbid unsafe code: code_counts.py
+"""Counts unsafe blocks where docs/HOUSE.md expects few, and files that forbid unsafe code: code_counts.py
 
 (src/imports.rs checks imports, src/tensor/family.rs the places of operations, scripts/comments.py comments;
 `cargo clippy -- -W clippy::too_many_lines` finds long functions.)"""

@@ -13,7 +13,11 @@ work=$root/target/debian
 export LC_ALL=C.UTF-8
 unset PREFIX LIBDIR MAKEFLAGS MAKELEVEL
 packages="libggml0 libggml0-backend-vulkan"
-files_of() { if [ "$1" = libggml0 ]; then echo libggml-base libggml-cpu libggml-rpc libggml; else echo libggml-vulkan; fi; }
+gensymbols() { # PACKAGE FOLDER OPTION ...: of the package's libraries in the folder
+    local elf=("-e$2/libggml-vulkan.so.$version")
+    [ "$1" != libggml0 ] || elf=("-e$2"/libggml{-base,-cpu,-rpc,}".so.$version")
+    dpkg-gensymbols -p"$1" -v"$version" "${@:3}" "${elf[@]}"
+}
 
 if [ "${1:-}" = symbols ]; then
     stage=$temporary
@@ -21,9 +25,7 @@ if [ "${1:-}" = symbols ]; then
     cp -r packaging/debian "$stage/debian"
     rm -f "$stage"/debian/*.symbols
     for package in $packages; do
-        elf=()
-        for name in $(files_of "$package"); do elf+=("-e$stage/all/lib/$name.so.$version"); done
-        (cd "$stage" && dpkg-gensymbols -q -p"$package" -v"$version" -Oout "${elf[@]}") || exit 1
+        (cd "$stage" && gensymbols "$package" all/lib -q -Oout) || exit 1
         # The tables of src/capi/forward.rs, whose names change with their contents: private to this source.
         awk '/^[^ ]/ { print; print "* Build-Depends-Package: libggml-dev"; next }
             / ggml_rs_forward_/ { if (!printed) print " (optional|regex)\"^ggml_rs_forward_[a-z]+_[0-9a-f]+@Base$\" " $2; printed = 1; next }
@@ -62,9 +64,7 @@ debs=("$work"/*_"$version"-1_*.deb)
 symbols() {
     for package in $packages; do
         dpkg-deb -x "$work/${package}_$version-1_$(dpkg --print-architecture).deb" "$work/apart" || return 1
-        elf=()
-        for name in $(files_of "$package"); do elf+=("-e$(echo "$work/apart/usr/lib"/*/"$name.so.$version")"); done
-        (cd "$tree" && dpkg-gensymbols -c4 -p"$package" -v"$version" -I"debian/$package.symbols" -O/dev/null "${elf[@]}") || return 1
+        (cd "$tree" && gensymbols "$package" "$(echo "$work"/apart/usr/lib/*linux*)" -c4 -I"debian/$package.symbols" -O/dev/null) || return 1
     done
 }
 check "the symbols files list what is exported (test_debian.sh symbols writes them)" symbols
