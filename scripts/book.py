@@ -29,6 +29,7 @@ INCLUDE = re.compile(r"\{\{#include ([^\s:}]+):([\w:]+)\}\}")
 
 
 def read(path):
+    """The text of a file of the repository."""
     return Path(path).read_text(encoding="utf-8")
 
 

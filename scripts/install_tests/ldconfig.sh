@@ -36,6 +36,7 @@ if [ -z "$chrooted" ]; then
     echo "note: neither chroot nor a user namespace is allowed here; the system's cache is not tested"
     return 0
 fi
+after() { cache /usr/local/lib && says "$@"; } # TEXT COMMAND ...: ldconfig first
 system() { env -i PATH="$PATH" GGML_DISABLE_VULKAN=1 $chrooted "$sys" "$@"; }
 
 all=/bin/other-ggml,cpu,base
@@ -44,12 +45,11 @@ check "without libraries, a host does not start" says "$missing" system $all
 put() { DESTDIR=$sys install /usr/local && rm -f "$sys"/usr/local/lib/*.a; }
 check "make install" put
 check "before ldconfig, a host does not start" says "$missing" system $all
-check "ldconfig" cache /usr/local/lib
 ours="devices=1 vlen=0 copies=1"
+check "after ldconfig, this library is used" after "version=$version $ours" system $all
 for order in $orders; do
     check "linked to the original's $order" says "copies=1" system "/bin/other-$order"
 done
-check "they use this library" says "version=$version $ours" system $all
 for name in $libraries; do
     check "dlopen $name" says "$one" system /bin/loaded local "$name.so.0"
     check "dlopen all, $name first" says "$one" system /bin/loaded local "$name.so.0" libggml-cpu.so.0 libggml.so.0 libggml-base.so.0
@@ -60,12 +60,11 @@ check "the cache is what they find it by" says "$missing" system $all
 mv "$sys/tmp/ld.so.cache" "$sys/etc/"
 
 # Beside an older original: ours. ldconfig gives a name to the file with the highest version.
-into() { cp -P "$1"/*.so* "$sys/usr/local/lib/" && cache /usr/local/lib; }
-check "an older original comes into the same folder, ldconfig" into "$work/other"
+cp -P "$work"/other/*.so* "$sys/usr/local/lib/"
+check "beside an older original: ours" after "version=$version $ours" system $all
 for order in $orders; do
     check "beside an older original, $order: ours" fails says stand-in system "/bin/other-$order"
 done
-check "all of it" says "version=$version $ours" system $all
 check "dlopen, beside an older original" says "$one" system /bin/loaded local libggml.so.0 libggml-cpu.so.0 libggml-base.so.0
 
 # Beside a newer one: the original's libraries completely. A file of ours that the original does not have reports the
@@ -73,27 +72,21 @@ check "dlopen, beside an older original" says "$one" system /bin/loaded local li
 newer=${version%%.*}.99999.0
 check "stand-ins for a newer original" stand_ins "$work/newer" "$newer"
 rm "$work"/newer/libggml-vulkan.so*
-check "a newer original comes into the same folder, ldconfig" into "$work/newer"
-check "beside a newer original: the original" says "version=stand-in $newer devices=7 vlen=7 copies=1" system $all
+cp -P "$work"/newer/*.so* "$sys/usr/local/lib/"
+check "beside a newer original: the original" after "version=stand-in $newer devices=7 vlen=7 copies=1" system $all
 for order in ggml base cpu; do
     check "beside a newer original, $order" fails says "devices=1" system "/bin/other-$order"
 done
 check "make install tells of it" says "libggml-base.so.$newer is newer" env DESTDIR="$sys" "$root/scripts/install.sh" /usr/local
-check "ldconfig" cache /usr/local/lib
-if [ -n "$vulkan" ]; then
-    check "what is left of ours fails at once" says "undefined symbol: ggml_rs_forward_vulkan" system /bin/loaded local libggml-vulkan.so.0
-fi
+[ -z "$vulkan" ] || check "what is left of ours fails at once" after "undefined symbol: ggml_rs_forward_vulkan" system /bin/loaded local libggml-vulkan.so.0
 rm "$sys/usr/local/lib/libggml-cpu.so.$newer"
-check "ldconfig" cache /usr/local/lib
-check "and so for a program that is linked to it" says "undefined symbol: ggml_rs_forward_cpu" system $all
+check "and so for a program that is linked to it" after "undefined symbol: ggml_rs_forward_cpu" system $all
 
 # The newer one is removed, and then ours.
 rm -f "$sys"/usr/local/lib/*."$newer"
-check "ldconfig" cache /usr/local/lib
-check "without the newer original: ours again" says "version=$version $ours" system $all
-gone() { DESTDIR=$sys uninstall /usr/local && cache /usr/local/lib; }
-check "make uninstall, ldconfig" gone
-check "the older original is found again" says "version=stand-in 0.0.1 devices=7 vlen=7 copies=1" system $all
+check "without the newer original: ours again" after "version=$version $ours" system $all
+check "make uninstall" env DESTDIR="$sys" "$root/scripts/install.sh" -r /usr/local
+check "the older original is found again" after "version=stand-in 0.0.1 devices=7 vlen=7 copies=1" system $all
 
 # In a folder of its own, which is the first one in ld.so.conf: all files come from there.
 rm -f "$sys"/usr/local/lib/libggml* && mkdir -p "$sys/opt/other"
