@@ -111,13 +111,8 @@ for pair in libggml-dev:host ggml-rpc-server:rpc ggml-info:info; do
     step "autopkgtest ${pair#*:}" "hosts/tests/${pair#*:}"
 done
 for order in "ggml cpu base" "base" "cpu base" "ggml base" "vulkan base" "vulkan cpu ggml base"; do
-    compiled() {
-        local flags= libraries=
-        for part in $order; do
-            flags="$flags -DUSE_${part^^}" libraries="$libraries -lggml-$part"
-        done
-        cc -std=c11 -D_GNU_SOURCE $flags hosts/install/linked.c -o linked -Wl,--no-as-needed ${libraries//-lggml-ggml/-lggml} -ldl && ./linked
-    }
+    flags=$(echo "$order" | sed -E 's/\w+/-DUSE_\U&\E -lggml-&/g; s/-lggml-ggml/-lggml/')
+    compiled() { cc -std=c11 -D_GNU_SOURCE hosts/install/linked.c -o linked -Wl,--no-as-needed $flags -ldl && ./linked; }
     step "c_tests/install/linked.c, linked to: $order" compiled
 done
 [ ! -d hosts/original ] || step "linked to the original" hosts/original/linked
