@@ -83,7 +83,8 @@ fuzz:
 
 ## soak: schedulers, threads and graphs without end, for MINUTES=10
 soak: all
-	@scripts/soak.sh "$(or $(MINUTES),10)"
+	@DESTDIR= scripts/install.sh target/install
+	@SOAK_SECONDS=$$(awk 'BEGIN { print 60 * $(or $(MINUTES),10) }') c_tests/run.sh soak
 
 ## bench: the cost of graphs, compared with the original
 bench:
@@ -164,7 +165,7 @@ install:
 
 ## uninstall: removes what make install has installed into PREFIX
 uninstall:
-	@scripts/uninstall.sh "$(PREFIX)" "$(LIBDIR)"
+	@scripts/install.sh -r "$(PREFIX)" "$(LIBDIR)"
 
 ## clean: removes target/, with its cache
 clean:

@@ -6,7 +6,7 @@
 #                            skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
 #   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad robust rs
-#                                         foreign refuse whisper examples (default: all)
+#                                         foreign refuse whisper examples (default: all), soak (a part of robust)
 #
 # Prints PASS or FAIL for each test and, last, `N passed, M failed`. The exit status is 0 if none has failed.
 set -u
@@ -265,12 +265,16 @@ suite_robust() {
         build ours "robust/$(basename "$source")" "robust_$name" "-Wl,-rpath,$(cd "$prefix" && pwd)/lib" || continue
         counted "robust $name" on ours "$out/ours/robust_$name"
     done
+    suite_soak GGML_DISABLE_VULKAN=1
+}
+
+# Alone, as make soak runs it, with Vulkan0 if there is one. What it prints is in text/robust_soak.log.
+suite_soak() { # [VARIABLE=VALUE ...]
     # A host that opens the library by itself.
     $CC -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$prefix/include" "$here/robust/test_unload.c" -o "$out/ours/robust_test_unload" -ldl &&
         counted "robust test_unload" "$out/ours/robust_test_unload" "$prefix/lib"
     module ours "$out/ours/robust_accel.so" -DACCEL_SCORE=10 && build ours robust/soak.c robust_soak &&
-        counted "robust soak" on ours env GGML_DISABLE_VULKAN=1 "$out/ours/robust_soak" "${SOAK_SECONDS:-15}" 1 "$out/ours/robust_accel.so" \
-            "$out/ours/robust_test_unload" "$prefix/lib"
+        counted "robust soak" on ours env "$@" "$out/ours/robust_soak" "${SOAK_SECONDS:-15}" 1 "$out/ours/robust_accel.so" "$out/ours/robust_test_unload" "$prefix/lib"
 }
 
 # Training: regression and classifier, both optimizers, with and without static graphs, on both libraries.
@@ -490,7 +494,7 @@ suite_examples() {
 
 for suite in $suites; do
     case $suite in
-        abi|dump|host|sched|async|meta|quant|ops|train|plugin|bad|robust|rs|foreign|refuse|whisper|examples) echo "--- $suite"; "suite_$suite" ;;
+        abi|dump|host|sched|async|meta|quant|ops|train|plugin|bad|robust|soak|rs|foreign|refuse|whisper|examples) echo "--- $suite"; "suite_$suite" ;;
         *) echo "c_tests: no suite $suite"; exit 2 ;;
     esac
 done

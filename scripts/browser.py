@@ -44,9 +44,10 @@ def browser():
         yield visit
 
 
-def brightness(path):
-    """Mean of a sample of pixels of a picture, 0 to 255, and how many different colours the sample has."""
+def check_colours(c, path, dark, what):
+    """Checks by a sample of pixels that a screenshot is not empty, and dark or light as it should be."""
     from PIL import Image
     image = Image.open(path).convert("RGB")
     sample = [image.getpixel((x, y)) for y in range(0, image.height, 9) for x in range(0, image.width, 9)]
-    return sum(map(sum, sample)) / (3 * len(sample)), len(set(sample))
+    light, colours = sum(map(sum, sample)) / (3 * len(sample)), len(set(sample))
+    c.check(colours > 8 and (light < 100 if dark else light > 170), f"{what}: its colours", f"brightness {light:.0f}, {colours} colours")

@@ -25,11 +25,9 @@ if command -v flock > /dev/null && mkdir -p "$target" 2> /dev/null && { : >> "$t
 fi
 
 if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$target/release/libggml.so" ] && [ -f "$target/release/libggml.a" ]; then
-    macros=
-    [ ! -d macros ] || macros="macros/src macros/Cargo.toml" # an unpacked crate has them elsewhere
-    # shellcheck disable=SC2086
-    newer=$(find src $macros vulkan_shaders build.rs Cargo.toml Cargo.lock \
-        scripts/forward.sh tools/forward.S tools/ggml-rpc-server.c tools/info "$target/release/libggml.so" -type f -newer "$built" | head -n 1)
+    # An unpacked crate has the macros elsewhere.
+    newer=$(find src macros/src macros/Cargo.toml vulkan_shaders build.rs Cargo.toml Cargo.lock scripts/forward.sh tools/forward.S \
+        tools/ggml-rpc-server.c tools/info "$target/release/libggml.so" -type f -newer "$built" 2> /dev/null | head -n 1)
     if [ -z "$newer" ] && { [ -z "${GGML_MAX_NAME:-}" ] || grep -q "max_name=$GGML_MAX_NAME;" "$built"; }; then
         exit 0
     fi
@@ -45,22 +43,15 @@ flags="$(remap "$target" /libggml-rs/target), $(remap "$root" /libggml-rs), $(re
 for part in registry git; do # where a link leads, too
     if [ -d "$home/$part" ]; then flags="$flags, $(remap "$(cd "$home/$part" && pwd -P)" "/cargo/$part")"; fi
 done
-if [ -n "${CARGO_ENCODED_RUSTFLAGS:-}${RUSTFLAGS:-}" ]; then
-    # RUSTFLAGS replaces all flags of the configuration.
-    echo "note: RUSTFLAGS is set: the build will show its folders"
-    # shellcheck disable=SC2086
-    "$CARGO" build --release ${CARGO_FLAGS:-}
-else
-    # shellcheck disable=SC2086
-    "$CARGO" build --release --config "build.rustflags = [$flags]" ${CARGO_FLAGS:-}
-fi
+# RUSTFLAGS replaces all flags of the configuration.
+[ -z "${CARGO_ENCODED_RUSTFLAGS:-}${RUSTFLAGS:-}" ] || echo "note: RUSTFLAGS is set: the build will show its folders"
+"$CARGO" build --release --config "build.rustflags = [$flags]" ${CARGO_FLAGS:-}
 scripts/forward.sh "$target/release/libggml.so" "$target/release/small"
 # The server for other machines finds the library in the usual places beside its folder.
 CC=${CC:-cc}
 near='$ORIGIN/../lib:$ORIGIN/../lib64'
 multiarch=$($CC -print-multiarch 2> /dev/null || true)
 [ -z "$multiarch" ] || near="$near:\$ORIGIN/../lib/$multiarch"
-# shellcheck disable=SC2086
 $CC -std=c11 -O2 -Wall -Wextra -I include tools/ggml-rpc-server.c -o "$target/release/small/ggml-rpc-server.new" "$target/release/libggml.so" \
     -Wl,--enable-new-dtags "-Wl,-rpath,$near"
 mv "$target/release/small/ggml-rpc-server.new" "$target/release/small/ggml-rpc-server"

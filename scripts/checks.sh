@@ -27,6 +27,19 @@ check() { # WHAT COMMAND ...
         { grep -E -A 6 '(^|: )error|^FAIL' "$work/log" | head -n 30; tail -n 15 "$work/log"; } | cut -c 1-300
     fi
 }
+says() { # TEXT COMMAND ...: the command works or not, its output has the text
+    text=$1
+    shift
+    "$@" > "$work/said" 2>&1
+    status=$?
+    cat "$work/said"
+    grep -qF -- "$text" "$work/said"
+}
+ends() { # STATUS TEXT COMMAND ...: likewise, and with this status
+    wanted=$1
+    shift
+    says "$@" && [ "$status" = "$wanted" ]
+}
 finish() { # SUITE: the last line, and the script's end
     echo "$1: $passed passed, $failed failed"
     [ "$failed" = 0 ]

@@ -6,17 +6,17 @@ forbids. Text in backticks, words in capitals, code blocks and the targets of li
 files. The last line counts the checks.
 
 To check another kind of file, write a function that yields its comments, and add a row to KINDS."""
-import ast
 import io
 import os
 import re
 import subprocess
 import sys
 import tokenize
+import tomllib
 
 from checks import Checks
+from processes import ROOT
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WIDTH = 120
 # Archaic turns, and what only persons do.
 BANNED = re.compile(
@@ -29,19 +29,9 @@ PERSONS = re.compile(
     r"\b(users?|maintainers?|authors?|developers?|engineers?|reader of this|anyone|everyone|person|people) (who( asks?| wants?)?|asks?|wants?)\b",
     re.IGNORECASE,
 )
-# Files that are not checked, by a pattern for their paths, and why.
-EXCEPT = [
-    (r"(.*/)?LICENSE|packaging/debian/copyright", "texts of licences"),
-    (r"(.*/)?Cargo\.lock", "written by cargo"),
-    (r"c_tests/.*\.txt", "facts and lists that tests compare"),
-    (r"fuzz/seeds/.*", "inputs for the fuzzer"),
-    (r"vulkan_shaders/grids\.glsl", "written by scripts/shader_grids.py, with its first line"),
-    (r"docs/STATUS\.md", "written by scripts/status.rs"),
-    (r"docs/ENVIRONMENT\.md", "written by scripts/environment.rs from src/environment/table.rs"),
-    (r"docs/DRIVERS\.md", "most of it is written by scripts/drivers_report.py"),
-    (r"docs/measurements/.*", "history"),
-    (r"docs/STYLE\.md", "it quotes the words"),
-]
+# Files that are not checked: patterns for their paths, and why.
+with open(f"{ROOT}/scripts/comments.toml", "rb") as f:
+    EXCEPT = tomllib.load(f)["except"]
 
 SLASHES = re.compile(
     r"(?P<comment>//[^\n]*|/\*.*?\*/)"
@@ -59,31 +49,26 @@ def slashes(text):
     """Comments of C, C++, Rust, GLSL and JavaScript, as pairs of a line's number and its text."""
     for token in SLASHES.finditer(text):
         if token["comment"]:
-            first = text.count("\n", 0, token.start()) + 1
-            for number, line in enumerate(token["comment"].split("\n"), first):
+            for number, line in enumerate(token["comment"].split("\n"), text.count("\n", 0, token.start()) + 1):
                 yield number, line.strip("/*! \t")
 
 
 def hashes(text):
     """Comments of shell scripts, Makefiles, CMake, TOML and YAML, likewise."""
     for number, line in enumerate(text.split("\n"), 1):
-        found = HASH.match(line)
-        if found:
+        if found := HASH.match(line):
             yield number, found["comment"].strip("# \t")
 
 
 def python(text):
-    """Comments and documentation strings of Python, likewise."""
+    """Comments and documentation strings of Python, likewise. The latter are texts at the beginning of a statement."""
+    begins = True
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT and not token.string.startswith("#!"):
-            yield token.start[0], token.string.strip("# ")
-    lines = text.split("\n")
-    for node in ast.walk(ast.parse(text)):
-        documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-        if documented and ast.get_docstring(node, clean=False):
-            string = node.body[0].value
-            for number in range(string.lineno, string.end_lineno + 1):
-                yield number, lines[number - 1].strip(' "')
+        if token.type == tokenize.COMMENT and not token.string.startswith("#!") or token.type == tokenize.STRING and begins:
+            for number, line in enumerate(token.string.split("\n"), token.start[0]):
+                yield number, line.strip('# "')
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            begins = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 
 
 def prose(text):
@@ -109,16 +94,16 @@ KINDS = [
 
 def kind_of(path):
     """The function for a file; None if it is not checked."""
-    if any(re.fullmatch(pattern, path) for pattern, _ in EXCEPT):
+    if any(re.fullmatch(pattern, path) for pattern in EXCEPT):
         return None
     return next((kind for pattern, kind in KINDS if re.fullmatch(pattern, path)), None)
 
 
 def wide(path, lines, comments):
     """Places of comments that are too wide. In Markdown, targets of links take no columns."""
-    width = lambda number, comment: len(comment if path.endswith(".md") else lines[number - 1])
-    numbers = {number for number, comment in comments if not comment.startswith("|") and width(number, comment) > WIDTH}
-    return [f"{path}:{number}" for number in sorted(numbers)]
+    for number, comment in comments:
+        if not comment.startswith("|") and len(comment if path.endswith(".md") else lines[number - 1]) > WIDTH:
+            yield f"{path}:{number}"
 
 
 def forbidden(path, comments):
@@ -131,21 +116,21 @@ def forbidden(path, comments):
 
 def main():
     c = Checks("comments")
-    command = ["git", "ls-files", "-co", "--exclude-standard", *sys.argv[1:]]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
-    too_wide, words, n = [], [], 0
+    os.chdir(ROOT)
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *sys.argv[1:]], capture_output=True, text=True, check=True).stdout.splitlines()
+    too_wide, words, n = {}, [], 0
     for path in listed:
         kind = kind_of(path)
-        if kind and os.path.isfile(f"{ROOT}/{path}"):
-            with open(f"{ROOT}/{path}", encoding="utf-8") as f:
+        if kind and os.path.isfile(path):
+            with open(path, encoding="utf-8") as f:
                 text = f.read()
             comments, n = list(kind(text)), n + 1
-            too_wide += wide(path, text.split("\n"), comments)
+            too_wide |= dict.fromkeys(wide(path, text.split("\n"), comments))
             words += forbidden(path, comments)
     c.sound(f"comments of {n} files are at most {WIDTH} columns wide", too_wide)
     c.sound(f"comments of {n} files have no word that docs/STYLE.md forbids", words)
     if not sys.argv[1:]:
-        c.sound("each exception has files", [why for pattern, why in EXCEPT if not any(re.fullmatch(pattern, p) for p in listed)])
+        c.sound("each exception has files", [why for pattern, why in EXCEPT.items() if not any(re.fullmatch(pattern, p) for p in listed)])
     sys.exit(c.finish())
 
 

@@ -5,9 +5,6 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 die() { echo "dist: $*" >&2; exit 1; }
-for tool in git tar gzip sha256sum objcopy strip "${CC:-cc}"; do
-    command -v "$tool" > /dev/null || die "$tool is missing: install the packages git, tar, gzip, coreutils, binutils and gcc"
-done
 [ -n "${DIST_DIRTY:-}" ] || [ -z "$(git status --porcelain)" ] || die "there are uncommitted changes"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 name=libggml-rs-$version
@@ -29,9 +26,9 @@ tree=$name-$system
 scripts/install.sh "$work/$tree" > /dev/null
 while IFS= read -r file; do
     # The place where debuggers look: the folder .debug beside the file.
-    symbols=$work/debug/${file#"$work"/}
-    symbols=$(dirname "$symbols")/.debug/$(basename "$file").debug
-    mkdir -p "$(dirname "$symbols")"
+    folder=$work/debug/$(dirname "${file#"$work"/}")/.debug
+    symbols=$folder/$(basename "$file").debug
+    mkdir -p "$folder"
     objcopy --only-keep-debug "$file" "$symbols"
     strip --strip-unneeded "$file"
     objcopy --add-gnu-debuglink="$symbols" "$file"

@@ -13,18 +13,13 @@ CC=${CC:-cc}
 major=$(sed -n 's/^version = "\([0-9]*\)\..*"$/\1/p' "$root/Cargo.toml" | head -n 1)
 command -v "${CC%% *}" > /dev/null || { echo "${CC%% *} is missing: install the package gcc" >&2; exit 1; }
 
-# The name of a table, then those of its functions, a line each.
-list() { # ggml | cpu | rpc | vulkan
-    awk -v table="^ggml_rs_forward_$1_[0-9a-f]+\$" '
-        $1 ~ table && $3 == "{" { on = 1; print $1; next }
-        on && $1 == "}" { exit }
-        on { print $1 }' "$root/src/capi/forward.rs"
-}
-
-assembly() { # ggml | cpu | rpc | vulkan
+assembly() { # ggml | cpu | rpc | vulkan: a jump for each function of its table
     cat "$root/tools/forward.S"
-    list "$1" | awk 'NR == 1 { table = $1; next } { printf "    FORWARD(%s, %d, %s)\n", table, 8 * (NR - 2), $1 }'
-    echo '    .section .note.GNU-stack, "", %progbits'
+    awk -v table="^ggml_rs_forward_$1_[0-9a-f]+\$" '
+        $1 ~ table && $3 == "{" { name = $1; next }
+        name && $1 == "}" { exit }
+        name { printf "    FORWARD(%s, %d, %s)\n", name, 8 * n++, $1 }
+        END { print "    .section .note.GNU-stack, \"\", %progbits"; exit !n }' "$root/src/capi/forward.rs"
 }
 
 mkdir -p "$out"
@@ -34,16 +29,13 @@ trap 'rm -rf "$work"' EXIT
 for part in ggml cpu rpc vulkan; do
     name=libggml-$part
     [ $part = ggml ] && name=libggml
-    table=$(list $part | head -n 1)
-    [ -n "$table" ] || { echo "forward: src/capi/forward.rs has no table for $name" >&2; exit 1; }
     if [ $part = vulkan ] && ! grep -q ggml_rs_forward_vulkan_ "$library"; then
         rm -f "$out/$name.so" "$out/$name.a" # built without the backend
         continue
     fi
-    assembly $part > "$work/forward.S"
+    assembly $part > "$work/forward.S" || { echo "forward: src/capi/forward.rs has no table for $name" >&2; exit 1; }
     # It finds libggml-base beside itself, so that a host may load it by its path. If LIBRARY lacks a table, linking
     # fails.
-    # shellcheck disable=SC2086
     (cd "$work" && $CC -shared -fPIC -nostdlib -o "$name.so" forward.S -Wl,--no-as-needed "$library" -Wl,-soname,"$name.so.$major" \
         -Wl,-z,defs -Wl,-z,noexecstack -Wl,-z,relro -Wl,-z,now -Wl,--enable-new-dtags "-Wl,-rpath,\$ORIGIN")
     mv "$work/$name.so" "$out/$name.so"

@@ -1,203 +1,181 @@
 #!/bin/sh
-# Installs the release build: install.sh PREFIX [LIBDIR] [INCLUDEDIR]. It copies; scripts/build.sh builds.
-# docs/INSTALL.md says what goes where, and what happens beside other copies of ggml.
+# Installs the release build, or removes it: install.sh [-r] PREFIX [LIBDIR] [INCLUDEDIR]. It copies; scripts/build.sh
+# builds. docs/INSTALL.md says what goes where, and what happens beside other copies of ggml.
 #
 #   LIBDIR, INCLUDEDIR   below PREFIX (default: lib, include)     DESTDIR   is put before every path
 #   STRIP=1              without names and lines for debuggers; STRIP_PROGRAM names the tool (default: strip)
+#   -r                   removes what has been installed with the same PREFIX, LIBDIR and DESTDIR
 #
 # Every file appears whole, by a rename. Unchanged files keep their times, so that builds which depend on them stay up
-# to date. uninstall.sh reads the manifest in LIBDIR/cmake/ggml.
+# to date. The manifest in LIBDIR/cmake/ggml has lines `file CKSUM BYTES PATH`, `link TARGET PATH`, `dir PATH` for
+# folders made here, and `above N` for PREFIX and folders above it made here.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-prefix=${1:?usage: install.sh PREFIX [LIBDIR] [INCLUDEDIR]}
-libdir=${2:-lib}
-includedir=${3:-include}
-target=${CARGO_TARGET_DIR:-$root/target}
-release=$target/release
 die() { echo "install: $*" >&2; exit 1; }
-
-[ -f "$release/small/built" ] && [ -f "$release/ggml-info" ] && [ -f "$release/libggml.so" ] && [ -f "$release/libggml.a" ] ||
-    die "there is no build in $release: run make first"
-[ -z "$(find "$release/libggml.so" -newer "$release/small/built")" ] || die "$release/libggml.so was built alone: run make first"
-build=$(cat "$release/small/built")
-version=${build#*version=}
-version=${version%% *}
-max_name=${build#*max_name=}
-max_name=${max_name%%;*}
+remove=
+[ "${1:-}" != -r ] || { remove=1; shift; }
+prefix=${1:?usage: install.sh [-r] PREFIX [LIBDIR] [INCLUDEDIR]} libdir=${2:-lib} includedir=${3:-include}
 case $prefix in /*) ;; *) prefix=$(pwd)/$prefix ;; esac
 while [ "$prefix" != / ] && [ "$prefix" != "${prefix%/}" ]; do prefix=${prefix%/}; done
 libdir=${libdir%/} includedir=${includedir%/}
 for name in "$libdir" "$includedir"; do # CMake and pkg-config find one from the other
     case /$name/ in //* | */../* | */./*) die "LIBDIR and INCLUDEDIR are folders below PREFIX, such as lib64: $name is not" ;; esac
 done
-to_prefix=$(printf '%s' "$libdir/cmake/ggml" | sed 's|[^/][^/]*|..|g')
 base=${DESTDIR:-}$prefix
-lib=$base/$libdir
 manifest=$libdir/cmake/ggml/libggml-rs.manifest
 
 work=$(mktemp -d)
 half= # what is being written beside its place
 trap 'rm -rf "$work"; [ -z "$half" ] || rm -f "$half"' EXIT
 trap 'exit 1' HUP INT TERM
-: > "$work/plan"
+tree=$work/tree # what is to be installed, and below its paths in order
+: > "$work/paths"
+: > "$work/old"
+[ ! -f "$base/$manifest" ] || cp "$base/$manifest" "$work/old"
 
-# The plan: `file MODE SOURCE` or `link TARGET`, with the path below PREFIX in the line before.
-plan_file() { printf '%s\nfile %s %s\n' "$3" "$2" "$1" >> "$work/plan"; }
-plan_link() { printf '%s\nlink %s\n' "$2" "$1" >> "$work/plan"; }
-
-library() { # SOURCE NAME: a shared and a static library
-    from=$1 name=$2
-    if [ -n "${STRIP:-}" ] && [ "$STRIP" != 0 ]; then
-        mkdir -p "$work/$name"
-        "${STRIP_PROGRAM:-strip}" --strip-unneeded -o "$work/$name/so" "$from.so" || die "STRIP is set, and ${STRIP_PROGRAM:-strip} failed"
-        if [ "$(wc -c < "$from.a")" -gt 8 ]; then # some tools refuse an archive without objects
-            "${STRIP_PROGRAM:-strip}" --strip-debug -o "$work/$name/a" "$from.a" || die "STRIP is set, and ${STRIP_PROGRAM:-strip} failed"
-        else
-            cp "$from.a" "$work/$name/a"
-        fi
-        plan_file "$work/$name/so" 755 "$libdir/$name.so.$version"
-        plan_file "$work/$name/a" 644 "$libdir/$name.a"
-    else
-        plan_file "$from.so" 755 "$libdir/$name.so.$version"
-        plan_file "$from.a" 644 "$libdir/$name.a"
+entry() { # FOLDER PATH: the line of a file or link in the manifest
+    if [ -L "$1/$2" ]; then
+        echo "link $(readlink "$1/$2") $2"
+    elif [ -f "$1/$2" ]; then
+        echo "file $(cksum < "$1/$2") $2"
     fi
-    plan_link "$name.so.$version" "$libdir/$name.so.${version%%.*}"
-    plan_link "$name.so.${version%%.*}" "$libdir/$name.so"
+}
+# Removes what the old manifest lists and is not to be installed, unless it has been changed or replaced since.
+remove_old() {
+    while IFS= read -r line; do
+        case $line in
+            "link "*) path=${line#link * } ;;
+            "file "*) path=${line#file * * } ;;
+            *) continue ;;
+        esac
+        ! grep -Fqx "$path" "$work/paths" || continue
+        now=$(entry "$base" "$path")
+        if [ "$now" = "$line" ]; then
+            rm -f "$base/$path"
+        elif [ -n "$now" ]; then
+            echo "kept $base/$path: it is not what was installed"
+        fi
+    done < "$work/old"
 }
 
+above=$(sed -n 's/^above //p' "$work/old")
+if [ -n "$remove" ]; then
+    [ -s "$work/old" ] || die "there is no $base/$manifest"
+    remove_old
+    rm -f "$base/$manifest"
+    sed -n 's/^dir //p' "$work/old" | sort -r | while IFS= read -r path; do rmdir "$base/$path" 2> /dev/null || true; done
+    # If it was staged for a package, the folders above belong to the staging folder.
+    if [ -z "${DESTDIR:-}" ] && head -n 1 "$work/old" | grep -q ' staged$'; then above=0; fi
+    while [ "${above:-0}" -gt 0 ] && rmdir "$base" 2> /dev/null; do
+        base=$(dirname "$base")
+        above=$((above - 1))
+    done
+    echo "uninstalled $(head -n 1 "$work/old" | cut -d' ' -f1,2) from ${DESTDIR:-}$prefix"
+    exit
+fi
+
+release=${CARGO_TARGET_DIR:-$root/target}/release
+for name in small/built ggml-info libggml.so libggml.a; do
+    [ -f "$release/$name" ] || die "there is no build in $release: run make first"
+done
+[ -z "$(find "$release/libggml.so" -newer "$release/small/built")" ] || die "$release/libggml.so was built alone: run make first"
+. "$release/small/built" # sets version and max_name
+
+add() { # MODE SOURCE PATH
+    mkdir -p "$tree/$(dirname "$3")"
+    cp "$2" "$tree/$3"
+    chmod "$1" "$tree/$3"
+    printf '%s\n' "$3" >> "$work/paths"
+}
+link() { # TARGET PATH
+    ln -s "$1" "$tree/$2"
+    printf '%s\n' "$2" >> "$work/paths"
+}
+library() { # SOURCE NAME: a shared and a static library
+    add 755 "$1.so" "$libdir/$2.so.$version"
+    add 644 "$1.a" "$libdir/$2.a"
+    link "$2.so.$version" "$libdir/$2.so.${version%%.*}"
+    link "$2.so.${version%%.*}" "$libdir/$2.so"
+}
 # The code first: the small files need it.
 library "$release/libggml" libggml-base
-backends="ggml-cpu;ggml-rpc" vulkan=OFF
+libraries=libggml-base backends= vulkan=OFF
 for path in "$release"/small/libggml*.so; do
     name=$(basename "$path" .so)
     library "${path%.so}" "$name"
-    if [ "$name" = libggml-vulkan ]; then
-        backends="$backends;ggml-vulkan" vulkan=ON
-    fi
+    libraries="$libraries $name"
+    [ "$name" = libggml ] || backends="$backends${backends:+;}${name#lib}"
+    [ "$name" != libggml-vulkan ] || vulkan=ON
 done
-
-plan_file "$release/small/ggml-rpc-server" 755 bin/ggml-rpc-server
-info=$release/ggml-info
+add 755 "$release/small/ggml-rpc-server" bin/ggml-rpc-server
+add 755 "$release/ggml-info" bin/ggml-info
 if [ -n "${STRIP:-}" ] && [ "$STRIP" != 0 ]; then
-    "${STRIP_PROGRAM:-strip}" -o "$work/ggml-info" "$info" || die "STRIP is set, and ${STRIP_PROGRAM:-strip} failed"
-    info=$work/ggml-info
+    strip=${STRIP_PROGRAM:-strip}
+    # The other static libraries are empty.
+    "$strip" --strip-unneeded "$tree/$libdir"/*.so."$version" "$tree"/bin/* && "$strip" --strip-debug "$tree/$libdir/libggml-base.a" ||
+        die "STRIP is set, and $strip failed"
 fi
-plan_file "$info" 755 bin/ggml-info
 
-mkdir "$work/include"
-for path in "$root"/include/*.h; do
-    header=$(basename "$path")
-    if [ "$header" = ggml.h ] && [ "$max_name" != 64 ]; then
-        sed "s/\(GGML_MAX_NAME \(!= \)\{0,1\}\)64/\1$max_name/" "$path" > "$work/include/ggml.h"
-        path=$work/include/ggml.h
-    fi
-    plan_file "$path" 644 "$includedir/$header"
-done
+for path in "$root"/include/*.h; do add 644 "$path" "$includedir/$(basename "$path")"; done
+sed "s/\(GGML_MAX_NAME \(!= \)\{0,1\}\)64/\1$max_name/" "$root/include/ggml.h" > "$tree/$includedir/ggml.h"
 headers=$(cd "$root/include" && printf 'include/%s;' *.h)
+to_prefix=$(printf '%s' "$libdir/cmake/ggml" | sed 's|[^/][^/]*|..|g')
 plain() { printf '%s' "$1" | sed 's/[\\&|]/\\&/g'; } # for the right side of s|||
-fill() { # TEMPLATE DESTINATION
+fill() { # TEMPLATE PATH
+    add 644 "$root/cmake/$1" "$2"
     sed -e "s|@PREFIX@|$(plain "$prefix")|g" -e "s|@LIBDIR@|$(plain "$libdir")|g" -e "s|@INCLUDEDIR@|$(plain "$includedir")|g" \
         -e "s|@VERSION@|$version|g" -e "s|@MAX_NAME@|$max_name|g" -e "s|@TO_PREFIX@|$to_prefix|g" -e "s|@BACKENDS@|$backends|g" \
-        -e "s|@VULKAN@|$vulkan|g" -e "s|@HEADERS@|${headers%;}|g" "$root/cmake/$1" > "$work/$1"
-    plan_file "$work/$1" 644 "$2"
+        -e "s|@VULKAN@|$vulkan|g" -e "s|@HEADERS@|${headers%;}|g" "$root/cmake/$1" > "$tree/$2"
 }
 fill ggml-config.cmake.in "$libdir/cmake/ggml/ggml-config.cmake"
 fill ggml-version.cmake.in "$libdir/cmake/ggml/ggml-config-version.cmake"
 fill ggml.pc.in "$libdir/pkgconfig/ggml.pc"
 
-# The manifest: `file CKSUM BYTES PATH`, `link TARGET PATH`, `dir PATH` for folders made here, `above N` for PREFIX and
-# folders above it made here, outermost first.
-each() { # FUNCTION: calls it with PATH KIND REST for every line of the plan
-    while IFS= read -r path && IFS= read -r what; do
-        "$1" "$path" "${what%% *}" "${what#* }"
-    done < "$work/plan"
-}
-entry() {
-    if [ "$2" = file ]; then
-        set -- "$1" "$(cksum < "${3#* }")"
-        echo "file $2 $1"
-    else
-        echo "link $3 $1"
-    fi
-}
-: > "$work/old"
-[ ! -f "$base/$manifest" ] || cp "$base/$manifest" "$work/old"
-above=0 missing=$base
+made=0 missing=$base
 while [ ! -d "$missing" ]; do
-    above=$((above + 1))
+    made=$((made + 1))
     missing=$(dirname "$missing")
 done
-folders() {
+[ "$made" -eq 0 ] || above=$made
+folders() { # that are made here, or were by the old installation
     sed -n 's/^dir //p' "$work/old"
-    each path_of | while IFS= read -r path; do
-        while [ "$path" != . ]; do
-            [ -d "$base/$path" ] || printf '%s\n' "$path"
-            path=$(dirname "$path")
-        done
-    done
+    (cd "$tree" && find ./* -type d) | while IFS= read -r path; do [ -d "$base/$path" ] || printf '%s\n' "${path#./}"; done
 }
-path_of() { dirname "$1"; }
 {
     echo "libggml-rs $version${DESTDIR:+ staged}"
-    old_above=$(sed -n 's/^above //p' "$work/old")
-    [ "$above" -gt 0 ] || above=${old_above:-0}
-    echo "above $above"
+    echo "above ${above:-0}"
     folders | sort -u | sed 's/^/dir /'
-    each entry
-} > "$work/manifest"
+    while IFS= read -r path; do entry "$tree" "$path"; done < "$work/paths"
+} > "$work/new"
 
-place() { # SOURCE DESTINATION MODE: the file, whole or not at all
-    if [ -L "$2" ] || ! cmp -s "$1" "$2"; then
-        mkdir -p "$(dirname "$2")"
-        # No name that ldconfig takes for a library.
-        half=$(dirname "$2")/.libggml-rs.$$
-        cp "$1" "$half"
-        chmod "$3" "$half"
-        mv -f "$half" "$2"
-        half=
+place() { # PATH: whole or not at all; nothing changes if the same is there
+    [ "$(entry "$tree" "$1")" != "$(entry "$base" "$1")" ] || return 0
+    mkdir -p "$(dirname "$base/$1")"
+    half=$(dirname "$base/$1")/.libggml-rs.$$ # no name that ldconfig takes for a library
+    if [ -L "$tree/$1" ]; then
+        ln -s "$(readlink "$tree/$1")" "$half"
+    else
+        cp "$tree/$1" "$half"
+        chmod "$(if [ -x "$tree/$1" ]; then echo 755; else echo 644; fi)" "$half"
     fi
+    mv -f "$half" "$base/$1"
+    half=
 }
-put() {
-    if [ "$2" = file ]; then
-        place "${3#* }" "$base/$1" "${3%% *}"
-    elif [ "$(readlink "$base/$1" 2> /dev/null)" != "$3" ]; then
-        half=$base/$(dirname "$1")/.libggml-rs.$$
-        ln -s "$3" "$half"
-        mv -f "$half" "$base/$1"
-        half=
-    fi
-}
-# First with the former entries, too, so that uninstall.sh knows all files if this is stopped halfway.
-if ! cmp -s "$work/manifest" "$work/old"; then
-    cat "$work/manifest" > "$work/both"
-    grep -E '^(file|link) ' "$work/old" >> "$work/both" || true
-    place "$work/both" "$base/$manifest" 644
-fi
-each put
-
-# Files that an older or newer libggml-rs left here, and that this one does not have.
-known() { awk 'NR % 2 == 1' "$work/plan" | grep -Fqx "$1"; }
-grep '^link ' "$work/old" | while read -r _ to path; do
-    known "$path" || [ "$(readlink "$base/$path")" != "$to" ] || rm -f "$base/$path"
-done
-grep '^file ' "$work/old" | while read -r _ sum bytes path; do
-    known "$path" || [ "$(cksum 2> /dev/null < "$base/$path")" != "$sum $bytes" ] || rm -f "$base/$path"
-done
-# From versions without a manifest: one library, and links to it. No file of the original has these names in it.
-for path in "$lib"/libggml.so.* "$lib"/libggml-base.so.* "$lib"/libggml-cpu.so.*; do
-    if [ -f "$path" ] && ! known "$libdir/${path##*/}" && grep -q ggml_rs_ "$path"; then printf '%s\n' "$path"; fi
-done > "$work/former"
-while IFS= read -r path; do rm -f "$path"; done < "$work/former"
-place "$work/manifest" "$base/$manifest" 644
+# The manifest comes first, with the old entries, too, so that -r knows all files if this is stopped halfway.
+grep -E '^(file|link) ' "$work/old" | cat "$work/new" - | awk '!seen[$0]++' > "$tree/$manifest"
+place "$manifest"
+while IFS= read -r path; do place "$path"; done < "$work/paths"
+remove_old
+cp "$work/new" "$tree/$manifest"
+place "$manifest"
 
 echo "installed libggml $version in $base"
 # ldconfig gives each name to the file with the highest version.
-for path in "$lib"/libggml.so.*.* "$lib"/libggml-base.so.*.* "$lib"/libggml-cpu.so.*.* "$lib"/libggml-rpc.so.*.* "$lib"/libggml-vulkan.so.*.*; do
-    if [ -f "$path" ] && [ ! -L "$path" ]; then printf '%s %s\n' "${path##*.so.}" "$path"; fi
-done | awk -v ours="$version" '
-    function above(a, b,   i, n, x, y) {
-        n = split(a, x, "."); split(b, y, ".")
-        for (i = 1; i <= n; i++) if (x[i] + 0 != y[i] + 0) return x[i] + 0 > y[i] + 0
-        return 0
-    }
-    above($1, ours) { sub(/^[^ ]* /, ""); print "note: " $0 " is newer: after the next ldconfig programs use that ggml" }'
+for name in $libraries; do
+    for path in "$base/$libdir/$name".so.*.*; do
+        highest=$(printf '%s\n' "$version" "${path##*.so.}" | sort -V | tail -n 1)
+        if [ -f "$path" ] && [ ! -L "$path" ] && [ "$highest" != "$version" ]; then
+            echo "note: $path is newer: after the next ldconfig programs use that ggml"
+        fi
+    done
+done

@@ -4,7 +4,7 @@
 Runs llama-completion of the test suites (scripts/oracle.sh hosts) with a random llama of four layers, the last one and
 the output on the first Vulkan device of the system, and writes the placement report and the trace to FOLDER (default:
 target/pictures). If both are there already, it only draws: the report by Chromium (Debian's package chromium), the
-timeline of the fastest token by this script, in colours that read on white and on black.
+timeline of the fastest token by matplotlib (which pip puts into the cache), in colours that read on white and on black.
 """
 import json
 import os
@@ -12,87 +12,73 @@ import subprocess
 import sys
 
 import browser
-from processes import ROOT, cache
+from processes import ROOT, cache, packages
 
-GREY = "#888888"
-COLOURS = {"scheduler": "#6f6f6f", "copy": "#b3261e", "CPU": "#3f72af", "Vulkan0": "#d9730d"}
-WIDTH, LEFT, LANE = 900, 110, 34
-
-
-def program():
-    return os.path.join(cache(), "hosts", "bin", "llama-completion")
+# Category of an event, or the lane of a node -> the colour, and the text of the legend.
+KINDS = {"CPU": ("#3f72af", "nodes on the CPU"), "Vulkan0": ("#d9730d", "nodes on the device"), "copy": ("#b3261e", "copies")}
 
 
-def run(folder):
-    env = dict(os.environ, LD_LIBRARY_PATH=os.path.join(ROOT, "target", "install", "lib"), GGML_VK_VISIBLE_DEVICES="0", GGML_SCHED_REPORT=os.path.join(folder, "report.html"),
-               GGML_TRACE=os.path.join(folder, "trace.json"))
-    subprocess.run([program(), "-m", os.path.join(cache(), "models", "llama-Q4_0-ours.gguf"), "-p", "People die when they are killed. The cat sits outside", "-n", "24", "-t", "2",
+def made(folder):
+    """Makes the report and the trace unless they are there. Returns whether they are."""
+    if all(os.path.exists(f"{folder}/{name}") for name in ("report.html", "trace.json")):
+        return True
+    program = f"{cache()}/hosts/bin/llama-completion"
+    if not os.path.exists(program):
+        return False
+    env = dict(os.environ, LD_LIBRARY_PATH=f"{ROOT}/target/install/lib", GGML_VK_VISIBLE_DEVICES="0",
+               GGML_SCHED_REPORT=f"{folder}/report.html", GGML_TRACE=f"{folder}/trace.json")
+    subprocess.run([program, "-m", f"{cache()}/models/llama-Q4_0-ours.gguf", "-p", "People die when they are killed. The cat sits outside", "-n", "24", "-t", "2",
                     "-ngl", "2", "-no-cnv"], env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return True
 
 
 def events(path):
-    """Bars of the fastest graph, by lane, in microseconds from its start; and the names of lanes."""
+    """Bars of the fastest graph, by lane, in milliseconds from its start; and the names of lanes."""
     with open(path, encoding="utf-8") as f:
-        text = f.read()
-    try:
-        found = json.loads(text)["traceEvents"]
-    except ValueError:
-        found = json.loads(text.rstrip().rstrip(",") + "]}")["traceEvents"]
+        found = json.load(f)["traceEvents"]
     lanes = {e["tid"]: e["args"]["name"] for e in found if e["ph"] == "M" and e["name"] == "thread_name"}
     bars = [e for e in found if e["ph"] == "X"]
     starts = sorted(e["ts"] for e in bars if e["name"] == "split 0")
-    graphs = [[dict(e, at=e["ts"] - a) for e in bars if a <= e["ts"] < b and e["cat"] != "scheduler"] for a, b in zip(starts, starts[1:] + [float("inf")])]
-    return lanes, min(graphs, key=lambda g: max(e["at"] + e["dur"] for e in g))
+    graphs = [[dict(e, bar=((e["ts"] - a) / 1000, e["dur"] / 1000)) for e in bars if a <= e["ts"] < b and e["cat"] in ("split", "node", "copy")]
+              for a, b in zip(starts, starts[1:] + [float("inf")])]
+    return lanes, min(graphs, key=lambda g: max(sum(e["bar"]) for e in g))
 
 
-def label(name):
-    """The host's lane of a device shows when it got work, the device's own lane when it did it."""
-    return "the device" if name.endswith("(device)") else name
-
-
-def draw(lanes, bars):
-    end = max(e["at"] + e["dur"] for e in bars)
-    scale = (WIDTH - LEFT - 20) / end
-    order = sorted(lanes)
-    used = [tid for tid in order if any(e["tid"] == tid for e in bars)]
-    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {len(used) * (LANE + 12) + 52}" font-family="sans-serif" font-size="12">',
-           "<title>Timeline of one token: splits, copies and nodes on the CPU and on a Vulkan device</title>"]
+def draw(lanes, bars, out):
+    """The host's lane of a device shows when it got work, the device's own lane when it did it. Nodes and copies are
+    drawn over the lower part of their split."""
+    import matplotlib.pyplot as plt
+    plt.rcParams.update(dict.fromkeys(("text.color", "axes.edgecolor", "xtick.color", "ytick.color"), "#888888") | {"svg.hashsalt": "timeline", "svg.fonttype": "none"})
+    used = sorted({e["tid"] for e in bars})
+    figure, axes = plt.subplots(figsize=(9, 0.5 * len(used) + 0.9), layout="constrained")
     for row, tid in enumerate(used):
-        y = 8 + row * (LANE + 12)
-        out.append(f'<text x="8" y="{y + 21}" fill="{GREY}">{label(lanes[tid])}</text><line x1="{LEFT}" x2="{WIDTH - 20}" y1="{y + LANE}" y2="{y + LANE}" stroke="{GREY}" stroke-opacity="0.4"/>')
-        colour = COLOURS["CPU"] if lanes[tid] == "CPU" else COLOURS["Vulkan0"]
-        for e in sorted((e for e in bars if e["tid"] == tid), key=lambda e: -e["dur"]):
-            x, w = LEFT + e["at"] * scale, max(e["dur"] * scale, 0.6)
-            if e["cat"] == "split":
-                style, top, high = f'fill="{colour}" fill-opacity="0.25"', y, LANE
-            elif e["cat"] == "node":
-                style, top, high = f'fill="{colour}"', y + 14, LANE - 14
-            else:
-                style, top, high = f'fill="{COLOURS["copy" if e["cat"] == "copy" else "scheduler"]}"', y + 14, LANE - 14
-            out.append(f'<rect x="{x:.1f}" y="{top}" width="{w:.1f}" height="{high}" {style}><title>{e["name"]}: {e["dur"]:.0f} us</title></rect>')
-            if e["cat"] == "split" and w > 40:
-                out.append(f'<text x="{x + 4:.1f}" y="{y + 11}" fill="{GREY}" font-size="10">{e["name"]}</text>')
-    y = 8 + len(used) * (LANE + 12) + 12
-    step = next(s * 10 ** k for k in range(1, 8) for s in (1, 2, 5) if end / (s * 10 ** k) <= 8)
-    for i in range(int(end / step) + 1):
-        x = LEFT + i * step * scale
-        out.append(f'<text x="{x:.0f}" y="{y}" fill="{GREY}" text-anchor="middle" font-size="10">{i * step / 1000:g} ms</text>')
-    for i, (name, colour) in enumerate((("nodes on the CPU", COLOURS["CPU"]), ("nodes on the device", COLOURS["Vulkan0"]), ("copies", COLOURS["copy"]))):
-        out.append(f'<rect x="{LEFT + i * 150}" y="{y + 12}" width="14" height="10" fill="{colour}"/><text x="{LEFT + i * 150 + 20}" y="{y + 21}" fill="{GREY}">{name}</text>')
-    out.append("</svg>")
-    with open(os.path.join(ROOT, "docs", "timeline.svg"), "w", encoding="utf-8") as f:
-        f.write("\n".join(out) + "\n")
+        lane = "CPU" if lanes[tid] == "CPU" else "Vulkan0"
+        for category, kind, high, alpha in (("split", lane, 0.8, 0.25), ("node", lane, 0.5, 1), ("copy", "copy", 0.5, 1)):
+            axes.broken_barh([e["bar"] for e in bars if (e["tid"], e["cat"]) == (tid, category)], (row + 0.8 - high, high), color=KINDS[kind][0], alpha=alpha, linewidth=0)
+        for e in bars:
+            if (e["tid"], e["cat"]) == (tid, "split"):
+                axes.text(e["bar"][0], row + 0.22, f" {e['name']}", fontsize="x-small")
+    axes.set_yticks([row + 0.4 for row in range(len(used))], ["the device" if lanes[tid].endswith("(device)") else lanes[tid] for tid in used])
+    axes.invert_yaxis()
+    axes.xaxis.set_major_formatter("{x:g} ms")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    patches = [plt.Rectangle((0, 0), 1, 1, color=colour, label=text) for colour, text in KINDS.values()]
+    figure.legend(handles=patches, loc="outside lower center", ncols=3, frameon=False)
+    figure.savefig(out, transparent=True, metadata={"Date": None})
 
 
 def main():
-    folder = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "target", "pictures"))
+    folder = os.path.abspath(sys.argv[1] if len(sys.argv) > 1 else f"{ROOT}/target/pictures")
     os.makedirs(folder, exist_ok=True)
-    if not all(os.path.exists(os.path.join(folder, n)) for n in ("report.html", "trace.json")):
-        run(folder)
-    lanes, bars = events(os.path.join(folder, "trace.json"))
-    draw(lanes, bars)
+    if not made(folder):
+        sys.exit("llama.cpp's tools are missing (scripts/oracle.sh hosts)")
+    plots, why = packages("plots", "matplotlib==3.11.2")
+    if why:
+        sys.exit(why)
+    sys.path.insert(0, plots)
+    draw(*events(f"{folder}/trace.json"), f"{ROOT}/docs/timeline.svg")
     with browser.browser() as visit:
-        visit("file://" + os.path.join(folder, "report.html"), 1160, 800)[0].screenshot(path=os.path.join(ROOT, "docs", "report.png"))
+        visit(f"file://{folder}/report.html", 1160, 800)[0].screenshot(path=f"{ROOT}/docs/report.png")
 
 
 if __name__ == "__main__":

@@ -8,25 +8,24 @@
 #
 #   symbols    writes packaging/debian/*.symbols from the exports of the release build in target/
 set -u
-# shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"
 work=$root/target/debian
 export LC_ALL=C.UTF-8
 unset PREFIX LIBDIR MAKEFLAGS MAKELEVEL
 packages="libggml0 libggml0-backend-vulkan"
+gensymbols() { # PACKAGE FOLDER OPTION ...: of the package's libraries in the folder
+    local elf=("-e$2/libggml-vulkan.so.$version")
+    [ "$1" != libggml0 ] || elf=("-e$2"/libggml{-base,-cpu,-rpc,}".so.$version")
+    dpkg-gensymbols -p"$1" -v"$version" "${@:3}" "${elf[@]}"
+}
 
 if [ "${1:-}" = symbols ]; then
     stage=$temporary
     CARGO_TARGET_DIR=$target scripts/install.sh "$stage/all" > /dev/null || exit 1
-    mkdir "$stage/libggml0" "$stage/libggml0-backend-vulkan"
-    for name in libggml-base libggml-cpu libggml-rpc libggml; do cp "$stage/all/lib/$name.so.$version" "$stage/libggml0/"; done
-    cp "$stage/all/lib/libggml-vulkan.so.$version" "$stage/libggml0-backend-vulkan/"
     cp -r packaging/debian "$stage/debian"
     rm -f "$stage"/debian/*.symbols
     for package in $packages; do
-        elf=()
-        for file in "$stage/$package"/*; do elf+=("-e$file"); done
-        (cd "$stage" && dpkg-gensymbols -q -p"$package" -v"$version" -Oout "${elf[@]}") || exit 1
+        (cd "$stage" && gensymbols "$package" all/lib -q -Oout) || exit 1
         # The tables of src/capi/forward.rs, whose names change with their contents: private to this source.
         awk '/^[^ ]/ { print; print "* Build-Depends-Package: libggml-dev"; next }
             / ggml_rs_forward_/ { if (!printed) print " (optional|regex)\"^ggml_rs_forward_[a-z]+_[0-9a-f]+@Base$\" " $2; printed = 1; next }
@@ -62,15 +61,10 @@ check "dpkg-buildpackage" build
 offline() { ! grep -E 'Downloading|Updating .*index' "$work/build.log"; }
 check "nothing was fetched" offline
 debs=("$work"/*_"$version"-1_*.deb)
-named() { # PACKAGE: its file
-    echo "$work/$1_$version-1_$(dpkg --print-architecture).deb"
-}
 symbols() {
     for package in $packages; do
-        mkdir -p "$work/apart/$package" && dpkg-deb -x "$(named "$package")" "$work/apart/$package" || return 1
-        elf=()
-        for file in "$work/apart/$package"/usr/lib/*/*.so.*; do [ -L "$file" ] || elf+=("-e$file"); done
-        [ ${#elf[@]} -gt 0 ] && (cd "$tree" && dpkg-gensymbols -c4 -p"$package" -v"$version" -I"debian/$package.symbols" -O/dev/null "${elf[@]}") || return 1
+        dpkg-deb -x "$work/${package}_$version-1_$(dpkg --print-architecture).deb" "$work/apart" || return 1
+        (cd "$tree" && gensymbols "$package" "$(echo "$work"/apart/usr/lib/*linux*)" -c4 -I"debian/$package.symbols" -O/dev/null) || return 1
     done
 }
 check "the symbols files list what is exported (test_debian.sh symbols writes them)" symbols
@@ -78,8 +72,8 @@ no_paths() { ! grep -rlF -e "$root" -e "$HOME/" "$work/apart"; }
 check "no folder of the build shows" no_paths
 if command -v lintian > /dev/null; then
     # There has been no upload that could close a request for the package.
-    tidy() { lintian --allow-root --fail-on error,warning --tag-display-limit 0 --suppress-tags initial-upload-closes-no-bugs "$work"/*.changes; }
-    check "lintian has neither errors nor warnings" tidy
+    check "lintian has neither errors nor warnings" lintian --allow-root --fail-on error,warning --tag-display-limit 0 \
+        --suppress-tags initial-upload-closes-no-bugs "$work"/*.changes
 else
     echo "note: lintian is not here"
 fi
@@ -105,50 +99,35 @@ S
 cat > "$work/steps.sh" << 'S'
 set -u
 step() { # WHAT COMMAND ...
-    local what=$1
-    shift
-    if "$@" > /tmp/log 2>&1; then echo "PASS debian $what"; else echo "FAIL debian $what"; tail -n 15 /tmp/log; fi
+    if "${@:2}" > /tmp/log 2>&1; then echo "PASS debian $1"; else echo "FAIL debian $1"; tail -n 15 /tmp/log; fi
 }
+files() { find /usr/lib /usr/include /usr/share /usr/bin -name '*ggml*' | grep -v -e /lintian/ "$@"; }
 cd /tmp
-before=$(find /usr/lib /usr/include /usr/share /usr/bin -name '*ggml*' | grep -v -e /doc/ -e /lintian/)
-step "no ggml is installed before" [ -z "$before" ]
+step "no ggml is installed before" [ -z "$(files -e /doc/)" ]
 step "dpkg -i: the libraries" dpkg -i debs/libggml0_*.deb debs/libggml0-backend-vulkan_*.deb
 step "autopkgtest loads, without the development package" hosts/tests/loads
-step "dpkg -i: the development package" dpkg -i debs/libggml-dev_*.deb
-step "autopkgtest host" hosts/tests/host
-step "dpkg -i: the server" dpkg -i debs/ggml-rpc-server_*.deb
-step "autopkgtest rpc" hosts/tests/rpc
-step "dpkg -i: ggml-info" dpkg -i debs/ggml-info_*.deb
-step "autopkgtest info" hosts/tests/info
+for pair in libggml-dev:host ggml-rpc-server:rpc ggml-info:info; do
+    step "dpkg -i: ${pair%:*}" dpkg -i "debs/${pair%:*}"_*.deb
+    step "autopkgtest ${pair#*:}" "hosts/tests/${pair#*:}"
+done
 for order in "ggml cpu base" "base" "cpu base" "ggml base" "vulkan base" "vulkan cpu ggml base"; do
-    compiled() {
-        local flags= libraries=
-        for part in $order; do
-            flags="$flags -DUSE_${part^^}" libraries="$libraries -lggml-$part"
-        done
-        cc -std=c11 -D_GNU_SOURCE $flags hosts/install/linked.c -o linked -Wl,--no-as-needed ${libraries//-lggml-ggml/-lggml} -ldl && ./linked
-    }
+    flags=$(echo "$order" | sed -E 's/\w+/-DUSE_\U&\E -lggml-&/g; s/-lggml-ggml/-lggml/')
+    compiled() { cc -std=c11 -D_GNU_SOURCE hosts/install/linked.c -o linked -Wl,--no-as-needed $flags -ldl && ./linked; }
     step "c_tests/install/linked.c, linked to: $order" compiled
 done
-if [ -d hosts/original ]; then
-    for host in hosts/original/*; do step "${host##*/}, linked to the original" "$host"; done
-fi
+[ ! -d hosts/original ] || step "linked to the original" hosts/original/linked
 owned() { for file in /usr/lib/*/libggml*; do dpkg -S "$file" || return 1; done; }
 step "dpkg knows every library" owned
 step "dpkg --purge" dpkg --purge ggml-info ggml-rpc-server libggml-dev libggml0-backend-vulkan libggml0
-after=$(find /usr/lib /usr/include /usr/share /usr/bin -name '*ggml*' | grep -v -e /lintian/)
-step "nothing is left" [ -z "$after" ]
+step "nothing is left" [ -z "$(files)" ]
 S
 # Hosts that are linked to the original, where the other suites have built it.
 original=${GGML_CACHE:-$root/target/cache}/original
 rm -rf "$work/original"
 if [ -e "$original/done" ]; then
     mkdir "$work/original"
-    linked() {
-        ${CC:-cc} -std=c11 -D_GNU_SOURCE -DUSE_GGML -DUSE_BASE -DUSE_CPU -I"$original/include" c_tests/install/linked.c -o "$work/original/linked" \
-            -L"$original/lib" -Wl,--no-as-needed -Wl,--allow-shlib-undefined -lggml -lggml-cpu -lggml-base -ldl
-    }
-    check "a host is linked to the original" linked
+    check "a host is linked to the original" $CC -std=c11 -D_GNU_SOURCE -DUSE_GGML -DUSE_BASE -DUSE_CPU -I"$original/include" c_tests/install/linked.c \
+        -o "$work/original/linked" -L"$original/lib" -Wl,--no-as-needed -Wl,--allow-shlib-undefined -lggml -lggml-cpu -lggml-base -ldl
 fi
 inside() { env WORK="$work" TREE="$tree" VERSION="$version" $how sh "$work/inside.sh" "$1"; }
 mkdir -p "$work/overlay"
@@ -157,12 +136,10 @@ for how in "unshare -m" "unshare -Urm" ""; do
     [ -z "$how" ] || ! inside probe > /dev/null 2>&1 || break
 done
 if [ -n "$how" ]; then
-    inside run > "$work/inside.log" 2>&1
-    grep -vE '^(PASS)' "$work/inside.log"
-    grep '^PASS' "$work/inside.log"
+    inside run 2>&1 | tee "$work/inside.log"
     passed=$((passed + $(grep -c '^PASS debian' "$work/inside.log")))
     failed=$((failed + $(grep -c '^FAIL debian' "$work/inside.log")))
-    grep -q 'debian nothing is left$' "$work/inside.log" || { failed=$((failed + 1)); echo "FAIL debian: the steps ended early"; }
+    check "the steps went to their end" grep -q 'debian nothing is left$' "$work/inside.log"
 else
     echo "note: neither root nor a user namespace may mount here: the packages are not installed, and their tests do not run"
 fi

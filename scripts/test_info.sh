@@ -3,150 +3,115 @@
 # loader finds a library (compared with the loader's own output), about damaged files, and about reports. With
 # GGML_ORACLE_PREFIX also the original's library, and with GGML_CACHE llama.cpp's programs.
 set -u
-# shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"
 prefix=${1:?usage: test_info.sh PREFIX}
 case $prefix in /*) ;; *) prefix=$root/$prefix ;; esac
 info=$prefix/bin/ggml-info
 oracle=${GGML_ORACLE_PREFIX:-}
 cache=${GGML_CACHE:-$root/target/cache}
-says() { # STATUS TEXT COMMAND ...
-    want=$1 text=$2
-    shift 2
-    "$@" > "$work/said" 2>&1
-    got=$?
-    cat "$work/said"
-    [ $got = "$want" ] && grep -qF -- "$text" "$work/said"
-}
 json() { # FILE EXPRESSION: of the variable d
     python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); sys.exit(0 if eval(sys.argv[2]) else "false: " + sys.argv[2])' "$@"
 }
 
 # Its output about its library.
-check "the library beside it" says 0 "libggml-rs $(sed -n 's/^version = "\(.*\)"$/\1/p' "$root/Cargo.toml" | head -n 1)" "$info"
-check "the processor" says 0 "products of matrices" "$info"
-check "its formats, in columns" says 0 "  Q4_0          32     18  Q8_0" "$info"
-check "a level that is asked for" says 0 "level            scalar" env GGML_RS_CPU_LEVEL=scalar "$info"
-check "variables that are set" says 0 "GGML_RS_DEBUG=planner=online" env GGML_RS_DEBUG=planner=online "$info"
-check "names that are nearly right" says 0 "GGML_SCHED_REPROT: unknown; GGML_SCHED_REPORT is similar" env GGML_SCHED_REPROT=x "$info"
-check "and the library warns" says 0 "GGML_SCHED_REPROT: there is no variable of this name" env GGML_SCHED_REPROT=x "$info"
-check "variables of the original alone" says 0 "GGML_VK_FORCE_MMVQ has no effect in this library" env GGML_VK_FORCE_MMVQ=1 "$info"
+check "the library beside it" ends 0 "libggml-rs $version" "$info"
+check "the processor" ends 0 "products of matrices" "$info"
+check "its formats, in columns" ends 0 "  Q4_0          32     18  Q8_0" "$info"
+check "a level that is asked for" ends 0 "level            scalar" env GGML_RS_CPU_LEVEL=scalar "$info"
+check "variables that are set" ends 0 "GGML_RS_DEBUG=planner=online" env GGML_RS_DEBUG=planner=online "$info"
+check "names that are nearly right" ends 0 "GGML_SCHED_REPROT: unknown; GGML_SCHED_REPORT is similar" env GGML_SCHED_REPROT=x "$info"
+check "and the library warns" ends 0 "GGML_SCHED_REPROT: there is no variable of this name" env GGML_SCHED_REPROT=x "$info"
+check "variables of the original alone" ends 0 "GGML_VK_FORCE_MMVQ has no effect in this library" env GGML_VK_FORCE_MMVQ=1 "$info"
 "$info" --json > "$work/info.json" 2> "$work/err"
 check "JSON" json "$work/info.json" 'd["library"]["is_libggml_rs"] and d["devices"][-1]["kind"] == "CPU" and d["devices"][-1]["total_bytes"] > 1 << 20'
 check "formats" json "$work/info.json" '{f["name"]: f["block_bytes"] for f in d["description"]["cpu"]["formats"]}["Q4_0"] == 18'
-check "the library's file" json "$work/info.json" "d['library']['file'] == '$prefix/lib/libggml-base.so.' + d['description']['version']"
-[ -z "$oracle" ] || check "an original library" says 0 "not libggml-rs" env LD_LIBRARY_PATH="$oracle/lib" "$info" --library "$oracle/lib/libggml.so.0"
-check "a library that is none" says 2 "no ggml library can be loaded" "$info" --library "$info"
-check "no such library" says 2 "no such file" "$info" --library "$work/none"
+check "the library's file" json "$work/info.json" "d['library']['file'] == '$prefix/lib/libggml-base.so.$version'"
+[ -z "$oracle" ] || check "an original library" ends 0 "not libggml-rs" env LD_LIBRARY_PATH="$oracle/lib" "$info" --library "$oracle/lib/libggml.so.0"
+check "a library that is none" ends 2 "no ggml library can be loaded" "$info" --library "$info"
+check "no such library" ends 2 "no such file" "$info" --library "$work/none"
 
 # Programs, compared with what the loader itself would load.
-cat > "$work/host.c" << 'END'
-#include "ggml.h"
-#include "ggml-backend.h"
-#include <stdio.h>
-int main(void) { printf("%s %zu\n", ggml_version(), ggml_backend_dev_count()); return 0; }
-END
 host() { # NAME PREFIX FLAGS ...
     name=$1 of=$2
     shift 2
-    $CC -I"$root/include" "$work/host.c" -o "$work/$name" -L"$of/lib" -lggml -lggml-base "$@"
+    $CC -I"$root/include" "$root/c_tests/install/host.c" -o "$work/$name" -L"$of/lib" -lggml -lggml-base "$@"
 }
 same_as_loader() { # PROGRAM: every libggml that the loader names is the one in JSON
-    LD_TRACE_LOADED_OBJECTS=1 "$1" | sed -n 's/^[[:space:]]*\(libggml[^ ]*\) => \(.*\) (0x.*$/\1 \2/p; s/^[[:space:]]*\(libggml[^ ]*\) => not found.*$/\1 -/p' | sort > "$work/loader"
+    LD_TRACE_LOADED_OBJECTS=1 "$1" | sed -n 's/^[[:space:]]*\(libggml[^ ]*\) => \(.*\) (0x.*$/\1 \2/p; s/^[[:space:]]*\(libggml[^ ]*\) => not found.*$/\1 -/p' | LC_ALL=C sort > "$work/loader"
     "$info" --check "$1" --json > "$work/check.json"
-    python3 -c 'import json, sys
-for l in json.load(open(sys.argv[1]))["libraries"]: print(l["name"], l["file"] or "-")' "$work/check.json" | sort > "$work/ours"
+    json "$work/check.json" 'print(*sorted("%s %s" % (l["name"], l["file"] or "-") for l in d["libraries"]), sep="\n") or True' > "$work/ours"
     cat "$work/loader"
     test -s "$work/loader" && diff "$work/loader" "$work/ours"
 }
 mkdir "$work/lib" "$work/some"
+with_path() { (export LD_LIBRARY_PATH="$1" && same_as_loader "$2"); }
 check "a host with a runpath" host runpath "$prefix" -Wl,--enable-new-dtags -Wl,-rpath,"$prefix/lib"
-check "is ok" says 0 "ok: all" "$info" --check "$work/runpath"
-check "as the loader" same_as_loader "$work/runpath"
 check "a host with an rpath" host rpath "$prefix" -Wl,--disable-new-dtags -Wl,-rpath,"$prefix/lib"
-check "is ok, too" says 0 "(rpath)" "$info" --check "$work/rpath"
-check "as the loader, too" same_as_loader "$work/rpath"
+for way in runpath rpath; do
+    check "by $way" ends 0 "($way)" "$info" --check "$work/$way"
+    check "by $way, as the loader" same_as_loader "$work/$way"
+done
+check "is ok" ends 0 "ok: all" "$info" --check "$work/runpath"
 check "a host without either" host plain "$prefix"
-check "by LD_LIBRARY_PATH" says 0 "(LD_LIBRARY_PATH)" env LD_LIBRARY_PATH="$prefix/lib" "$info" --check "$work/plain"
-plain_as_loader() { LD_LIBRARY_PATH=$1 && export LD_LIBRARY_PATH && same_as_loader "$2"; status=$?; unset LD_LIBRARY_PATH; return $status; }
-check "as the loader with LD_LIBRARY_PATH" plain_as_loader "$prefix/lib" "$work/plain"
+check "by LD_LIBRARY_PATH" ends 0 "(LD_LIBRARY_PATH)" env LD_LIBRARY_PATH="$prefix/lib" "$info" --check "$work/plain"
+check "as the loader with LD_LIBRARY_PATH" with_path "$prefix/lib" "$work/plain"
 cp -P "$prefix"/lib/libggml*.so* "$work/lib"
-check "LD_LIBRARY_PATH comes before a runpath" plain_as_loader "$work/lib" "$work/runpath"
-check "and after an rpath" plain_as_loader "$work/lib" "$work/rpath"
+check "LD_LIBRARY_PATH comes before a runpath" with_path "$work/lib" "$work/runpath"
+check "and after an rpath" with_path "$work/lib" "$work/rpath"
 check "\$ORIGIN" host origin "$prefix" '-Wl,-rpath,$ORIGIN/lib'
 check "as the loader with \$ORIGIN" same_as_loader "$work/origin"
 
 # Faults of programs.
-missing() { says 1 "needs libggml" env -u LD_LIBRARY_PATH "$info" --check "$work/alone"; }
-check "a library of another name" sh -c "$CC -shared -fPIC -Wl,-soname,libggml-nowhere.so.7 -x c /dev/null -o '$work/some/libggml-nowhere.so'"
-check "a host that needs it" $CC -x c - -o "$work/alone" -Wl,--no-as-needed -L"$work/some" -lggml-nowhere << 'END'
-int main(void) { return 0; }
-END
-check "which is not found" missing
-check "nor by the loader" same_as_loader "$work/alone"
-check "where it was looked for" says 1 "$work (LD_LIBRARY_PATH)" env LD_LIBRARY_PATH="$work" "$info" --check "$work/alone"
+echo 'int ggml_none(void) { return 1; }' > "$work/more.c"
 printf 'int ggml_none(void);\nint main(void) { return ggml_none(); }\n' > "$work/none.c"
+check "a library of another name" $CC -shared -fPIC -Wl,-soname,libggml-nowhere.so.7 "$work/more.c" -o "$work/some/libggml-nowhere.so"
+check "a host that needs it" $CC "$work/none.c" -o "$work/alone" -L"$work/some" -lggml-nowhere
+check "which is not found" ends 1 "needs libggml" "$info" --check "$work/alone"
+check "nor by the loader" same_as_loader "$work/alone"
 mkdir "$work/newer"
-check "a library with one more function" sh -c "echo 'int ggml_none(void) { return 1; }' | $CC -shared -fPIC -Wl,-soname,libggml.so.0 -x c - -o '$work/newer/libggml.so'"
+check "a library with one more function" $CC -shared -fPIC -Wl,-soname,libggml.so.0 "$work/more.c" -o "$work/newer/libggml.so"
 check "a host of that function" $CC "$work/none.c" -o "$work/lacks" -L"$work/newer" -lggml -Wl,-rpath,"$prefix/lib"
-check "is told which" says 1 "missing: ggml_none (needed by $work/lacks)" "$info" --check "$work/lacks"
+check "is told which" ends 1 "missing: ggml_none (needed by $work/lacks)" "$info" --check "$work/lacks"
 if [ -n "$oracle" ]; then
     cp -P "$prefix"/lib/libggml-base.so* "$prefix"/lib/libggml.so* "$work/some"
     cp -P "$oracle"/lib/libggml-cpu.so* "$work/some"
     check "a host of three parts" host three "$prefix" -Wl,--no-as-needed -lggml-cpu
-    check "parts of two libraries" says 1 "is a part of another ggml" env LD_LIBRARY_PATH="$work/some" "$info" --check "$work/three"
-    check "the original's parts fit together" says 0 "not libggml-rs" env LD_LIBRARY_PATH="$oracle/lib" "$info" --check "$work/three"
+    check "parts of two libraries" ends 1 "is a part of another ggml" env LD_LIBRARY_PATH="$work/some" "$info" --check "$work/three"
+    check "the original's parts fit together" ends 0 "not libggml-rs" env LD_LIBRARY_PATH="$oracle/lib" "$info" --check "$work/three"
 fi
 echo "no program" > "$work/text"
-printf '#!/bin/sh\necho a script that is long enough\n' > "$work/script"
 head -c 3000 "$work/plain" > "$work/cut"
+check "a file that is no ELF" ends 2 "not an ELF file" "$info" --check "$work/text"
+check "a script" ends 2 "a script" "$info" --check scripts/test_info.sh
+check "a cut ELF file" ends 2 "damaged ELF file" "$info" --check "$work/cut"
 head -c 10 "$work/plain" > "$work/stump"
-check "a file that is no ELF" says 2 "not an ELF file" "$info" --check "$work/text"
-check "a script" says 2 "a script" "$info" --check "$work/script"
-check "a cut ELF file" says 2 "damaged ELF file" "$info" --check "$work/cut"
-check "ten bytes" says 2 "not an ELF file" "$info" --check "$work/stump"
-check "a folder" says 2 "not a file" "$info" --check "$work"
-check "nothing" says 2 "No such file" "$info" --check "$work/nothing"
-check "a program without ggml" says 0 "use ggml" "$info" --check /bin/sh
-cut_everywhere() { # every length ends in the same way
-    size=$(wc -c < "$work/plain")
-    n=1
-    while [ $n -lt "$size" ]; do
-        head -c $n "$work/plain" > "$work/part"
-        "$info" --check "$work/part" > "$work/said" 2>&1
-        status=$?
-        [ $status -le 2 ] || { echo "$n bytes: status $status"; cat "$work/said"; return 1; }
-        n=$((n + 997))
-    done
-}
-check "an ELF file cut anywhere" cut_everywhere
+check "ten bytes" ends 2 "not an ELF file" "$info" --check "$work/stump"
+check "a folder" ends 2 "not a file" "$info" --check "$work"
+check "nothing" ends 2 "No such file" "$info" --check "$work/nothing"
+check "a program without ggml" ends 0 "use ggml" "$info" --check /bin/sh
 for program in "$cache"/hosts/bin/llama-completion "$cache"/hosts/bin/libllama.so; do
     [ -e "$program" ] || continue
-    check "$(basename "$program") with this library" says 0 "$prefix/lib/libggml-base.so" env LD_LIBRARY_PATH="$prefix/lib:${program%/*}" "$info" --check "$program"
-    [ -z "$oracle" ] || check "$(basename "$program") with the original" says 0 "$oracle/lib/libggml-base.so" env LD_LIBRARY_PATH="$oracle/lib:${program%/*}" "$info" --check "$program"
-    [ "${program%.so}" != "$program" ] || check "$(basename "$program") as the loader" plain_as_loader "$prefix/lib:${program%/*}" "$program"
+    check "$(basename "$program") with this library" ends 0 "$prefix/lib/libggml-base.so" env LD_LIBRARY_PATH="$prefix/lib:${program%/*}" "$info" --check "$program"
+    [ -z "$oracle" ] || check "$(basename "$program") with the original" ends 0 "$oracle/lib/libggml-base.so" env LD_LIBRARY_PATH="$oracle/lib:${program%/*}" "$info" --check "$program"
+    [ "${program%.so}" != "$program" ] || check "$(basename "$program") as the loader" with_path "$prefix/lib:${program%/*}" "$program"
 done
 
 # Reports.
-report() { # BACKEND FILE
-    cat > "$2" << END
+cat > "$work/a.json" << END
 {"library": "test", "backends": [{"name": "GPU", "nodes": 1, "compute_bytes": 64}, {"name": "CPU", "nodes": 1, "compute_bytes": 32}],
- "splits": [{"backend": $1, "first": 0, "nodes": 1, "copies": []}], "fallbacks": [], "memory": [],
- "nodes": [{"name": "x", "op": "MUL", "shape": "f32[4]", "backend": $1, "cause": "1.wgt", "view": false}]}
+ "splits": [{"backend": 0, "first": 0, "nodes": 1, "copies": []}], "fallbacks": [], "memory": [],
+ "nodes": [{"name": "x", "op": "MUL", "shape": "f32[4]", "backend": 0, "cause": "1.wgt", "view": false}]}
 END
-}
-report 0 "$work/a.json"
-report 1 "$work/b.json"
-check "the same report" says 0 "no difference" "$info" --diff "$work/a.json" "$work/a.json"
-check "a node on another backend" says 1 "MUL x: GPU | CPU" "$info" --diff "$work/a.json" "$work/b.json"
-page() { "$info" --diff "$work/a.json" "$work/b.json" --html "$work/diff.html"; [ $? = 1 ]; }
+sed 's/"backend": 0/"backend": 1/' "$work/a.json" > "$work/b.json"
+check "the same report" ends 0 "no difference" "$info" --diff "$work/a.json" "$work/a.json"
+check "a node on another backend" ends 1 "MUL x: GPU | CPU" "$info" --diff "$work/a.json" "$work/b.json"
+page() { "$info" --diff "$work/a.json" "$work/b.json" --html "$work/diff.html"; [ $? = 1 ] && grep -q '"moved":\[\[' "$work/diff.html"; }
 check "the difference as a page" page
-check "which holds both" grep -q '"moved":\[\[' "$work/diff.html"
-check "no report" says 2 "not a placement report" "$info" --diff "$work/info.json" "$work/b.json"
-check "no JSON" says 2 "not JSON" "$info" --diff "$work/text" "$work/b.json"
+check "no report" ends 2 "not a placement report" "$info" --diff "$work/info.json" "$work/b.json"
+check "no JSON" ends 2 "not JSON" "$info" --diff "$work/text" "$work/b.json"
 
-check "peaks" says 0 "read, all threads" "$info" --peaks 8
-check "an unknown option" says 2 "--help lists the options" "$info" --no-such
-check "an option without its value" says 2 "needs a value" "$info" --check
-check "the text of --help" says 0 "usage: ggml-info" "$info" --help
+check "peaks" ends 0 "read, all threads" "$info" --peaks 8
+check "an unknown option" ends 2 "--help lists the options" "$info" --no-such
+check "an option without its value" ends 2 "needs a value" "$info" --check
+check "the text of --help" ends 0 "usage: ggml-info" "$info" --help
 finish info

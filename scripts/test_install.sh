@@ -6,26 +6,19 @@
 # that. Without it, they are linked to replacements with the same names and functions (c_tests/abi/files.txt). Needs a
 # build; takes seconds.
 set -u
-# shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"
 oracle=${GGML_ORACLE_PREFIX:-}
 fails() { ! "$@"; }
-says() { # TEXT COMMAND ...: the command works or not, its output has the text
-    text=$1
-    shift
-    "$@" > "$work/said" 2>&1
-    cat "$work/said"
-    grep -qF -- "$text" "$work/said"
-}
+needed() { readelf -d "$1" | sed -n 's/.*NEEDED.*\[\(libggml.*\)\]/\1/p' | tr '\n' ' '; }
 install() { "$root/scripts/install.sh" "$@"; }
-uninstall() { "$root/scripts/uninstall.sh" "$@"; }
+uninstall() { install -r "$@"; }
 libraries="libggml-base libggml libggml-cpu libggml-rpc"
-[ ! -e "$target/release/small/libggml-vulkan.so" ] || libraries="$libraries libggml-vulkan"
+vulkan= # whether the library has the backend
+[ ! -e "$target/release/small/libggml-vulkan.so" ] || { vulkan=y; libraries="$libraries libggml-vulkan"; }
 
 prefix=$work/some\ where
 check "install into a folder with a space in its name" install "$prefix"
 for part in layout link load static cmake ldconfig; do
-    # shellcheck source=/dev/null
     . "$root/scripts/install_tests/$part.sh"
 done
 finish install

@@ -21,7 +21,7 @@ if way in ("slow", "damaged"):
     sys.exit(0)
 time.sleep(1)
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts"))
-from minilm import EMBEDDINGS, PARTS
+from fetch_minilm import EMBEDDINGS, PARTS
 width, inner, positions = 8, 16, 64
 words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [p + chr(c) for p in ("", "##") for c in range(33, 127) if not chr(c).isupper()]
 shapes = {f"embeddings.{name}": shape for name, shape in zip(EMBEDDINGS.values(), ([len(words), width], [positions, width], [2, width], [width], [width]))}

@@ -1,57 +1,43 @@
 # Part of test_install.sh: files, links, times, removal.
 
+dynamic() { readelf -d "$prefix/lib/$1.so"; }
 for name in $libraries; do
     check "links of $name" test "$(readlink "$prefix/lib/$name.so") $(readlink "$prefix/lib/$name.so.0")" = "$name.so.0 $name.so.$version"
     check "the files of $name" test -f "$prefix/lib/$name.so.$version" -a ! -L "$prefix/lib/$name.so.$version" -a -f "$prefix/lib/$name.a"
+    check "the soname of $name" says "soname: [$name.so.0]" dynamic "$name"
+    [ $name = libggml-base ] || check "$name needs libggml-base" says "[libggml-base.so.0]" dynamic "$name"
 done
 check "one library with code in it" test "$(find "$prefix/lib" -type f -name 'lib*.so*' -size +64 | wc -l)" = 1
-if command -v readelf > /dev/null; then
-    dynamic() { readelf -d "$prefix/lib/$1.so"; }
-    for name in $libraries; do
-        check "the soname of $name" says "soname: [$name.so.0]" dynamic "$name"
-        [ $name = libggml-base ] || check "$name needs libggml-base" says "[libggml-base.so.0]" dynamic "$name"
-    done
-    check "libggml-base stays loaded" says NODELETE dynamic libggml-base
-    check "libggml-base needs no other file of ours" fails says "[libggml" sh -c 'readelf -d "$1" | grep NEEDED' - "$prefix/lib/libggml-base.so"
-fi
-if command -v python3 > /dev/null && command -v "${NM:-nm}" > /dev/null; then
-    check "every file defines what the original's does" python3 "$root/c_tests/abi/abi.py" files "$prefix/lib"
-    check "headers of other backends" python3 "$root/c_tests/abi/abi.py" backends "$prefix/include"
-    [ -z "$oracle" ] || check "the original's files, by the same list" python3 "$root/c_tests/abi/abi.py" files "$oracle/lib"
-else
-    echo "note: without python3 or nm the functions of each file are not checked"
-fi
-every_header() { for h in "$root"/include/*.h; do cmp "$h" "$prefix/include/$(basename "$h")" || return 1; done; }
-check "every header" every_header
+check "libggml-base stays loaded" says NODELETE dynamic libggml-base
+check "libggml-base needs no other file of ours" test -z "$(needed "$prefix/lib/libggml-base.so")"
+check "every header" diff -r include "$prefix/include"
 
-ages() { (cd "$1" && find . -exec ls -ld --time-style=full-iso {} + 2> /dev/null || find . -exec ls -ld {} +); }
+ages() { find "$1" -printf '%p %T@ %m\n' | grep -v -e gguf.h -e '/include '; }
 unchanged() { # files that do not change keep their time, and only changed files get a new one
     rm "$prefix/include/gguf.h"
     sleep 0.01
-    before=$(ages "$prefix" | grep -v -e gguf.h -e '/include$')
-    install "$prefix" && [ "$before" = "$(ages "$prefix" | grep -v -e gguf.h -e '/include$')" ] && [ -f "$prefix/include/gguf.h" ]
+    before=$(ages "$prefix")
+    install "$prefix" && [ "$before" = "$(ages "$prefix")" ] && [ -f "$prefix/include/gguf.h" ]
 }
 check "a second install leaves alone what is there" unchanged
 check "nothing is left of the writing" test -z "$(find "$prefix" -name '.*')"
+former() { # a version that had one file more
+    echo more > "$prefix/lib/more" && echo "file $(cksum < "$prefix/lib/more") lib/more" >> "$prefix/lib/cmake/ggml/libggml-rs.manifest" &&
+        install "$prefix" && [ ! -e "$prefix/lib/more" ]
+}
+check "a file that only the version before had is removed" former
 
 # As root without Rust and without a compiler: make, and the tools of every system.
-tools() {
-    mkdir -p "$work/tools"
-    for tool in make sh sed awk grep find cmp cp mv rm rmdir mkdir mktemp ln readlink chmod cksum dirname basename wc head tail cut sort cat pwd tr; do
-        ln -sf "$(command -v $tool)" "$work/tools/$tool"
-    done
-}
-tools
+mkdir -p "$work/tools"
+for tool in make sh sed awk grep find cp mv rm rmdir mkdir mktemp ln readlink chmod cksum dirname basename head tail cut sort cat pwd tr; do
+    ln -sf "$(command -v $tool)" "$work/tools/$tool"
+done
 bare() { env -i PATH="$work/tools" ${CARGO_TARGET_DIR:+CARGO_TARGET_DIR="$CARGO_TARGET_DIR"} "$@"; }
 check "make install without cargo and compiler" bare make -C "$root" install PREFIX="$work/bare"
 check "the same is installed" diff -r -x cmake -x pkgconfig "$prefix" "$work/bare"
-copy() { # of the sources, with the times they have
-    mkdir -p "$work/copy" && for part in src macros vulkan_shaders scripts tools build.rs Cargo.toml Cargo.lock; do
-        cp -a "$root/$part" "$work/copy/$part" || return 1
-    done
-}
+mkdir "$work/copy"
 needs() { env -i PATH="$work/tools" CARGO_TARGET_DIR="$target" "$work/copy/scripts/build.sh" if-needed; }
-check "a copy of the sources" copy
+check "a copy of the sources, with the times they have" cp -a src macros vulkan_shaders scripts tools build.rs Cargo.toml Cargo.lock "$work/copy"
 check "which needs no build" needs
 touch "$work/copy/src/lib.rs"
 check "a newer source without cargo is an error" says "cargo is missing" needs
@@ -66,7 +52,7 @@ staged=$work/stage/of/usr
 check "the staged package" test -e "$staged/lib/x86_64-linux-gnu/cmake/ggml/ggml-config.cmake" -a -e "$staged/include/ggml/ggml.h" -a -e "$staged/lib/x86_64-linux-gnu/libggml.so.0"
 check "nothing outside of it" test -z "$(find "$work/stage" -type f ! -path "$staged/lib/x86_64-linux-gnu/*" ! -path "$staged/include/ggml/*" ! -path "$staged/bin/ggml-rpc-server" ! -path "$staged/bin/ggml-info")"
 check "no file names the staging place" fails grep -rqF "$work/stage" --include='*.cmake' --include='*.pc' --include='*.manifest' "$work/stage"
-check "uninstall it" env DESTDIR="$work/stage/of" "$root/scripts/uninstall.sh" /usr lib/x86_64-linux-gnu
+check "uninstall it" env DESTDIR="$work/stage/of" "$root/scripts/install.sh" -r /usr lib/x86_64-linux-gnu
 check "nothing is left of it" test ! -e "$work/stage"
 check "uninstall where nothing is" fails uninstall "$work/stage"
 check "LIBDIR outside of PREFIX is refused" fails install "$work/x" /lib
@@ -81,44 +67,19 @@ others() {
 }
 check "uninstall leaves what is not ours" others
 
-# From the former layout: one library, every name a link to it. And from another version.
-former() {
-    mkdir -p "$work/former/lib"
-    cp "$target/release/libggml.so" "$work/former/lib/libggml.so.0.0.1"
-    for name in libggml libggml-base libggml-cpu; do
-        [ $name = libggml ] || ln -s libggml.so.0.0.1 "$work/former/lib/$name.so.0.0.1"
-        ln -s libggml.so.0.0.1 "$work/former/lib/$name.so.0" && ln -s $name.so.0 "$work/former/lib/$name.so"
-    done
-    install "$work/former" && [ -z "$(find "$work/former" -name '*0.0.1')" ] && diff "$prefix/lib/libggml.so.0" "$work/former/lib/libggml.so.0"
-}
-check "the layout of before is replaced" former
-same_version() { # the links of the former layout had the names of today's files
-    ln -sfn "libggml.so.$version" "$work/former/lib/libggml-base.so.$version" && cp "$target/release/libggml.so" "$work/former/lib/libggml.so.$version" &&
-        install "$work/former" && [ ! -L "$work/former/lib/libggml-base.so.$version" ] && diff "$prefix/lib/libggml-base.so" "$work/former/lib/libggml-base.so"
-}
-check "and the layout of before, of this version" same_version
-check "and taken away" sh -c '"$1" "$2" && [ ! -e "$2/lib/cmake" ] && [ -z "$(find "$2" ! -type d)" ]' - "$root/scripts/uninstall.sh" "$work/former"
-rm -rf "$work/former"
-
 # A full disk, or a kill, in the middle of a file: the old file stays whole.
-if [ -e /dev/full ]; then
-    half() {
-        mkdir -p "$work/cp" && printf '#!/bin/sh\ncase "$2" in */lib/.libggml-rs.*) head -c 1000 "$1" > "$2"; exit 1;; esac\nexec %s "$@"\n' "$(command -v cp)" > "$work/cp/cp" &&
-            chmod +x "$work/cp/cp" && echo old > "$work/shared/lib/libggml-base.so.$version" &&
-            fails env PATH="$work/cp:$PATH" "$root/scripts/install.sh" "$work/shared" && [ "$(cat "$work/shared/lib/libggml-base.so.$version")" = old ] &&
-            [ -z "$(find "$work/shared" -name '.*')" ] && rm "$work/shared/lib/libggml-base.so.$version"
-    }
-    check "an install that fails halfway leaves no half file" half
-    check "and can be taken away" uninstall "$work/shared"
-fi
+half() {
+    mkdir -p "$work/cp" && printf '#!/bin/sh\ncase "$2" in */lib/.libggml-rs.*) head -c 1000 "$1" > "$2"; exit 1;; esac\nexec %s "$@"\n' "$(command -v cp)" > "$work/cp/cp" &&
+        chmod +x "$work/cp/cp" && echo old > "$work/shared/lib/libggml-base.so.$version" &&
+        fails env PATH="$work/cp:$PATH" "$root/scripts/install.sh" "$work/shared" && [ "$(cat "$work/shared/lib/libggml-base.so.$version")" = old ] &&
+        [ -z "$(find "$work/shared" -name '.*')" ] && rm "$work/shared/lib/libggml-base.so.$version"
+}
+check "an install that fails halfway leaves no half file" half
+check "and can be taken away" uninstall "$work/shared"
 
-if command -v "${STRIP_PROGRAM:-strip}" > /dev/null; then
-    check "STRIP=1" env STRIP=1 "$root/scripts/install.sh" "$work/stripped"
-    smaller() { [ "$(wc -c < "$work/stripped/lib/$1")" -lt "$(($(wc -c < "$prefix/lib/$1") / 2))" ]; }
-    check "a smaller shared library" smaller libggml-base.so
-    check "a smaller static library" smaller libggml-base.a
-    again() { before=$(ages "$work/stripped") && STRIP=1 install "$work/stripped" && [ "$before" = "$(ages "$work/stripped")" ]; }
-    check "and again, with nothing to do" again
-else
-    echo "note: without strip, STRIP=1 is not checked"
-fi
+check "STRIP=1" env STRIP=1 "$root/scripts/install.sh" "$work/stripped"
+smaller() { [ "$(wc -c < "$work/stripped/lib/$1")" -lt "$(($(wc -c < "$prefix/lib/$1") / 2))" ]; }
+check "a smaller shared library" smaller libggml-base.so
+check "a smaller static library" smaller libggml-base.a
+again() { before=$(ages "$work/stripped") && STRIP=1 install "$work/stripped" && [ "$before" = "$(ages "$work/stripped")" ]; }
+check "and again, with nothing to do" again

@@ -5,7 +5,6 @@ archives=$prefix/lib # without debug information, they link sooner
 statics() { # FLAGS LIBRARIES ...
     flags=$1
     shift
-    # shellcheck disable=SC2086
     $CC $flags "$root/c_tests/install/host.c" -o "$work/bin/static" -I"$prefix/include" "$@" && "$work/bin/static"
 }
 echo 'int main(void) { return 0; }' > "$work/nothing.c"
@@ -21,7 +20,6 @@ for way in $ways; do
     for order in "ggml ggml-cpu ggml-base" "ggml-base ggml-cpu ggml" "ggml-cpu ggml ggml-base" "ggml-base ggml"; do
         files=
         for name in $order; do files="$files -l:lib$name.a"; done
-        # shellcheck disable=SC2086
         check "$way, $order" statics "$way -Wl,--gc-sections" -L"$archives" $files -lm -lpthread -ldl
     done
     # It cannot open libvulkan, and does not try, even if the user requests a device.
@@ -36,7 +34,6 @@ check "all of it in a library of a host's" says "devices=1" whole
 if command -v pkg-config > /dev/null; then
     for way in $ways; do
         [ $way != -no-pie ] || continue # there -lggml is the shared library
-        # shellcheck disable=SC2046
         by_static() { $CC $way "$root/c_tests/install/host.c" -o "$work/bin/static" $(by_pkg_config --static --cflags --libs) && "$work/bin/static"; }
         check "pkg-config --static, $way" by_static
     done

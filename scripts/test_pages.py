@@ -1,29 +1,60 @@
 #!/usr/bin/env python3
-"""Looks at the page of a placement report in Chromium: test_report.py [REPORT.html TRACE.json] [FOLDER]
+"""Looks at the book of `make book`, and at the page of a placement report, in Chromium: test_pages.py
 
-Without files, makes them as scripts/pictures.py does (llama.cpp's tools of scripts/oracle.sh hosts, and a Vulkan
-driver). At three sizes, light and dark: the page must fit the window, load the timeline, and obey the keys that it
-names. Screenshots for people go to FOLDER (default: target/report-shots). Without Chromium, the test is skipped, with a
-line about it. The last line counts.
+The pages of the book exist, and links, pictures and snippets in them lead to files. A screenshot of each main page,
+light and dark, wide and narrow, goes to target/book/shots, for people; here, dark must be dark, and light light. The
+report and its trace are in target/pictures, or are made as scripts/pictures.py does (llama.cpp's tools of
+scripts/oracle.sh hosts, and a Vulkan driver). At three sizes, light and dark: the page must fit the window, load the
+timeline, and obey the keys that it names. Screenshots go to target/report-shots. Without Chromium, what needs it is
+skipped, with a line about it. The last line counts.
 """
 import os
+import re
 import sys
 
 import browser
 import pictures
 from checks import Checks
+from processes import ROOT
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+HTML, SHOTS = f"{ROOT}/target/book/html", f"{ROOT}/target/book/shots"
+PAGES = ["introduction", "overview", "c-interface", "scheduler", "BENCHMARKS"]
+NARROW = PAGES[:1]
+REPORT, REPORT_SHOTS = f"{ROOT}/target/pictures", f"{ROOT}/target/report-shots"
 SIZES = [(1600, 1100), (900, 1100), (500, 900)]
 TEXT = "document.getElementById('{}').textContent"
 
 
-def look(page, errors, trace, check, where, out, dark):
+def files(c):
+    """What needs no browser."""
+    dead, n = [], 0
+    for name in sorted(set(os.listdir(HTML)) - {"404.html", "print.html", "toc.html"}):
+        if not name.endswith(".html"):
+            continue
+        with open(f"{HTML}/{name}", encoding="utf-8") as f:
+            text = f.read()
+        if "{{#" in text:
+            dead.append(f"{name}: a snippet")
+        for target in re.findall(r'<(?:a href|img src)="([^"]*)"', text):
+            path = target.partition("#")[0]
+            n += 1
+            if path and not re.match(r"[a-z]+:", path) and not os.path.exists(f"{HTML}/{path}"):
+                dead.append(f"{name}: {target}")
+    c.sound("the main pages are built", [page for page in PAGES if not os.path.exists(f"{HTML}/{page}.html")])
+    c.check(n > 100 and not dead, f"{n} links and pictures of the built pages lead to files, and snippets are included", "; ".join(dead[:5]))
+
+
+def look(c, page, errors, where, dark):
     """One visit: the mouse is not used."""
-    picture = os.path.join(out, where.replace(", ", "-").replace(" ", ""))
+    check = c.check
+    picture = f"{REPORT_SHOTS}/{where.replace(', ', '-').replace(' ', '')}"
 
     def text(name):
         return page.evaluate(TEXT.format(name))
+
+    def press(*keys):
+        for key in keys:
+            page.keyboard.press(key)
 
     def focus():
         return page.evaluate("document.activeElement.id || document.activeElement.tagName")
@@ -32,22 +63,19 @@ def look(page, errors, trace, check, where, out, dark):
     wide = page.evaluate("document.documentElement.scrollWidth")
     check(wide <= width, f"{where}: nothing is wider than the window", f"{wide} of {width} pixels")
     splits = page.evaluate("R.splits.length")
-    page.set_input_files("#trace", trace)
+    page.set_input_files("#trace", f"{REPORT}/trace.json")
     page.wait_for_function("document.getElementById('traced').textContent !== ''")
     check("runs of splits" in text("traced") and "median" in text("splits"), f"{where}: the timeline is read", text("traced"))
     before = text("zoom")
-    page.keyboard.press("+")
-    page.keyboard.press("+")
+    press("+", "+")
     check(text("zoom") != before and "4×" in text("zoom"), f"{where}: + zooms in", text("zoom"))
-    page.keyboard.press("-")
+    press("-")
     check("2×" in text("zoom"), f"{where}: - zooms out", text("zoom"))
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
+    press("ArrowRight", "ArrowRight")
     check(text("selected").startswith("split 1 on ") and "at the median" in text("selected"), f"{where}: the right arrow selects a split", text("selected"))
-    for _ in range(splits + 2):
-        page.keyboard.press("ArrowRight")
+    press(*["ArrowRight"] * (splits + 2))
     check(text("selected").startswith(f"split {splits - 1} on "), f"{where}: and ends at the last one", text("selected"))
-    page.keyboard.press("ArrowLeft")
+    press("ArrowLeft")
     check(text("selected").startswith(f"split {splits - 2} on "), f"{where}: the left arrow goes back", text("selected"))
     visible = page.evaluate("""(() => { const box = document.getElementById('lanescroll'), first = R.steps.findIndex(s => s.split === selected);
         const at = LABEL + first / R.steps.length * (box.scrollWidth - LABEL) - box.scrollLeft; return at >= 0 && at <= box.clientWidth; })()""")
@@ -58,56 +86,53 @@ def look(page, errors, trace, check, where, out, dark):
     high = page.evaluate("Math.max(...[...document.querySelectorAll('td')].map(d => d.offsetHeight))")
     check(high < 140, f"{where}: no cell is a column of letters", f"the highest has {high} pixels")
     page.screenshot(path=f"{picture}-keys.png")
-    page.keyboard.press("/")
+    press("/")
     check(focus() == "filter", f"{where}: / goes to the filter", focus())
     page.keyboard.type("mul_mat")
     few, every = (int(n.replace(",", "")) for n in text("shown").split(" of "))
     check(0 < few < every, f"{where}: typing filters nodes", text("shown"))
-    page.keyboard.press("ArrowLeft")
+    press("ArrowLeft")
     check(text("selected").startswith(f"split {splits - 2} on "), f"{where}: arrows in the filter stay there")
-    page.keyboard.press("Escape")
+    press("Escape")
     check(page.evaluate("document.getElementById('filter').value") == "" and text("selected") == "", f"{where}: Escape clears")
     page.evaluate("document.activeElement.blur()")
     seen = []
     for _ in range(24):  # Chromium stops at each table that can be scrolled, too
-        page.keyboard.press("Tab")
+        press("Tab")
         seen.append(focus())
     wanted = ["out", "in", "lanes", "trace", "filter"]
     check([n for n in dict.fromkeys(seen) if n in wanted] == wanted, f"{where}: Tab reaches everything in order", " ".join(seen))
     outline = page.evaluate("getComputedStyle(document.getElementById('in')).outlineStyle")
     page.evaluate("document.getElementById('out').focus()")
-    page.keyboard.press("Tab")
+    press("Tab")
     focused = page.evaluate("getComputedStyle(document.getElementById('in')).outlineStyle")
     check(outline == "none" and focused == "solid", f"{where}: what has the focus shows it", f"{outline}, {focused}")
-    page.keyboard.press("Escape")
+    press("Escape")
     page.evaluate("scrollTo(0, 0)")
     page.screenshot(path=f"{picture}.png", full_page=True)
-    light, colours = browser.brightness(f"{picture}.png")
-    check(colours > 8 and (light < 100 if dark else light > 170), f"{where}: its colours", f"brightness {light:.0f}, {colours} colours")
+    browser.check_colours(c, f"{picture}.png", dark, where)
     check(not errors, f"{where}: no errors", "; ".join(errors)[:300])
 
 
 def main():
-    arguments, c = sys.argv[1:], Checks("report")
+    c = Checks("book")
+    files(c)
     if why := browser.lacking():
-        return c.skip_all(why)
-    if len(arguments) >= 2:
-        report, trace = map(os.path.abspath, arguments[:2])
-        arguments = arguments[2:]
-    else:
-        folder = os.path.join(ROOT, "target", "pictures")
+        c.skip(f"what the pages look like: {why}")
+        return c.finish()
+    for folder in (SHOTS, REPORT, REPORT_SHOTS):
         os.makedirs(folder, exist_ok=True)
-        report, trace = (os.path.join(folder, n) for n in ("report.html", "trace.json"))
-        if not (os.path.exists(report) and os.path.exists(trace)):
-            if not os.path.exists(pictures.program()):
-                return c.skip_all("llama.cpp's tools are missing (scripts/oracle.sh hosts)")
-            pictures.run(folder)
-    out = os.path.abspath(arguments[0]) if arguments else os.path.join(ROOT, "target", "report-shots")
-    os.makedirs(out, exist_ok=True)
     with browser.browser() as visit:
+        views = [(page, way, 1300) for page in PAGES for way in ("light", "dark")] + [(page, "narrow", 500) for page in NARROW]
+        for page, way, width in views:
+            visit(f"file://{HTML}/{page}.html", width, 900, way == "dark")[0].screenshot(path=f"{SHOTS}/{page}-{way}.png")
+            browser.check_colours(c, f"{SHOTS}/{page}-{way}.png", way == "dark", f"{page}, {way}")
+        if not pictures.made(REPORT):
+            c.skip("the page of a report: llama.cpp's tools are missing (scripts/oracle.sh hosts)")
+            return c.finish()
         for dark in (False, True):
             for width, height in SIZES:
-                look(*visit(f"file://{report}", width, height, dark), trace, c.check, f"{width} wide, {'dark' if dark else 'light'}", out, dark)
+                look(c, *visit(f"file://{REPORT}/report.html", width, height, dark), f"{width} wide, {'dark' if dark else 'light'}", dark)
     return c.finish()
 
 
