@@ -127,11 +127,9 @@ check-status:
 ## check-shaders: whether they are current
 SHADERS = $(CARGO) run --quiet --release --manifest-path tools/shaders/Cargo.toml --
 shaders:
-	python3 scripts/shader_grids.py
 	$(SHADERS) .
 
 check-shaders:
-	python3 scripts/shader_grids.py check
 	@$(SHADERS) --check .
 
 ## upstream-diff: what changed in the original; VERSION=0.12.0, or DIR=path

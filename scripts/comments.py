@@ -35,10 +35,9 @@ EXCEPT = [
     (r"(.*/)?Cargo\.lock", "written by cargo"),
     (r"c_tests/.*\.txt", "facts and lists that tests compare"),
     (r"fuzz/seeds/.*", "inputs for the fuzzer"),
-    (r"vulkan_shaders/grids\.glsl", "written by scripts/shader_grids.py, with its first line"),
     (r"docs/STATUS\.md", "written by scripts/status.rs"),
     (r"docs/ENVIRONMENT\.md", "written by scripts/environment.rs from src/environment/table.rs"),
-    (r"docs/DRIVERS\.md", "most of it is written by scripts/drivers_report.py"),
+    (r"docs/DRIVERS\.md", "most of it is written by scripts/test_drivers.py"),
     (r"docs/measurements/.*", "history"),
     (r"docs/STYLE\.md", "it quotes the words"),
 ]

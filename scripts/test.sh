@@ -218,7 +218,7 @@ suite_drivers() { # DRIVERS: quick (the default), all or write, and names of car
         return
     fi
     # It builds a part of Mesa. Without it, Intel's drivers are not tested, and the suite says so.
-    [ "$extent" = quick ] || python3 scripts/fetch_intel_shim.py "$cache/intel-shim" || true
+    [ "$extent" = quick ] || python3 scripts/fetch_mesa.py "$cache/intel-shim" intel || true
     python3 scripts/test_drivers.py "$cache" target/install $extent
 }
 suite_fuzz() { python3 scripts/fuzz.py -t "${FUZZ_SECONDS:-20}"; }
