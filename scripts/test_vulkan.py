@@ -11,13 +11,14 @@ a representative part, a few minutes in all; `all` has every case of llama.cpp's
 that it knows. `matrices` and `sanitize` need CACHE/mesa-sid, the folder of scripts/fetch_mesa.py. The last line counts
 the checks.
 """
-import contextlib
 import os
 import platform
 import re
 import subprocess
 import sys
 import tempfile
+from functools import partial
+from unittest.mock import patch
 
 sys.dont_write_bytecode = True
 import vulkan_programs
@@ -68,16 +69,9 @@ SOME_ARCHITECTURES = "^(llama|llama4|gpt2|bert|t5|gemma3|qwen2moe|qwen3|deepseek
 SOME_OK, ALL_OK = 12, 133
 
 
-@contextlib.contextmanager
 def setting(**variables):
     """Sets variables for the programs that are started meanwhile."""
-    before = dict(os.environ)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+    return patch.dict(os.environ, variables)
 
 
 def cases(t):
@@ -90,8 +84,7 @@ def compare(t, what, names, **environment):
     said = ""
     for some in chunks(names):
         status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "Vulkan0", "-o", some, **environment)
-        expected = {n for n in names if n in some}
-        judge(t, what, status, out, expected, seconds)
+        judge(t, what, status, out, {n for n in names if n in some}, seconds)
         if status != 0 and "alidation" in t.stderr:
             print("  " + next(l for l in t.stderr.splitlines() if "alidation" in l)[:600])
         said += t.stderr + out
@@ -144,10 +137,9 @@ def matrices(t, quick=True):
 def cards(t):
     """The sample as cards compute it: large groups, sums of several subgroups through shared memory."""
     chosen = small_cases(cases(t))
-    for device in ("card", "plain"):
+    for device, sums in (("card", "sum_rows.subgroup"), ("plain", "sum_rows.plain")):
         made = compare(t, f"test-backend-ops, sample, vk-device={device}", chosen, GGML_RS_DEBUG=f"vk-device={device}")
-        expected = "sum_rows.subgroup" if device == "card" else "sum_rows.plain"
-        t.check(expected in made and "mul_mat_tile" in made and "lanes" not in made, f"vk-device={device} has an effect")
+        t.check(sums in made and "mul_mat_tile" in made and "lanes" not in made, f"vk-device={device} has an effect")
 
 
 def widths(t):
@@ -261,22 +253,17 @@ def models(t, quick=True):
 def starts(t):
     """A model with all its layers on the device in two processes, one after the other, with a cache that keeps
     pipelines: the second one compiles none. Counted by the layer that has the cache, and from the library's log."""
+    first = 0
     with tempfile.TemporaryDirectory() as folder:
-        said = []
-        for which in ("first", "second"):
-            report = os.path.join(folder, which + ".report")
+        for which in ("first start", "second start with a warm cache: no pipeline compiled"):
+            layer = vulkan_programs.CacheLayer(t.layer, f"{folder}/cache")
             status, out, _ = t.start("ours", "llama-bench", "-m", t.random_llama("f16"), "-p", 8, "-n", 2, "-r", 1, "-t", 2, "-dev", "Vulkan0", "-v",
-                                     VK_LAYER_PATH=t.layer, VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_cache",
-                                     GGML_VK_PIPELINE_CACHE_DIR=os.path.join(folder, "cache"), CACHE_LAYER_REPORT=report, GGML_VK_VALIDATE="0")
-            made = re.findall(r"(\d+) pipelines made in \d+ ms, (\d+) of them compiled", t.stderr + out)
-            logged = [sum(int(m[i]) for m in made) for i in (0, 1)]
-            counts = open(report).read().strip() if os.path.exists(report) else "no report"
-            said.append((status, logged, counts))
-        (first, (made, compiled), counted), (second, again, recounted) = said
-        t.check(first == 0 and made == compiled > 5 and counted == f"compiled {made}, found 0, refused 0",
-                "llama-bench, first start", f"{made} pipelines made, {compiled} compiled; the layer: {counted}")
-        t.check(second == 0 and again == [made, 0] and recounted == f"compiled 0, found {made}, refused 0",
-                "llama-bench, second start with a warm cache: no pipeline compiled", f"{again[0]} pipelines made, {again[1]} compiled; the layer: {recounted}")
+                                     GGML_VK_VALIDATE="0", **layer.variables)
+            made, compiled = vulkan_programs.compilations(t.stderr + out)
+            expected = 0 if first else made
+            first = first or made
+            t.check(status == 0 and made == first > 5 and compiled == expected and layer.report() == f"compiled {expected}, found {made - expected}, refused 0",
+                    f"llama-bench, {which}", f"{made} pipelines made, {compiled} compiled; the layer: {layer.report()}")
 
 
 def on_cpu(log):
