@@ -37,7 +37,7 @@ run:
 	@exec env DESTDIR= scripts/run_embed.sh
 
 ## test: everything that CI checks; SUITES="headers c" for some of it
-# scripts/test.sh lists the suites.
+# docs/TESTS.md lists the suites.
 test:
 	@DESTDIR= scripts/test.sh $(SUITES)
 

@@ -46,23 +46,3 @@ class Checks:
         """Instead of `finish`, if nothing can be checked here."""
         print(f"{self.suite}: skipped: {reason}", flush=True)
         return 0
-
-
-def _parts(path, name):
-    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
-    with open(path, encoding="utf-8") as f:
-        before, rest = f.read().split(begin)
-    middle, after = rest.split(end)
-    return before + begin, middle, end + after
-
-
-def between(path, name):
-    """What a page has between two marks, `<!-- NAME: begin -->` and `<!-- NAME: end -->`."""
-    return _parts(path, name)[1]
-
-
-def replace(path, name, text):
-    """Puts something else there."""
-    before, _, after = _parts(path, name)
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(before + text.strip("\n") + "\n" + after)

@@ -34,7 +34,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
     (
         "SUITES, ASAN, DOCS, C_TESTS, PEERS, PLACEMENT, INVARIANCE, RPC, DRIVERS, NMSE, FUZZ_SECONDS, VULKAN_EXTENT",
         "make test",
-        "the suites, and parts of them: the head of `scripts/test.sh`",
+        "the suites, and parts of them: [TESTS.md](TESTS.md)",
     ),
     (
         "DIFF_ALL, DIFF_SAMPLE, ASYNC_SEEDS, SCHED_SEEDS, WRITERS_SEEDS, FORK_ROUNDS, FORK_SECONDS, QUANT_SEEDS, SOAK_SECONDS, RPC_OPS, RPC_OPS_SECONDS, RPC_SERVERS, WRITERS_WITH, WRITERS_LOG, RPC_KINDS, RPC_WAYS, RPC_DELAYS, RPC_TURNS, MUTANTS_JOBS",

@@ -1,49 +1,5 @@
 #!/usr/bin/env bash
-# make test: everything that CI checks: test.sh [SUITE ...]
-#
-#   fmt       rustfmt has nothing to change, comments are as docs/STYLE.md says, mutants.py has all its places
-#   clippy    the lints of Cargo.toml and of the documentation, warnings refused
-#   unit      unit tests beside the code
-#   headers   the committed headers are those of the sources, and compile alone
-#   install   make install and uninstall; programs that link, load and find_package; ldconfig, and other copies of ggml
-#   info      ggml-info: libraries, programs as the dynamic loader finds theirs, damaged files, reports
-#   package   cargo package: the contents of both crates; they build from their archives, and a Rust program that
-#             depends on them runs
-#   run       make run: odd names, interrupted fetches, two at once
-#   upstream  upstream_diff.py, which lists changes of the original: on small trees, and facts about two real versions
-#   abi       names, functions, layouts and enums against the original's build, by abidiff (package abigail-tools; else
-#             skipped)
-#   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
-#   hosts     unmodified llama.cpp on this library and on the original
-#   rpc       clients and servers of this library and of the original in all four pairs; RPC="pairs tool speed" for
-#             sections of test_rpc.py
-#   invariance   the answers of llama-server do not depend on its load; INVARIANCE="f16 Q4_0" for other formats of
-#                weights, "" for all
-#   peers     the original's own tests, built against this library; all of test-backend-ops: make test-peers-all
-#   placement   where every node of llama.cpp's graphs goes with an accelerator, and what it computes, as with the
-#               original; PLACEMENT="" for all models
-#   shaders   the committed SPIR-V is what vulkan_shaders/ gives, byte for byte (the first time builds glslang)
-#   vulkan    the Vulkan backend on a driver, with validation layers; GGML_TEST_VULKAN=1: no driver is a failure
-#   drivers   how Mesa's drivers of cards compile the Vulkan backend's pipelines and run its graphs, without a card,
-#             against docs/DRIVERS.md; all of it: make test-drivers
-#   fuzz      20 seconds of each fuzz target, with AddressSanitizer (FUZZ_SECONDS)
-#   asan      everything that can fail in a scheduler fails once, other hosts, and unit tests of modules that handle
-#             pointers, with AddressSanitizer and LeakSanitizer; ASAN=peers: the original's own test programs, too
-#   valgrind  C and C++ hosts under valgrind
-#   mutants   each bug of the lists in docs/FAULTS.md is put back, and its test must fail
-#   tsan      the thread pool and graphs under stress, with ThreadSanitizer
-#   status    docs/STATUS.md and docs/ENVIRONMENT.md are current
-#   docs      the commands, the C and the links of README, CONTRIBUTING and the book; DOCS=all: also the slow ones
-#   book      the book is built, and its main pages are checked in Chromium, light and dark; so is the page of a report,
-#             with its keys
-#   max_name  a library for names of 128 bytes, and hosts for it
-#   reproducible   two builds of one commit have the same bytes
-#   msrv      the oldest version of Rust is one number everywhere, and that version compiles everything
-#   cinstall  cargo cinstall, and what it lacks of make install
-#   debian    the Debian packages are built, installed, used and removed
-#   nmse      errors of products and attention in every format, and of all operations over several kinds of numbers,
-#             against double precision and the original's; NMSE=--write: docs/measurements/errors.md
-#   memory    as root: models of 0.5 to 1.4 times the memory load wherever they do on the original, with the same text
+# make test: everything that CI checks: test.sh [SUITE ...]. docs/TESTS.md lists the suites.
 #
 # The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
 # shellcheck disable=SC2086

@@ -102,8 +102,8 @@ def compilations(said):
 
 
 class CacheLayer:
-    """A layer that gives any driver a cache, tells the library which pipelines were there, and counts by itself what
-    was compiled, in a process with these variables."""
+    """A layer that gives any driver a cache, reports to the library which pipelines were there, and counts by itself
+    what was compiled, in a process with these variables."""
 
     def __init__(self, layer, cache):
         self.file = Path(f"{cache}.report")
