@@ -46,3 +46,8 @@ class Checks:
         """Instead of `finish`, if nothing can be checked here."""
         print(f"{self.suite}: skipped: {reason}", flush=True)
         return 0
+
+
+def markdown(columns, rows):
+    """A table of Markdown."""
+    return "".join(f"| {' | '.join(row)} |\n" for row in (columns, ["---"] * len(columns), *rows))

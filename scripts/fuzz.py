@@ -27,7 +27,7 @@ import time
 from pathlib import Path
 
 import processes
-from checks import Checks
+from checks import Checks, markdown
 
 ROOT = Path(processes.ROOT)
 SEEDS, PAGE = ROOT / "fuzz/seeds", ROOT / "docs/measurements/fuzz.md"
@@ -167,9 +167,9 @@ class Fuzz(Checks):
                 n, speed = n + sum(now for now, _ in runs), f"{runs[-1][1]:,}"
                 log.rename(f"{log}.counted")
             known[target] = n, speed, f"{len(list((self.work / 'corpus' / target).iterdir())):,}"
-        head = f"{time.strftime('%Y-%m-%d', time.gmtime())}, all runs of `make fuzz` so far, without a finding that is not mended (a second: of processor time, in the last run):"
+        head = f"{time.strftime('%Y-%m-%d', time.gmtime())}, all runs of `make fuzz` so far, without a finding that is not mended (a second: of processor time, in the last run):\n\n"
         rows = [(f"`{target}`", f"{n:,}", speed, kept) for target, (n, speed, kept) in known.items()]
-        return table(head, ("target", "executions", "a second", "inputs kept"), [*rows, ("all", f"{sum(n for n, _, _ in known.values()):,}", "", "")])
+        return head + markdown(("target", "executions", "a second", "inputs kept"), [*rows, ("all", f"{sum(n for n, _, _ in known.values()):,}", "", "")])
 
 
 def coverage(files):
@@ -181,12 +181,7 @@ def coverage(files):
             found[folder[0], "count"] += file["summary"]["lines"]["count"]
             found[folder[0], "covered"] += file["summary"]["lines"]["covered"]
     rows = [(f"`{folder}`", f"{n:,}", f"{100 * found[folder, 'covered'] / max(n, 1):.0f} %") for (folder, what), n in sorted(found.items()) if what == "count"]
-    return table("Lines of the sources that these inputs and the seeds reach (`scripts/fuzz.py -c`):", ("folder of `src/`", "lines", "reached"), rows)
-
-
-def table(head, columns, rows):
-    """A table of Markdown with a line above."""
-    return "\n".join([head, "", *(f"| {' | '.join(row)} |".replace("|  |", "| |") for row in (columns, ["---"] * len(columns), *rows)), ""])
+    return "Lines of the sources that these inputs and the seeds reach (`scripts/fuzz.py -c`):\n\n" + markdown(("folder of `src/`", "lines", "reached"), rows)
 
 
 def without_driver(fuzz):

@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 import processes
-from checks import Checks
+from checks import Checks, markdown
 from fetch_mesa import LIBRARIES
 
 ROOT = Path(processes.ROOT)
@@ -187,11 +187,6 @@ def compact(value, margin=""):
     return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
 
 
-def rows(head, lines):
-    """A table of Markdown."""
-    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *lines]) + "\n"
-
-
 def cell(figures):
     """A shader's figures on a card."""
     if figures is None:
@@ -214,9 +209,9 @@ def render(data):
         counts = [d["formats"]["pipelines"], d["formats"]["half"], *(sum(n[i] > 0 for n in bad.values()) for i in (0, 1))]
         formats.append([name, *map(str, counts), f"{worst}: {bad[worst][1]} bytes, {bad[worst][0]} spills" if worst else ""])
     return TEMPLATE.read_text(encoding="utf-8").format(
-        mesa=data["mesa"], cards=rows(["driver", "card"], [[name, d["device"]] for name, d in drivers.items()]), dispatches=rows(["graph", *drivers], layers),
-        pipelines=rows(["shader", *drivers], [[s] + [cell(d["hot"].get(s)) for d in drivers.values()] for s in shaders]),
-        formats=rows(["driver", "pipelines", "shaders below half occupancy", "shaders that spill", "shaders with scratch memory", "worst"], formats))
+        mesa=data["mesa"], cards=markdown(["driver", "card"], [[name, d["device"]] for name, d in drivers.items()]), dispatches=markdown(["graph", *drivers], layers),
+        pipelines=markdown(["shader", *drivers], [[s] + [cell(d["hot"].get(s)) for d in drivers.values()] for s in shaders]),
+        formats=markdown(["driver", "pipelines", "shaders below half occupancy", "shaders that spill", "shaders with scratch memory", "worst"], formats))
 
 
 def main():

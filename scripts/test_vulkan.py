@@ -247,16 +247,13 @@ def on_cpu(log):
     """Of the graphs in a log of GGML_SCHED_DEBUG=2 that use Vulkan0: their number, their nodes, those on the CPU that
     read embeddings, which llama.cpp keeps there, and the other ones on the CPU. (It also keeps weights there of
     products that no device computes.)"""
-    graphs, nodes, held, others, graph = 0, 0, 0, [], []
-    for line in log.splitlines() + ["## SPLIT #0: end"]:
-        if "## SPLIT #0:" in line:
-            if any(place.startswith("Vulka") for _, place, _ in graph):  # names are cut to five letters
-                graphs, nodes = graphs + 1, nodes + len(graph)
-                here = [(op, "_embd" in source) for op, place, source in graph if place == "CPU"]
-                held, others = held + sum(kept for _, kept in here), others + [op for op, kept in here if not kept]
-            graph = []
-        elif found := NODE.search(line):
-            graph.append(found.groups())
+    graphs, nodes, held, others = 0, 0, 0, []
+    for part in log.split("## SPLIT #0:")[1:]:
+        graph = NODE.findall(part)
+        if any(place.startswith("Vulka") for _, place, _ in graph):  # names are cut to five letters
+            graphs, nodes = graphs + 1, nodes + len(graph)
+            here = [(op, "_embd" in source) for op, place, source in graph if place == "CPU"]
+            held, others = held + sum(kept for _, kept in here), others + [op for op, kept in here if not kept]
     return graphs, nodes, held, others
 
 
