@@ -83,28 +83,22 @@ def configure(work, suites, *kinds):
     the lists of what the suites have."""
     uri = mirror()
     print(f"fetching the lists of {' '.join(suites)} from {uri} ...", flush=True)
-    for folder in ("state/lists/partial", "cache/archives/partial", "etc"):
+    for folder in ("etc/apt", "var/lib/apt/lists/partial", "var/lib/dpkg", "var/cache/apt/archives/partial"):
         (work / folder).mkdir(parents=True)
     keys = f" signed-by={KEYRING}" if os.path.exists(KEYRING) else ""
-    (work / "etc/sources.list").write_text("".join(f"{kind} [arch=amd64 target={target}{keys}] {uri} {suite} main\n" for suite in suites for kind, target in kinds))
-    (work / "etc/preferences").write_text("".join(f"Package: *\nPin: release {key}={suite}\nPin-Priority: {500 + n}\n\n"
-                                                  for n, suite in enumerate(suites) for key in "an"))
-    (work / "state/status").touch()
+    (work / "etc/apt/sources.list").write_text("".join(f"{kind} [arch=amd64 target={target}{keys}] {uri} {suite} main\n" for suite in suites for kind, target in kinds))
+    (work / "etc/apt/preferences").write_text("".join(f"Package: *\nPin: release {key}={suite}\nPin-Priority: {500 + n}\n\n"
+                                                      for n, suite in enumerate(suites) for key in "an"))
+    (work / "var/lib/dpkg/status").touch()
     # Settings of the network: proxies, certificates, whether a list may be old. Hooks and settings of the system's own
     # state stay out: no apt.conf, no apt.conf.d.
     network = [line for line in output(["apt-config", "dump", "Acquire"]).splitlines()
                if not re.match(r"Acquire::(IndexTargets|Languages)\b", line, re.I)]
     (work / "apt.conf").write_text("\n".join(network) + f"""
-Dir::Etc::main "/dev/null";
-Dir::Etc::parts "/dev/null";
-Dir::Etc::sourcelist "{work}/etc/sources.list";
-Dir::Etc::sourceparts "/dev/null";
-Dir::Etc::preferences "{work}/etc/preferences";
-Dir::Etc::preferencesparts "/dev/null";
-Dir::State "{work}/state";
-Dir::State::status "{work}/state/status";
-Dir::Cache "{work}/cache";
-Dir::Log "{work}";
+Dir "{work}";
+Dir::State::status "{work}/var/lib/dpkg/status";
+Dir::Etc::trusted "/etc/apt/trusted.gpg";
+Dir::Etc::trustedparts "/etc/apt/trusted.gpg.d";
 APT::Architecture "amd64";
 APT::Architectures {{ "amd64"; }};
 APT::Install-Recommends "false";
@@ -130,7 +124,7 @@ def drivers(work):
     size = sum(int(words[2]) for words in found)
     print(f"fetching Mesa {version} and what it needs: {len(found)} packages, {size >> 20} MB ...", flush=True)
     output(install, **config)
-    unpack(work, work / "cache/archives")
+    unpack(work, work / "var/cache/apt/archives")
     (work / "version").write_text(version + "\n")
     (work / "driver.json").write_text(DRIVER)
     (work / "run").write_text(RUN)

@@ -6,12 +6,11 @@
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
-# Not by default: those that take five minutes of processor time and more, most of them because they build everything
-# again, or the original twice more (nmse).
+# Without those that take five minutes of processor time and more, most of them because they build everything again, or
+# the original twice more (nmse).
 # `vulkan` runs beside the suites that follow it, and needs the builds of `hosts`.
 all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c rpc invariance peers placement drivers fuzz tsan status docs)
-known=("${all[@]}" book asan valgrind mutants max_name reproducible msrv cinstall debian nmse memory)
-suites=("${@:-${all[@]}}")
+suites=("$@")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
 export GGML_CACHE=$cache PYTHONDONTWRITEBYTECODE=1
@@ -27,13 +26,10 @@ need python3 "the package python3"
 # What the suites fetch, and cmake where the system has none.
 for suite in "${suites[@]}"; do
     case $suite in c | hosts | rpc | invariance | vulkan | peers | placement | abi | nmse | memory)
-        python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None)' && break
-        [ -e "$cache/original/done" ] && [ -e "$cache/tests/configured" ] && break
-        echo "test: pip is missing, which the suite $suite needs for downloads: install the package python3-pip"
-        exit 1 ;;
+        { [ -e "$cache/original/done" ] && [ -e "$cache/tests/configured" ]; } || python3 -c 'import pip' 2> /dev/null ||
+            { echo "test: pip is missing, which the suite $suite needs for downloads: install the package python3-pip"; exit 1; } ;;
     esac
 done
-suite=
 
 # A step that only can work or not.
 once() { # NAME COMMAND ...
@@ -94,17 +90,20 @@ suite_clippy() {
     fi
     once clippy lints
 }
-# The documentation's examples need the library once more: with the profile of the tools, which other suites use, too.
-suite_unit() {
-    # Mesa's software driver compiles a thousand pipelines here, each for a moment's work: without optimising them it
-    # takes half the time, if its cache is empty. The suite vulkan has them optimised.
-    local -x GALLIVM_PERF=${GALLIVM_PERF-nopt}
-    { cargo test --quiet --features internals --lib --bin ggml-info && cargo test --quiet --features internals --doc --profile tools; } 2>&1 |
-        tee "$logs/unit.log" | grep -E '^(test result|error|failures:|---- |    [a-z_:]+$|thread|assertion)' | head -n 60
-    local status=${PIPESTATUS[0]}
-    awk -v status="$status" '/^test result/ { p += $4; f += $6 } END { if (status && !f) f = 1; print "unit: " p + 0 " passed, " f + 0 " failed" }' "$logs/unit.log"
-    [ "$status" = 0 ]
+counted() { # NAME COMMAND ...: cargo's tests
+    local name=$1 status
+    shift
+    "$@" > "$logs/$name.log" 2>&1
+    status=$?
+    [ "$status" = 0 ] || grep -E '^(error|failures:|---- |    [a-z_:]+$|thread|assertion)' "$logs/$name.log" | head -n 60
+    awk -v name="$name" -v status="$status" '/^test result/ { p += $4; f += $6 } END { if (status && !f) f = 1; print name ": " p + 0 " passed, " f + 0 " failed" }' "$logs/$name.log"
+    return $status
 }
+# The documentation's examples need the library once more: with the profile of the tools, which other suites use, too.
+units() { cargo test --quiet --features internals --lib --bin ggml-info && cargo test --quiet --features internals --doc --profile tools; }
+# Mesa's software driver compiles a thousand pipelines here, each for a moment's work: without optimising them it takes
+# half the time, if its cache is empty. The suite vulkan has them optimised.
+suite_unit() { GALLIVM_PERF=${GALLIVM_PERF-nopt} counted unit units; }
 suite_package() { library && scripts/test_package.sh; }
 suite_headers() {
     local status=0
@@ -149,14 +148,8 @@ suite_shaders() {
     [ "$status" = 0 ]
 }
 suite_vulkan() {
-    local log=$logs/vulkan-unit.log status skipped
-    GGML_VK_VALIDATE=1 cargo test --quiet --features internals --lib vulkan:: > "$log" 2>&1
-    status=$?
-    skipped=$(grep -c '^skipped: no Vulkan driver' "$log")
-    [ "$status" = 0 ] || grep -E '^(error|failures:|---- |    [a-z_:]+$|thread|assertion)' "$log" | head -n 40
-    awk -v skipped="$skipped" '/^test result/ { p += $4; f += $6 } END { print "vulkan unit: " p + 0 " passed, " f + 0 " failed, " skipped " skipped for want of a driver" }' "$log"
-    [ "$status" = 0 ] || return 1
-    if [ "$skipped" -gt 0 ]; then
+    GGML_VK_VALIDATE=1 counted vulkan-unit cargo test --quiet --features internals --lib vulkan:: || return 1
+    if grep -q '^skipped: no Vulkan driver' "$logs/vulkan-unit.log"; then
         echo "vulkan: skipped: $no_driver"
         return 0
     fi
@@ -212,16 +205,14 @@ suite_book() { # Debian's package chromium; the first time builds mdbook
     return $status
 }
 
-# How long a suite took the last time, in seconds; nothing for the first time.
-last_time() { awk -v suite="$1" '$1 == suite { t = $2 } END { if (t) print t }' "$logs/times" 2> /dev/null; }
 remember() { # SUITE SECONDS: written beside and renamed, so that an interruption leaves a whole file
     { grep -v "^$1 " "$logs/times" 2> /dev/null; echo "$1 $2"; } > "$logs/times.$$" && mv "$logs/times.$$" "$logs/times"
 }
-# Prints every BEAT seconds (30) that a suite still runs, and how long it may take. It waits for a pipe that is never
-# written, not for a program that would outlive it.
+# Prints every BEAT seconds (30) that a suite still runs, and how long it may take: as long as the last time. It waits
+# for a pipe that is never written, not for a program that would outlive it.
 beat() { # SUITE
     local usual start=$SECONDS fd left
-    usual=$(last_time "$1")
+    usual=$(sed -n "s/^$1 //p" "$logs/times" 2> /dev/null)
     exec {fd}<> <(:)
     while :; do
         read -rt "${BEAT:-30}" -u "$fd"
@@ -229,6 +220,18 @@ beat() { # SUITE
         [ -z "$usual" ] || [ "$usual" -le $((SECONDS - start)) ] || left=", about $((usual - SECONDS + start)) s left"
         echo "   ... $1: $((SECONDS - start)) s$left"
     done
+}
+
+watched() { # COMMAND ...: of the suite
+    local status
+    beat "$suite" &
+    pulse=$!
+    "$@"
+    status=$?
+    kill "$pulse" 2> /dev/null
+    wait "$pulse" 2> /dev/null
+    pulse=
+    return $status
 }
 
 failed=()
@@ -251,7 +254,7 @@ for suite in "${suites[@]}"; do
 done
 for suite in "${suites[@]}"; do
     n=$((n + 1))
-    declare -F "suite_$suite" > /dev/null || { echo "test: no suite $suite; there are: ${known[*]}"; exit 2; }
+    declare -F "suite_$suite" > /dev/null || { echo "test: no suite $suite; there are: $(declare -F | sed -n 's/.* suite_//p' | xargs)"; exit 2; }
     # A software driver uses one processor: what comes after has the others.
     if [ "$suite" = vulkan ] && [ "$n" -lt ${#suites[@]} ] && library; then
         echo "== [$n/${#suites[@]}] vulkan, beside the others: see the end"
@@ -262,27 +265,17 @@ for suite in "${suites[@]}"; do
     fi
     echo "== [$n/${#suites[@]}] $suite"
     start=$SECONDS
-    beat "$suite" &
-    pulse=$!
-    if "suite_$suite"; then remember "$suite" $((SECONDS - start)); else failed+=("$suite"); fi
-    kill "$pulse" 2> /dev/null
-    wait "$pulse" 2> /dev/null
-    pulse=
+    if watched "suite_$suite"; then remember "$suite" $((SECONDS - start)); else failed+=("$suite"); fi
     echo "   ($((SECONDS - start)) s)"
 done
-suite=
 if [ -n "$beside" ]; then
     suite=vulkan
-    beat vulkan &
-    pulse=$!
-    wait "$beside" || failed+=(vulkan)
-    kill "$pulse" 2> /dev/null
-    wait "$pulse" 2> /dev/null
-    pulse= suite=
+    watched wait "$beside" || failed+=(vulkan)
     echo "== vulkan"
     cat "$logs/vulkan.out"
     echo "   ($((SECONDS - began)) s)"
 fi
+suite=
 if [ ${#failed[@]} -eq 0 ]; then
     echo "all suites passed: ${suites[*]}"
 else

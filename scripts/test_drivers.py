@@ -30,15 +30,7 @@ ROOT = Path(processes.ROOT)
 OUT = ROOT / "target/drivers"
 DATA, TEMPLATE = ROOT / "c_tests/vulkan/drivers.json", ROOT / "c_tests/vulkan/drivers.md"
 DOCUMENT = ROOT / "docs/DRIVERS.md"
-DRIVERS, WORDS = tomllib.loads((ROOT / "c_tests/vulkan/drivers.toml").read_text(encoding="utf-8")).values()
-# A driver with memory that is not cached beside memory that is; it also gets other limits. A wait that has ended shows
-# that the work is done: with late semaphores, a loop that reads the value again would never end.
-LIMITED = "RADV navi31"
-LIMITS = {"non-coherent": "with cached memory that is not coherent", "late": "whose semaphores say their values late"}
-# Modules that the translator to Metal's language refuses: sizes of cooperative matrices are specialization constants.
-NOT_FOR_METAL = ("flash_attn_coop.", "flash_attn_tensor.", "mul_mat_coop.", "mul_mat_tensor.")
-# Modules that need Vulkan 1.3.
-NEWER = ("mul_mat_tensor", "flash_attn_tensor")
+DRIVERS, WORDS, LIMITS, MODULES = tomllib.loads((ROOT / "c_tests/vulkan/drivers.toml").read_text(encoding="utf-8")).values()
 # Seconds for a run, of which the longest takes a minute on a machine that has other work.
 TIMEOUT = 600
 
@@ -59,9 +51,9 @@ def statistics(executables):
 def relative(pipelines, full):
     """Writes occupancy in percent of the most that a driver reports for subgroups of this width, in `full` or in these
     pipelines."""
-    for _, f in pipelines.values():
+    for _, f in pipelines:
         full[str(f["width"])] = max(full.get(str(f["width"]), 0), f.get("occupancy", 0))
-    for _, f in pipelines.values():
+    for _, f in pipelines:
         if f.get("occupancy"):
             f["occupancy"] = 100 * f["occupancy"] // full[str(f["width"])]
 
@@ -110,7 +102,7 @@ class Driver:
     def models(self, full):
         """Figures of the graphs and of the pipelines that they use."""
         pipelines, graphs = self.start()
-        relative(pipelines, full)
+        relative(pipelines.values(), full)
         counts, uses, hot = {}, {}, {}
         for g in graphs:
             name, layers = g["graph"].rsplit(" ", 1)
@@ -123,18 +115,20 @@ class Driver:
 
     def formats(self, full):
         """A summary of every pipeline of products, copies, rows and attention in every format."""
-        pipelines, _ = self.start("all")
-        if any(shader.startswith("mul_mat_coop") for shader, _ in pipelines.values()):
+        def is_tile(pipeline):
+            return pipeline[0].startswith("mul_mat_tile")
+
+        pipelines = list(self.start("all")[0].values())
+        if any(shader.startswith("mul_mat_coop") for shader, _ in pipelines):
             # What such a card does without its matrices.
-            others, _ = self.start("all", GGML_VK_DISABLE_COOPMAT="1")
-            tiles = [p for p in others.values() if p[0].startswith("mul_mat_tile")]
-            pipelines = dict(enumerate([p for p in pipelines.values() if not p[0].startswith("mul_mat_tile")] + tiles))
+            others = self.start("all", GGML_VK_DISABLE_COOPMAT="1")[0].values()
+            pipelines = [p for p in pipelines if not is_tile(p)] + list(filter(is_tile, others))
         relative(pipelines, full)
         bad = {}
-        for shader, figures in pipelines.values():
+        for shader, figures in pipelines:
             if figures.get("spills", 0) or figures.get("scratch", 0):
                 worse(bad, shader, figures)
-        return {"pipelines": len(pipelines), "half": len({shader for shader, f in pipelines.values() if f.get("occupancy", 100) < 50}),
+        return {"pipelines": len(pipelines), "half": len({shader for shader, f in pipelines if f.get("occupancy", 100) < 50}),
                 "spilling": {shader: [f.get("spills", 0), f.get("scratch", 0)] for shader, f in sorted(bad.items())}}
 
 
@@ -169,11 +163,11 @@ def check_modules(c, tools):
     for tool, options in (("spirv-val", ["--scalar-block-layout", "--target-env"]), ("spirv-cross", ["--msl", "--msl-version", "30100"])):
         refused = {}
         for module in modules:
-            target = ["vulkan1.3" if module.name.startswith(NEWER) else "vulkan1.2"] if tool == "spirv-val" else []
+            target = ["vulkan1.3" if module.name.startswith(tuple(MODULES["newer"])) else "vulkan1.2"] if tool == "spirv-val" else []
             r = subprocess.run([tools / "run", tools / "root/usr/bin" / tool, *options, *target, module], capture_output=True, text=True, errors="replace")
             if r.returncode != 0:
                 refused[module.name] = " ".join(r.stderr.split())[:200]
-        wrong = [f"{name}: {why}" for name, why in refused.items() if tool == "spirv-val" or not name.startswith(NOT_FOR_METAL)]
+        wrong = [f"{name}: {why}" for name, why in refused.items() if tool == "spirv-val" or not name.startswith(tuple(MODULES["not_for_metal"]))]
         c.check(modules and not wrong, f"{tool}: {len(modules) - len(refused)} of {len(modules)} modules, {len(refused) - len(wrong)} refused as expected",
                 "; ".join(wrong[:4]))
     return {f"{len(words)}-{zlib.crc32(words):08x}": m.name for m, words in ((m, m.read_bytes()) for m in modules)}
@@ -237,7 +231,7 @@ def main():
         if extent != "quick":
             new["formats"] = driver.formats(new["full"])
         new["layers"], new["hot"] = driver.models(new["full"])
-        for limits, what in LIMITS.items() if name == LIMITED else ():
+        for limits, what in LIMITS.items() if DRIVERS[name].get("limits") else ():
             _, graphs = driver.start(DRIVER_LAYER_LIMITS=limits)
             c.check(graphs and not driver.why, f"{name} {what}", driver.why)
         new["device"] = driver.device

@@ -50,11 +50,6 @@ STRIDES = re.compile(r"OpCooperativeMatrix(Load|Store)KHR has an? (Pointer and )
 LAYERS = (0, 2, 99)
 
 
-def setting(**variables):
-    """Sets variables for the programs that are started meanwhile."""
-    return patch.dict(os.environ, variables)
-
-
 def cases(t):
     """What the device supports of the cases of test-backend-ops."""
     return [name for name, yes in supported(t, "ours", "Vulkan0").items() if yes]
@@ -129,7 +124,7 @@ def widths(t):
     """The sample with subgroups of 4, 8 and 16 invocations, as Mesa's software driver makes them for vectors of so many
     bits."""
     for bits in (128, 256, 512):
-        with setting(LP_NATIVE_VECTOR_WIDTH=str(bits)):
+        with patch.dict(os.environ, LP_NATIVE_VECTOR_WIDTH=str(bits)):
             said = compare(t, f"test-backend-ops, sample, LP_NATIVE_VECTOR_WIDTH={bits}", small_cases(cases(t)))
         sizes = set(re.findall(r"warp size: (\d+)", said))
         t.check(sizes == {str(bits // 32)}, f"LP_NATIVE_VECTOR_WIDTH={bits} has an effect", f"subgroups of {' '.join(sizes)}")
@@ -140,8 +135,8 @@ def limits(t):
     it; devices that lack what every device must have are refused."""
     folder = os.path.join(t.folder, "driver-layer")
     layer(folder, "driver_layer")
-    with setting(VK_LAYER_PATH=folder, VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_driver"):
-        with setting(DRIVER_LAYER_LIMITS="push=128 shared=16384 invocations=128 no-int8"):
+    with patch.dict(os.environ, VK_LAYER_PATH=folder, VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_driver"):
+        with patch.dict(os.environ, DRIVER_LAYER_LIMITS="push=128 shared=16384 invocations=128 no-int8"):
             chosen = small_cases(cases(t))
             missing = OPS - {c.split("(")[0] for c in chosen}
             t.check(missing == set(SAMPLE["large_groups"]), "the sample covers every op that fits into small groups", f"{len(chosen)} cases, without {sorted(missing)}")
@@ -149,7 +144,7 @@ def limits(t):
                 said = compare(t, f"test-backend-ops, sample, few resources, {debug or 'software'}", chosen, GGML_RS_DEBUG=debug)
                 t.check("shared memory: 16384" in said, "the limits have an effect")
         for lacks, what in (("no-16bit", "storageBuffer16BitAccess"), ("no-bda", "bufferDeviceAddress")):
-            with setting(DRIVER_LAYER_LIMITS=lacks):
+            with patch.dict(os.environ, DRIVER_LAYER_LIMITS=lacks):
                 status, out, _ = t.start("ours", "test-backend-ops", "support", "-b", "Vulkan0", "-o", "ADD")
             t.check("Vulkan0" not in out and f"its driver lacks {what}" in t.stderr, f"a device without {what} is refused",
                     f"status {status}: {t.stderr.strip()[-200:]}")
@@ -280,7 +275,6 @@ class Vulkan(Peers):
         self.layer, self.mesa = os.path.join(vulkan_programs.OUT, "layer"), os.path.join(self.cache, "mesa-sid")
         if not vulkan_programs.prepare(self):
             sys.exit(self.finish())
-        os.environ["GGML_VK_VALIDATE"] = self.validate
 
     def has_matrices(self):
         """Fetches a driver with cooperative matrices, and validation layers that check running shaders, if this system
@@ -304,15 +298,12 @@ def extent(t, every):
     if not newer:
         t.skip(f"cooperative matrices, and shaders while they run (scripts/fetch_mesa.py {t.mesa})")
         t.check(not every, "all of it, or only a part")
-    names = ()
     if not os.path.exists(t.path("test-backend-ops")):
         t.skip("ops and models (scripts/oracle.sh tests)")
         t.check(not every, "llama.cpp's programs are there, or not needed")
-    elif every:
-        names = ("ops-all", "cards", "widths", "limits", *(f"{name}-all" for name in newer), "models-all", "starts", "archs-all")
-    else:
-        names = ("ops", *newer, "models", "starts", "archs")
-    for name in names:
+        return
+    all_of_it = ("ops-all", "cards", "widths", "limits", *(f"{name}-all" for name in newer), "models-all", "starts", "archs-all")
+    for name in all_of_it if every else ("ops", *newer, "models", "starts", "archs"):
         SECTIONS[name](t)
 
 

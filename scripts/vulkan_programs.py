@@ -1,5 +1,6 @@
 """Programs of c_tests on a Vulkan device of this library, for test_vulkan.py: computations, two devices, pipeline
 caches, calls that fail, reports."""
+import concurrent.futures
 import glob
 import json
 import os
@@ -44,7 +45,7 @@ def counted(t, name, *command, **variables):
 
 
 def prepare(t):
-    """Finds the driver, and whether there are validation layers: the library says so when they are on."""
+    """Finds the driver, and turns on the validation layers if there are any: the library says so when they are on."""
     os.environ.setdefault("GGML_VK_VISIBLE_DEVICES", "0")
     host(t, "vulkan/test_vulkan.c", "-lggml", "-lggml-vulkan")
     r = run(TEST, "none")
@@ -52,8 +53,9 @@ def prepare(t):
         return False
     t.driver = re.search(r"^ggml_vulkan: 0 = (.*)", r.stderr, re.M)[1]
     print(f"note: {t.driver}")
-    t.validate = "abort" if "validation layers are enabled" in run(TEST, "none", GGML_VK_VALIDATE="1").stderr else "0"
-    if t.validate == "0":
+    validated = "validation layers are enabled" in run(TEST, "none", GGML_VK_VALIDATE="1").stderr
+    os.environ["GGML_VK_VALIDATE"] = "abort" if validated else "0"
+    if not validated:
         print("note: no validation layers (the package vulkan-validationlayers): their messages are not checked")
         t.check(not os.environ.get("GGML_TEST_VULKAN"), "validation layers are there, or not needed")
     for name in ("cache_layer", "fault_layer"):
@@ -76,23 +78,22 @@ def twice():
 
 def computations(t, two):
     """Every call, whole networks, and two devices that copy to each other."""
-    nets, validate = host(t, "vulkan/test_nets.c", "-lggml", "-lggml-vulkan", "-lggml-cpu"), {"GGML_VK_VALIDATE": t.validate}
-    staged = {"GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM": "1"}
+    nets, staged = host(t, "vulkan/test_nets.c", "-lggml", "-lggml-vulkan", "-lggml-cpu"), {"GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM": "1"}
     shutil.rmtree(CACHE, ignore_errors=True)
-    counted(t, "test_vulkan", TEST, **validate)
-    counted(t, "test_vulkan staged", TEST, **validate, **staged)
-    counted(t, "test_nets", nets, **validate)
-    counted(t, "test_nets card", nets, **validate, GGML_RS_DEBUG="vk-device=card")
+    counted(t, "test_vulkan", TEST)
+    counted(t, "test_vulkan staged", TEST, **staged)
+    counted(t, "test_nets", nets)
+    counted(t, "test_nets card", nets, GGML_RS_DEBUG="vk-device=card")
     if not two:
         print("note: no software driver to load twice: two devices are not tested")
         # A machine with a card need not have one.
         t.check(not os.environ.get("GGML_TEST_VULKAN") or not t.driver.startswith("llvmpipe"), "two devices, or no driver in software")
         return
     copies, meta = host(t, "vulkan/test_two.c", "-lggml"), host(t, "meta/test_meta.c", "-DGGML_RS", "-lggml", "-lggml-cpu")
-    counted(t, "test_two", copies, **two, **validate)
-    counted(t, "test_two staged", copies, **two, **validate, **staged)
+    counted(t, "test_two", copies, **two)
+    counted(t, "test_two staged", copies, **two, **staged)
     for name, devices in (("two", "Vulkan0 Vulkan1"), ("one", "Vulkan0"), ("mixed", "Vulkan0 Vulkan1 CPU")):
-        counted(t, f"test_meta {name}", meta, *devices.split(), **two, **validate)
+        counted(t, f"test_meta {name}", meta, *devices.split(), **two)
 
 
 def compilations(said):
@@ -177,13 +178,11 @@ def faults(t, two, every):
 def caches(t):
     """Processes that start at once leave one complete file."""
     shutil.rmtree(CACHE)
-    command, environment = [TEST, "a_graph_is_computed"], dict(os.environ, GGML_VK_PIPELINE_CACHE_DIR=CACHE)
-    together = [subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    said = "".join(process.communicate()[1] for process in together)
-    last = run(*command)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        ended = [*pool.map(run, [TEST] * 3, ["a_graph_is_computed"] * 3), run(TEST, "a_graph_is_computed")]
     files = glob.glob(f"{CACHE}/*")
-    t.check(not any(p.returncode for p in together) and last.returncode == 0 and len(files) == 1 and "is damaged" not in said + last.stderr,
-            "three processes at once share a pipeline cache", f"{len(files)} files")
+    t.check(len(files) == 1 and not any(r.returncode or "is damaged" in r.stderr for r in ended), "three processes at once share a pipeline cache",
+            f"{len(files)} files")
 
 
 def reports(t):
