@@ -109,12 +109,6 @@ APT::Update::Error-Mode "any";
     return config
 
 
-def unpack(work, folder):
-    """Unpacks the packages of a folder into work/root."""
-    for package in sorted(folder.glob("*.deb")):
-        output(["dpkg-deb", "--extract", package, work / "root"])
-
-
 def drivers(work):
     """The packages and everything they need."""
     config = configure(work, SUITES, ("deb", "Packages"))
@@ -124,7 +118,8 @@ def drivers(work):
     size = sum(int(words[2]) for words in found)
     print(f"fetching Mesa {version} and what it needs: {len(found)} packages, {size >> 20} MB ...", flush=True)
     output(install, **config)
-    unpack(work, work / "var/cache/apt/archives")
+    for package in sorted(work.glob("var/cache/apt/archives/*.deb")):
+        output(["dpkg-deb", "--extract", package, work / "root"])
     (work / "version").write_text(version + "\n")
     (work / "driver.json").write_text(DRIVER)
     (work / "run").write_text(RUN)
@@ -141,7 +136,8 @@ def source(work):
             output(["apt-get", "-qq", "download", *NEEDED], state, **config)
         except subprocess.CalledProcessError:
             continue
-        unpack(state, state)
+        for package in state.glob("*.deb"):
+            output(["dpkg-deb", "--extract", package, state / "root"])
         output(["dpkg-source", "--no-check", "--extract", *state.glob("*.dsc"), state / "mesa"])
         return state / "mesa", state / "root"
     die("no repository of this system has the source of Mesa")

@@ -105,12 +105,7 @@ units() { cargo test --quiet --features internals --lib --bin ggml-info && cargo
 # half the time, if its cache is empty. The suite vulkan has them optimised.
 suite_unit() { GALLIVM_PERF=${GALLIVM_PERF-nopt} counted unit units; }
 suite_package() { library && scripts/test_package.sh; }
-suite_headers() {
-    local status=0
-    once headers-current make -s check-headers || status=1
-    scripts/check_headers_compile.sh include || status=1
-    return $status
-}
+suite_headers() { once headers-current make -s check-headers && scripts/check_headers_compile.sh include; }
 built_original() { [ ! -e "$cache/original/done" ] || echo "$cache/original"; }
 suite_install() { library && GGML_ORACLE_PREFIX=${GGML_ORACLE_PREFIX:-$(built_original)} scripts/test_install.sh; }
 suite_info() { library && GGML_ORACLE_PREFIX=$(built_original) scripts/test_info.sh target/install; }
@@ -199,10 +194,7 @@ suite_debian() { scripts/test_debian.sh; }
 suite_status() { make -s check-status; }
 suite_docs() { library && python3 scripts/test_docs.py "$cache" ${DOCS:-}; }
 suite_book() { # Debian's package chromium; the first time builds mdbook
-    local status=0
-    python3 scripts/book.py && python3 scripts/test_book.py || status=1
-    library && rm -rf target/pictures && python3 scripts/test_report.py || status=1
-    return $status
+    python3 scripts/book.py && python3 scripts/test_book.py && library && rm -rf target/pictures && python3 scripts/test_report.py
 }
 
 remember() { # SUITE SECONDS: written beside and renamed, so that an interruption leaves a whole file
