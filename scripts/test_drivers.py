@@ -14,6 +14,7 @@ drivers are not tested), PREFIX the folder of the installed library. The last li
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -157,6 +158,7 @@ def check_modules(c, tools):
     """Every module by the validator, and by the translator to Metal's language. Returns their names by length and
     checksum, as the layer reports them."""
     folder = OUT / "modules"
+    shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([os.environ.get("CARGO") or "cargo", "run", "--quiet", "--profile", "tools", "--features", "internals", "--example", "spirv", "--", folder],
                    cwd=ROOT, check=True)
     modules = sorted(folder.iterdir())
