@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# make test: everything that CI checks: test.sh [SUITE ...]. docs/TESTS.md lists the suites.
-#
-# The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
+# make test: everything that CI checks: test.sh [SUITE ...]. docs/TESTS.md lists the suites. The last line of each counts
+# its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
 # shellcheck disable=SC2086
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -131,8 +130,6 @@ suite_peers() { against peers original tests && python3 scripts/test_peers.py "$
 suite_placement() {
     against placement original tests && python3 scripts/test_placement.py "$cache" target/install/lib ${PLACEMENT-llama gemma3 deepseek2 qwen3moe mamba2 t5}
 }
-# Memory, copies, streams and recording from Rust, then everything else from C. Without a driver, the suite fails only
-# with GGML_TEST_VULKAN=1; otherwise it reports that there is none.
 suite_shaders() {
     local log=$logs/shaders.log status
     # A target folder in the cache: glslang takes minutes to build.
@@ -142,6 +139,8 @@ suite_shaders() {
     awk -v status="$status" '/ sources compiled, / { p = $5 - $8; f = $8 } END { if (status && !f) f = 1; print "shaders: " p + 0 " passed, " f + 0 " failed" }' "$log"
     [ "$status" = 0 ]
 }
+# Memory, copies, streams and recording from Rust, then everything else from C. Without a driver, the suite fails only
+# with GGML_TEST_VULKAN=1; otherwise it reports that there is none.
 suite_vulkan() {
     GGML_VK_VALIDATE=1 counted vulkan-unit cargo test --quiet --features internals --lib vulkan:: || return 1
     if grep -q '^skipped: no Vulkan driver' "$logs/vulkan-unit.log"; then
@@ -215,11 +214,10 @@ beat() { # SUITE
 }
 
 watched() { # COMMAND ...: of the suite
-    local status
     beat "$suite" &
     pulse=$!
     "$@"
-    status=$?
+    local status=$?
     kill "$pulse" 2> /dev/null
     wait "$pulse" 2> /dev/null
     pulse=
