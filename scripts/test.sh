@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make test: everything that CI checks: test.sh [SUITE ...]. docs/TESTS.md lists the suites. The last line of each counts
-# its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
+# make test: everything that CI checks: test.sh [SUITE ...]. docs/TESTS.md lists the suites, whose last line counts
+# their checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
 # shellcheck disable=SC2086
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
