@@ -37,7 +37,7 @@ run:
 	@exec env DESTDIR= scripts/run_embed.sh
 
 ## test: everything that CI checks; SUITES="headers c" for some of it
-# scripts/test.sh lists the suites.
+# docs/TESTS.md lists the suites.
 test:
 	@DESTDIR= scripts/test.sh $(SUITES)
 
@@ -128,11 +128,9 @@ check-status:
 ## check-shaders: whether they are current
 SHADERS = $(CARGO) run --quiet --release --manifest-path tools/shaders/Cargo.toml --
 shaders:
-	python3 scripts/shader_grids.py
 	$(SHADERS) .
 
 check-shaders:
-	python3 scripts/shader_grids.py check
 	@$(SHADERS) --check .
 
 ## upstream-diff: what changed in the original; VERSION=0.12.0, or DIR=path

@@ -48,21 +48,6 @@ class Checks:
         return 0
 
 
-def _parts(path, name):
-    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n"
-    with open(path, encoding="utf-8") as f:
-        before, rest = f.read().split(begin)
-    middle, after = rest.split(end)
-    return before + begin, middle, end + after
-
-
-def between(path, name):
-    """What a page has between two marks, `<!-- NAME: begin -->` and `<!-- NAME: end -->`."""
-    return _parts(path, name)[1]
-
-
-def replace(path, name, text):
-    """Puts something else there."""
-    before, _, after = _parts(path, name)
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(before + text.strip("\n") + "\n" + after)
+def markdown(columns, rows):
+    """A table of Markdown."""
+    return "".join(f"| {' | '.join(row)} |\n" for row in (columns, ["---"] * len(columns), *rows))

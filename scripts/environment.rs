@@ -32,9 +32,9 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
     ("MODEL, SENTENCES, DEVICE, REPORT, TRACE", "make run", "see `make help`"),
     ("LLAMA_CACHE", "ggml-rpc-server -c", "where weights are kept, in `rpc` below it, as the original's server does"),
     (
-        "SUITES, ASAN, ASAN_BUILT, DOCS, C_TESTS, PEERS, PLACEMENT, INVARIANCE, RPC, DRIVERS, NMSE, FUZZ_SECONDS, VULKAN_EXTENT",
+        "SUITES, ASAN, DOCS, C_TESTS, PEERS, PLACEMENT, INVARIANCE, RPC, DRIVERS, NMSE, FUZZ_SECONDS, VULKAN_EXTENT",
         "make test",
-        "the suites, and parts of them: the head of `scripts/test.sh`",
+        "the suites, and parts of them: [TESTS.md](TESTS.md)",
     ),
     (
         "DIFF_ALL, DIFF_SAMPLE, ASYNC_SEEDS, SCHED_SEEDS, WRITERS_SEEDS, FORK_ROUNDS, FORK_SECONDS, QUANT_SEEDS, SOAK_SECONDS, RPC_OPS, RPC_OPS_SECONDS, RPC_SERVERS, WRITERS_WITH, WRITERS_LOG, RPC_KINDS, RPC_WAYS, RPC_DELAYS, RPC_TURNS, MUTANTS_JOBS",
@@ -47,7 +47,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "the libraries, sources and files that tests compare; `scripts/test.sh` sets them",
     ),
     (
-        "C_TESTS_OUT, ABI_OUT, BUFFERS_OUT, FUZZ_OUT, FUZZ_BUILT, MUTANTS_TARGET, PEERS_RUNNER, RPC_PREFIX, DIST_DIRTY, GGML_RELEASE_TARGET",
+        "C_TESTS_OUT, ABI_OUT, BUFFERS_OUT, FUZZ_OUT, PEERS_RUNNER, RPC_PREFIX, DIST_DIRTY, GGML_RELEASE_TARGET",
         "tests",
         "where they write or find builds",
     ),

@@ -5,18 +5,17 @@ Builds the targets of fuzz/ (a stable compiler is enough: RUSTC_BOOTSTRAP), then
 inputs that earlier runs found (target/fuzz/corpus). `cargo fuzz run TARGET` does the same if cargo-fuzz is installed.
 Inputs that fail stay in target/fuzz/findings.
 
--t: seconds for each target. -h: all targets run at once. Their inputs are kept outside of the tree (FUZZ_OUT, default
-~/.cache/libggml-rs-fuzz), with the number of executions so far; inputs that reach nothing of their own are left out
-first. -c: no search. The inputs that -h has kept, and the seeds, run once in a build that counts lines (rustup
-component add llvm-tools), and the tables in docs/measurements/fuzz.md are written. FUZZ_BUILT=1: uses the last build of
-the targets.
+-t: seconds for each target (25). -h: all targets run at once. Their inputs are kept outside of the tree (FUZZ_OUT,
+default ~/.cache/libggml-rs-fuzz), with the number of executions so far; inputs that reach nothing of their own are left
+out first. -c: no search. The inputs that -h has kept, and the seeds, run once in a build that counts lines (rustup
+component add llvm-tools), and the tables in docs/measurements/fuzz.md are written.
 
 vulkan_node needs a software driver (the package mesa-vulkan-drivers), which must be the first device of
 GGML_VK_VISIBLE_DEVICES (0). Without it, that target is left out; with GGML_TEST_VULKAN=1 it fails. The last line counts
 the targets."""
+import argparse
 import collections
 import concurrent.futures
-import glob
 import json
 import os
 import re
@@ -25,13 +24,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from checks import Checks, between, replace
-from processes import ROOT
+import processes
+from checks import Checks, markdown
 
-TARGETS = ("gguf_read gguf_sources gguf_write_read quantize ops cpu_node scheduler alloc lies opt meta text rpc_message rpc_server rpc_client "
-           "vulkan_node").split()
-PAGE = f"{ROOT}/docs/measurements/fuzz.md"
+ROOT = Path(processes.ROOT)
+SEEDS, PAGE = ROOT / "fuzz/seeds", ROOT / "docs/measurements/fuzz.md"
+TARGETS = sorted(folder.name for folder in SEEDS.iterdir())
 HOST = re.search(r"^host: (.*)", subprocess.run(["rustc", "-vV"], capture_output=True, text=True).stdout, re.M)[1]
 # As cargo-fuzz has it: coverage of branches with counters, and the sanitizer. Comparisons are not traced: that makes
 # the build half as long again, and the seeds contain the magic numbers.
@@ -43,27 +43,26 @@ class Fuzz(Checks):
     def __init__(self, targets, seconds, together=False, counts=False):
         super().__init__("fuzz")
         self.targets, self.seconds, self.together = targets, seconds, together
-        kept = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "libggml-rs-fuzz")
-        self.work = os.environ.get("FUZZ_OUT") or (kept if together or counts else f"{ROOT}/target/fuzz")
-        self.build = f"{ROOT}/target/fuzz/build{'-counts' if counts else ''}"
+        kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "libggml-rs-fuzz")
+        self.work = Path(os.environ.get("FUZZ_OUT") or (kept if together or counts else ROOT / "target/fuzz"))
+        self.build = ROOT / f"target/fuzz/build{'-counts' if counts else ''}"
         self.flags, self.features = (COVERAGE + "-Cinstrument-coverage", "vulkan") if counts else (COVERAGE + "-Zsanitizer=address", "leaks,vulkan")
         self.running = set()
-        os.makedirs(f"{self.work}/findings", exist_ok=True)
+        for folder in ("findings", *(f"corpus/{target}" for target in targets)):
+            (self.work / folder).mkdir(parents=True, exist_ok=True)
 
     def compile(self):
-        if os.environ.get("FUZZ_BUILT"):
-            return True
         print("building the fuzz targets ...", flush=True)
         env = dict(os.environ, RUSTC_BOOTSTRAP="1", RUSTFLAGS=self.flags)
-        return subprocess.run(["cargo", "build", "--quiet", "--release", "--manifest-path", f"{ROOT}/fuzz/Cargo.toml", "--target", HOST, "--target-dir", self.build,
+        return subprocess.run(["cargo", "build", "--quiet", "--release", "--manifest-path", ROOT / "fuzz/Cargo.toml", "--target", HOST, "--target-dir", self.build,
                                "--features", self.features, "--bins"], env=env).returncode == 0
 
     def program(self, target):
-        return f"{self.build}/{HOST}/release/{target}"
+        return self.build / HOST / "release" / target
 
     def run(self, target, log, *arguments, **variables):
         """Exit status, what a target says, and seconds of processor time."""
-        with open(f"{self.work}/{target}{log}", "w+", encoding="utf-8", errors="replace") as f:
+        with open(self.work / f"{target}{log}", "w+", encoding="utf-8", errors="replace") as f:
             process = subprocess.Popen([self.program(target), *arguments], env=dict(os.environ) | variables, stdout=f, stderr=subprocess.STDOUT)
             self.running.add(process)
             _, status, usage = os.wait4(process.pid, 0)
@@ -74,8 +73,7 @@ class Fuzz(Checks):
 
     def one(self, target):
         """What fuzzing finds out about one target: whether all is well, and a text."""
-        found, seeds, finding = f"{self.work}/corpus/{target}", f"{ROOT}/fuzz/seeds/{target}", f"{self.work}/findings/{target}-"
-        os.makedirs(found, exist_ok=True)
+        found, seeds, findings = self.work / "corpus" / target, SEEDS / target, self.work / "findings"
         # A server's threads end while the next input runs, and the memory of a thread that is ending looks like a leak
         # then. So those targets are examined once, at the end of the process. A driver keeps what it has compiled,
         # which is no leak, and compiles for seconds.
@@ -93,16 +91,16 @@ class Fuzz(Checks):
         # in the short form only: each exception that ends a call of the library looks through all of them.
         options = (f"{'detect_stack_use_after_return=0:' * self.together}allocator_may_return_null=1:detect_leaks={int(not vulkan)}:abort_on_error=1:"
                    f"quarantine_size_mb=16:malloc_context_size=8:{os.environ.get('ASAN_OPTIONS', '')}")
-        common = ("-max_len=4096", "-rss_limit_mb=3000", f"-timeout={patience}", f"-artifact_prefix={finding}")
-        if self.together and os.listdir(found):
-            less = f"{found}.less"
+        common = ("-max_len=4096", "-rss_limit_mb=3000", f"-timeout={patience}", f"-artifact_prefix={findings}/{target}-")
+        if self.together and any(found.iterdir()):
+            less = found.with_name(f"{target}.less")
             shutil.rmtree(less, ignore_errors=True)
-            os.mkdir(less)
+            less.mkdir()
             status, _, _ = self.run(target, ".less.log", "-merge=1", less, found, seeds, *common, ASAN_OPTIONS=options)
             # An input that fails is kept: the run below fails on it, too.
-            if status == 0 and os.listdir(less) and not glob.glob(finding + "*"):
+            if status == 0 and any(less.iterdir()) and not any(findings.glob(f"{target}-*")):
                 shutil.rmtree(found)
-                os.rename(less, found)
+                less.rename(found)
         # The short form does the same on every machine, as far as it gets; with seed 0, libFuzzer takes another number
         # each time. The choice of inputs by how rare their paths are (-entropic) costs time for each of the many
         # counters.
@@ -112,7 +110,7 @@ class Fuzz(Checks):
         # Of processor time: there is other work on the machine, and targets share it.
         speed = int(runs / (seconds or 1))
         if self.together:
-            with open(f"{self.work}/{target}.runs", "a", encoding="utf-8") as f:
+            with open(self.work / f"{target}.runs", "a", encoding="utf-8") as f:
                 f.write(f"{runs} {speed}\n")
         if status == 0 and runs > (10 if vulkan else 100):
             return True, f"{runs} executions, {speed} a second of processor time, {(re.findall(r'cov: [0-9]+ ft: [0-9]+', said) or [''])[-1]}"
@@ -128,7 +126,7 @@ class Fuzz(Checks):
             try:
                 while concurrent.futures.wait(futures, float(os.environ.get("BEAT", 30))).not_done:
                     took = time.monotonic() - begin
-                    print(f"   ... fuzz: {took:.0f} s, about {max(whole - took, 0):.0f} s left, {len(os.listdir(f'{self.work}/findings'))} findings so far", flush=True)
+                    print(f"   ... fuzz: {took:.0f} s, about {max(whole - took, 0):.0f} s left, {len(list((self.work / 'findings').iterdir()))} findings so far", flush=True)
             except KeyboardInterrupt: # what they have found is kept
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in list(self.running):
@@ -140,77 +138,77 @@ class Fuzz(Checks):
 
     def count(self):
         """The lines that the inputs of all targets reach, and the executions so far, in docs/measurements/fuzz.md."""
-        tools = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True).stdout.strip() + f"/lib/rustlib/{HOST}/bin"
-        if not self.check(os.path.exists(f"{tools}/llvm-cov"), "llvm-cov is there (rustup component add llvm-tools)"):
+        tools = Path(subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True).stdout.strip(), "lib/rustlib", HOST, "bin")
+        if not self.check((tools / "llvm-cov").exists(), "llvm-cov is there (rustup component add llvm-tools)"):
             return
-        shutil.rmtree(f"{self.work}/profiles", ignore_errors=True)
+        profiles, data = self.work / "profiles", self.work / "all.profdata"
+        shutil.rmtree(profiles, ignore_errors=True)
         for target in self.targets:
-            os.makedirs(f"{self.work}/corpus/{target}", exist_ok=True)
-            status, _, _ = self.run(target, ".counts.log", f"{self.work}/corpus/{target}", f"{ROOT}/fuzz/seeds/{target}", "-runs=0", "-timeout=60", "-max_len=4096",
-                                    LLVM_PROFILE_FILE=f"{self.work}/profiles/{target}.profraw")
+            status, _, _ = self.run(target, ".counts.log", self.work / "corpus" / target, SEEDS / target, "-runs=0", "-timeout=60", "-max_len=4096",
+                                    LLVM_PROFILE_FILE=str(profiles / f"{target}.profraw"))
             if not self.check(status == 0, f"fuzz {target} runs over what is kept"):
                 return
-        data, first, *others = f"{self.work}/all.profdata", *map(self.program, self.targets)
-        subprocess.run([f"{tools}/llvm-profdata", "merge", "-sparse", *glob.glob(f"{self.work}/profiles/*.profraw"), "-o", data], check=True)
-        counted = subprocess.run([f"{tools}/llvm-cov", "export", "-summary-only", f"-instr-profile={data}", first, *(a for o in others for a in ("-object", o))],
+        subprocess.run([tools / "llvm-profdata", "merge", "-sparse", *profiles.iterdir(), "-o", data], check=True)
+        first, *others = map(self.program, self.targets)
+        counted = subprocess.run([tools / "llvm-cov", "export", "-summary-only", f"-instr-profile={data}", first, *(f"-object={other}" for other in others)],
                                  check=True, capture_output=True, text=True).stdout
-        replace(PAGE, "fuzz", "\n".join(self.executions() + lines(json.loads(counted)["data"][0]["files"])))
+        before, known, after = re.split(r"(?<=<!-- fuzz: begin -->\n)|(?=<!-- fuzz: end -->)", PAGE.read_text(encoding="utf-8"))
+        PAGE.write_text("\n".join([before + self.executions(known), coverage(json.loads(counted)["data"][0]["files"]) + after]), encoding="utf-8")
 
-    def executions(self):
+    def executions(self, page):
         """The table of all runs. Runs since the last update of the page are counted once."""
-        rows = re.findall(r"^\| `(\w+)` \| ([\d,]+) \| ([\d,]*) \| ([\d,]+) \|$", between(PAGE, "fuzz"), re.M)
+        rows = re.findall(r"^\| `(\w+)` \| ([\d,]+) \| ([\d,]*) \| ([\d,]+) \|$", page, re.M)
         known = {target: (int(n.replace(",", "")), speed, kept) for target, n, speed, kept in rows}
         for target in self.targets:
-            n, speed, kept = known.get(target, (0, "", "0"))
-            if os.path.exists(path := f"{self.work}/{target}.runs"):
-                with open(path, encoding="utf-8") as f:
-                    runs = [tuple(map(int, line.split())) for line in f]
+            n, speed, _ = known.get(target, (0, "", ""))
+            log = self.work / f"{target}.runs"
+            if log.exists():
+                runs = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
                 n, speed = n + sum(now for now, _ in runs), f"{runs[-1][1]:,}"
-                os.rename(path, path + ".counted")
-            known[target] = n, speed, f"{len(os.listdir(f'{self.work}/corpus/{target}')):,}"
-        return [f"{time.strftime('%Y-%m-%d', time.gmtime())}, all runs of `make fuzz` so far, without a finding that is not mended (a second: of processor time, in the last run):", "",
-                "| target | executions | a second | inputs kept |", "|---|---|---|---|",
-                *(f"| `{target}` | {n:,} | {speed} | {kept} |" for target, (n, speed, kept) in known.items()),
-                f"| all | {sum(n for n, _, _ in known.values()):,} | | |"]
+                log.rename(f"{log}.counted")
+            known[target] = n, speed, f"{len(list((self.work / 'corpus' / target).iterdir())):,}"
+        head = f"{time.strftime('%Y-%m-%d', time.gmtime())}, all runs of `make fuzz` so far, without a finding that is not mended (a second: of processor time, in the last run):\n\n"
+        rows = [(f"`{target}`", f"{n:,}", speed, kept) for target, (n, speed, kept) in known.items()]
+        return head + markdown(("target", "executions", "a second", "inputs kept"), [*rows, ("all", f"{sum(n for n, _, _ in known.values()):,}", "", "")])
 
 
-def lines(files):
+def coverage(files):
     """The table of coverage, from what llvm-cov says."""
-    found = collections.defaultdict(lambda: [0, 0])
+    found = collections.Counter()
     for file in files:
-        folder, _, name = os.path.relpath(file["filename"], f"{ROOT}/src").rpartition("/")
-        if not folder.startswith(".."):
-            where = found[folder.split("/")[0] or "."]
-            where[0] += file["summary"]["lines"]["covered"]
-            where[1] += file["summary"]["lines"]["count"]
-    return ["", "Lines of the sources that these inputs and the seeds reach (`scripts/fuzz.py -c`):", "", "| folder of `src/` | lines | reached |", "|---|---|---|",
-            *(f"| `{where}` | {n:,} | {100 * covered / max(n, 1):.0f} % |" for where, (covered, n) in sorted(found.items()))]
+        if (path := Path(file["filename"])).is_relative_to(ROOT / "src"):
+            folder = path.relative_to(ROOT / "src").parts[:-1] or ["."]
+            found[folder[0], "count"] += file["summary"]["lines"]["count"]
+            found[folder[0], "covered"] += file["summary"]["lines"]["covered"]
+    rows = [(f"`{folder}`", f"{n:,}", f"{100 * found[folder, 'covered'] / max(n, 1):.0f} %") for (folder, what), n in sorted(found.items()) if what == "count"]
+    return "Lines of the sources that these inputs and the seeds reach (`scripts/fuzz.py -c`):\n\n" + markdown(("folder of `src/`", "lines", "reached"), rows)
 
 
 def without_driver(fuzz):
     """Whether vulkan_node has no software driver, and need not have one."""
-    with open(f"{fuzz.work}/none", "wb") as f: # an input that computes nothing
-        f.write(b"\0")
-    status, said, _ = fuzz.run("vulkan_node", ".log", f"{fuzz.work}/none", ASAN_OPTIONS="detect_leaks=0")
+    nothing = fuzz.work / "none" # an input that computes nothing
+    nothing.write_bytes(b"\0")
+    status, said, _ = fuzz.run("vulkan_node", ".log", nothing, ASAN_OPTIONS="detect_leaks=0")
     return status != 0 and "there is no software driver" in said and not os.environ.get("GGML_TEST_VULKAN")
 
 
 def main():
-    mode, arguments, number = sys.argv[1:2], sys.argv[1:], 25
-    if mode in (["-t"], ["-h"]):
-        number, arguments = float(sys.argv[2]), sys.argv[3:]
-    elif mode == ["-c"]:
-        arguments = sys.argv[2:]
-    fuzz = Fuzz(arguments or TARGETS, int(number * 3600 if mode == ["-h"] else number), together=mode == ["-h"], counts=mode == ["-c"])
+    parser = argparse.ArgumentParser(usage=__doc__, add_help=False)
+    parser.add_argument("-t", type=float, default=25)
+    parser.add_argument("-h", type=float)
+    parser.add_argument("-c", action="store_true")
+    parser.add_argument("targets", nargs="*")
+    o = parser.parse_args()
+    fuzz = Fuzz(o.targets or TARGETS, int(o.h * 3600 if o.h else o.t), together=bool(o.h), counts=o.c)
     os.environ.setdefault("GGML_VK_VISIBLE_DEVICES", "0")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if not fuzz.compile():
         fuzz.check(False, "the fuzz targets are built")
     else:
-        if "vulkan_node" in fuzz.targets and mode != ["-c"] and without_driver(fuzz):
+        if "vulkan_node" in fuzz.targets and not o.c and without_driver(fuzz):
             fuzz.skip("vulkan_node: no software driver for Vulkan (install mesa-vulkan-drivers)")
-            fuzz.targets = [t for t in fuzz.targets if t != "vulkan_node"]
-        fuzz.count() if mode == ["-c"] else fuzz.all()
+            fuzz.targets.remove("vulkan_node")
+        fuzz.count() if o.c else fuzz.all()
     sys.exit(fuzz.finish())
 
 

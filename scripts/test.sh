@@ -1,60 +1,15 @@
 #!/usr/bin/env bash
-# make test: everything that CI checks: test.sh [SUITE ...]
-#
-#   fmt       rustfmt has nothing to change, comments are as docs/STYLE.md says, mutants.py has all its places
-#   clippy    the lints of Cargo.toml and of the documentation, warnings refused
-#   unit      unit tests beside the code
-#   headers   the committed headers are those of the sources, and compile alone
-#   install   make install and uninstall; programs that link, load and find_package; ldconfig, and other copies of ggml
-#   info      ggml-info: libraries, programs as the dynamic loader finds theirs, damaged files, reports
-#   package   cargo package: the contents of both crates; they build from their archives, and a Rust program that
-#             depends on them runs
-#   run       make run: odd names, interrupted fetches, two at once
-#   upstream  upstream_diff.py, which lists changes of the original: on small trees, and facts about two real versions
-#   abi       names, functions, layouts and enums against the original's headers and build (gdb needed; else skipped)
-#   c         C and C++ hosts: layout, symbols, facts, plugin, bad input, differential test against the original
-#   hosts     unmodified llama.cpp on this library and on the original
-#   rpc       clients and servers of this library and of the original in all four pairs; RPC="pairs tool speed" for
-#             sections of test_rpc.py
-#   invariance   the answers of llama-server do not depend on its load; INVARIANCE="f16 Q4_0" for other formats of
-#                weights, "" for all
-#   peers     the original's own tests, built against this library; all of test-backend-ops: make test-peers-all
-#   placement   where every node of llama.cpp's graphs goes with an accelerator, and what it computes, as with the
-#               original; PLACEMENT="" for all models
-#   shaders   the committed SPIR-V is what vulkan_shaders/ gives, byte for byte (the first time builds glslang)
-#   vulkan    the Vulkan backend on a driver, with validation layers; GGML_TEST_VULKAN=1: no driver is a failure
-#   drivers   how Mesa's drivers of cards compile the Vulkan backend's pipelines and run its graphs, without a card,
-#             against docs/DRIVERS.md; all of it: make test-drivers
-#   fuzz      20 seconds of each fuzz target, with AddressSanitizer (FUZZ_SECONDS)
-#   asan      everything that can fail in a scheduler fails once, other hosts, and unit tests of modules that handle
-#             pointers, with AddressSanitizer and LeakSanitizer; ASAN=peers: the original's own test programs, too
-#   valgrind  C and C++ hosts under valgrind
-#   mutants   each bug of the lists in docs/FAULTS.md is put back, and its test must fail
-#   tsan      the thread pool and graphs under stress, with ThreadSanitizer
-#   status    docs/STATUS.md and docs/ENVIRONMENT.md are current
-#   docs      the commands, the C and the links of README, CONTRIBUTING and the book; DOCS=all: also the slow ones
-#   book      the book is built, and its main pages are checked in Chromium, light and dark; so is the page of a report,
-#             with its keys
-#   max_name  a library for names of 128 bytes, and hosts for it
-#   reproducible   two builds of one commit have the same bytes
-#   msrv      the oldest version of Rust is one number everywhere, and that version compiles everything
-#   cinstall  cargo cinstall, and what it lacks of make install
-#   debian    the Debian packages are built, installed, used and removed
-#   nmse      errors of products and attention in every format, and of all operations over several kinds of numbers,
-#             against double precision and the original's; NMSE=--write: docs/measurements/errors.md
-#   memory    as root: models of 0.5 to 1.4 times the memory load wherever they do on the original, with the same text
-#
-# The last line of each suite counts its checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
+# make test: everything that CI checks: test.sh [SUITE ...]. docs/TESTS.md lists the suites, whose last line counts
+# their checks. Downloads and builds are kept in GGML_CACHE (default: target/cache).
 # shellcheck disable=SC2086
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root" || exit 1
-# Not by default: those that take five minutes of processor time and more, most of them because they build everything
-# again, or the original twice more (nmse).
+# Without those that take five minutes of processor time and more, most of them because they build everything again, or
+# the original twice more (nmse).
 # `vulkan` runs beside the suites that follow it, and needs the builds of `hosts`.
 all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c rpc invariance peers placement drivers fuzz tsan status docs)
-known=("${all[@]}" book asan valgrind mutants max_name reproducible msrv cinstall debian nmse memory)
-suites=("${@:-${all[@]}}")
+suites=("$@")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
 export GGML_CACHE=$cache PYTHONDONTWRITEBYTECODE=1
@@ -70,13 +25,10 @@ need python3 "the package python3"
 # What the suites fetch, and cmake where the system has none.
 for suite in "${suites[@]}"; do
     case $suite in c | hosts | rpc | invariance | vulkan | peers | placement | abi | nmse | memory)
-        python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None)' && break
-        [ -e "$cache/original/done" ] && [ -e "$cache/tests/configured" ] && break
-        echo "test: pip is missing, which the suite $suite needs for downloads: install the package python3-pip"
-        exit 1 ;;
+        { [ -e "$cache/original/done" ] && [ -e "$cache/tests/configured" ]; } || python3 -c 'import pip' 2> /dev/null ||
+            { echo "test: pip is missing, which the suite $suite needs for downloads: install the package python3-pip"; exit 1; } ;;
     esac
 done
-suite=
 
 # A step that only can work or not.
 once() { # NAME COMMAND ...
@@ -98,17 +50,15 @@ once() { # NAME COMMAND ...
 no_driver="no Vulkan driver (install mesa-vulkan-drivers)"
 driver() {
     local old codename fetched log=$logs/driver.log
-    [ -z "${OLD_DRIVER:-}" ] || return 0
-    old=$(python3 scripts/vulkan_driver.py old) && [ -n "$old" ] || return 0
+    [ -z "${OLD_DRIVER:-}" ] && old=$(python3 scripts/vulkan_driver.py) && [ -n "$old" ] || return 0
     codename=$(sed -n 's/^VERSION_CODENAME="*\([a-z]*\)"*$/\1/p' /etc/os-release 2> /dev/null)
     fetched=$cache/mesa-${codename:-none}-backports
     echo "note: the Vulkan driver here is Mesa $old, too old for tests: fetching a newer one ..."
-    if [ -n "$codename" ] && DEBIAN_SUITES="$codename $codename-backports" DEBIAN_PACKAGES=mesa-vulkan-drivers timeout 900 python3 scripts/fetch_mesa.py "$fetched" > "$log" 2>&1 &&
-        VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json python3 scripts/vulkan_driver.py > "$log" 2>&1 && [ -s "$log" ] &&
-        [ -z "$(VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json python3 scripts/vulkan_driver.py old)" ]; then
-        export VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json
+    export VK_DRIVER_FILES=$fetched/driver.json VK_ICD_FILENAMES=$fetched/driver.json
+    if DEBIAN_SUITES="$codename $codename-backports" DEBIAN_PACKAGES=mesa-vulkan-drivers timeout 900 python3 scripts/fetch_mesa.py "$fetched" > "$log" 2>&1 &&
+        [ -z "$(python3 scripts/vulkan_driver.py || echo "it cannot be loaded" | tee "$log")" ]; then
         echo "note: tests use Mesa $(cat "$fetched/version") in $fetched"
-        return 0
+        return
     fi
     no_driver="Mesa $old is too old, and no newer driver could be fetched: $(tail -n 1 "$log" 2> /dev/null)"
     echo "note: Vulkan is left out of all suites: $no_driver (OLD_DRIVER=1 tests with Mesa $old)"
@@ -139,17 +89,20 @@ suite_clippy() {
     fi
     once clippy lints
 }
-# The documentation's examples need the library once more: with the profile of the tools, which other suites use, too.
-suite_unit() {
-    # Mesa's software driver compiles a thousand pipelines here, each for a moment's work: without optimising them it
-    # takes half the time, if its cache is empty. The suite vulkan has them optimised.
-    local -x GALLIVM_PERF=${GALLIVM_PERF-nopt}
-    { cargo test --quiet --features internals --lib --bin ggml-info && cargo test --quiet --features internals --doc --profile tools; } 2>&1 |
-        tee "$logs/unit.log" | grep -E '^(test result|error|failures:|---- |    [a-z_:]+$|thread|assertion)' | head -n 60
-    local status=${PIPESTATUS[0]}
-    awk -v status="$status" '/^test result/ { p += $4; f += $6 } END { if (status && !f) f = 1; print "unit: " p + 0 " passed, " f + 0 " failed" }' "$logs/unit.log"
-    [ "$status" = 0 ]
+counted() { # NAME COMMAND ...: cargo's tests
+    local name=$1 status
+    shift
+    "$@" > "$logs/$name.log" 2>&1
+    status=$?
+    [ "$status" = 0 ] || grep -E '^(error|failures:|---- |    [a-z_:]+$|thread|assertion)' "$logs/$name.log" | head -n 60
+    awk -v name="$name" -v status="$status" '/^test result/ { p += $4; f += $6 } END { if (status && !f) f = 1; print name ": " p + 0 " passed, " f + 0 " failed" }' "$logs/$name.log"
+    return $status
 }
+# The documentation's examples need the library once more: with the profile of the tools, which other suites use, too.
+units() { cargo test --quiet --features internals --lib --bin ggml-info && cargo test --quiet --features internals --doc --profile tools; }
+# Mesa's software driver compiles a thousand pipelines here, each for a moment's work: without optimising them it takes
+# half the time, if its cache is empty. The suite vulkan has them optimised.
+suite_unit() { GALLIVM_PERF=${GALLIVM_PERF-nopt} counted unit units; }
 suite_package() { library && scripts/test_package.sh; }
 suite_headers() {
     local status=0
@@ -191,8 +144,6 @@ suite_peers() { against peers original tests && python3 scripts/test_peers.py "$
 suite_placement() {
     against placement original tests && python3 scripts/test_placement.py "$cache" target/install/lib ${PLACEMENT-llama gemma3 deepseek2 qwen3moe mamba2 t5}
 }
-# Memory, copies, streams and recording from Rust, then everything else from C. Without a driver, the suite fails only
-# with GGML_TEST_VULKAN=1; otherwise it reports that there is none.
 suite_shaders() {
     local log=$logs/shaders.log status
     # A target folder in the cache: glslang takes minutes to build.
@@ -202,15 +153,11 @@ suite_shaders() {
     awk -v status="$status" '/ sources compiled, / { p = $5 - $8; f = $8 } END { if (status && !f) f = 1; print "shaders: " p + 0 " passed, " f + 0 " failed" }' "$log"
     [ "$status" = 0 ]
 }
+# Memory, copies, streams and recording from Rust, then everything else from C. Without a driver, the suite fails only
+# with GGML_TEST_VULKAN=1; otherwise it reports that there is none.
 suite_vulkan() {
-    local log=$logs/vulkan-unit.log status skipped
-    GGML_VK_VALIDATE=1 cargo test --quiet --features internals --lib vulkan:: > "$log" 2>&1
-    status=$?
-    skipped=$(grep -c '^skipped: no Vulkan driver' "$log")
-    [ "$status" = 0 ] || grep -E '^(error|failures:|---- |    [a-z_:]+$|thread|assertion)' "$log" | head -n 40
-    awk -v skipped="$skipped" '/^test result/ { p += $4; f += $6 } END { print "vulkan unit: " p + 0 " passed, " f + 0 " failed, " skipped " skipped for want of a driver" }' "$log"
-    [ "$status" = 0 ] || return 1
-    if [ "$skipped" -gt 0 ]; then
+    GGML_VK_VALIDATE=1 counted vulkan-unit cargo test --quiet --features internals --lib vulkan:: || return 1
+    if grep -q '^skipped: no Vulkan driver' "$logs/vulkan-unit.log"; then
         echo "vulkan: skipped: $no_driver"
         return 0
     fi
@@ -226,7 +173,7 @@ suite_drivers() { # DRIVERS: quick (the default), all or write, and names of car
         return
     fi
     # It builds a part of Mesa. Without it, Intel's drivers are not tested, and the suite says so.
-    [ "$extent" = quick ] || python3 scripts/fetch_intel_shim.py "$cache/intel-shim" || true
+    [ "$extent" = quick ] || python3 scripts/fetch_mesa.py "$cache/intel-shim" intel || true
     python3 scripts/test_drivers.py "$cache" target/install $extent
 }
 suite_fuzz() { python3 scripts/fuzz.py -t "${FUZZ_SECONDS:-20}"; }
@@ -235,7 +182,7 @@ suite_memory() { against memory bench hosts && python3 scripts/test_memory.py "$
 
 suite_nmse() { # against the original as hosts build it, for this processor and for AVX2 only
     library || return 1
-    local tests=$root/target/c_tests lib=target/install/lib level test builds=()
+    local tests=$root/target/c_tests lib=target/install/lib status=0 level test builds=()
     local flags="-Wall -Wextra -Werror -Wno-deprecated-declarations -Itarget/install/include"
     local link="-L$lib -Wl,-rpath-link,$lib -lggml -lggml-cpu -lggml-base -lm -ldl"
     mkdir -p target/c_tests
@@ -245,9 +192,9 @@ suite_nmse() { # against the original as hosts build it, for this processor and 
         [ ! -e "$cache/bench-$level/done" ] || builds+=("$level=$cache/bench-$level/lib")
     done
     for test in nmse errors; do
-        python3 "c_tests/diff/$test.py" "$tests/$test" $lib "${builds[@]}" ${NMSE:-}
-    done | tee "$tests/nmse.txt"
-    awk '/^(nmse|errors): [0-9]+ passed, [0-9]+ failed$/ { n++; p += $2; f += $4 } END { if (n < 2 && !f) f = 1; print "nmse: " p + 0 " passed, " f + 0 " failed"; exit f > 0 }' "$tests/nmse.txt"
+        python3 "c_tests/diff/$test.py" "$tests/$test" $lib "${builds[@]}" ${NMSE:-} || status=1
+    done
+    return $status
 }
 suite_asan() { python3 scripts/sanitizers.py asan; }
 suite_valgrind() { library && python3 scripts/sanitizers.py valgrind; }
@@ -263,16 +210,14 @@ suite_book() { # Debian's package chromium; the first time builds mdbook
     library && rm -rf target/pictures && python3 scripts/book.py && python3 scripts/test_pages.py
 }
 
-# How long a suite took the last time, in seconds; nothing for the first time.
-last_time() { awk -v suite="$1" '$1 == suite { t = $2 } END { if (t) print t }' "$logs/times" 2> /dev/null; }
 remember() { # SUITE SECONDS: written beside and renamed, so that an interruption leaves a whole file
     { grep -v "^$1 " "$logs/times" 2> /dev/null; echo "$1 $2"; } > "$logs/times.$$" && mv "$logs/times.$$" "$logs/times"
 }
-# Prints every BEAT seconds (30) that a suite still runs, and how long it may take. It waits for a pipe that is never
-# written, not for a program that would outlive it.
+# Prints every BEAT seconds (30) that a suite still runs, and how long it may take: as long as the last time. It waits
+# for a pipe that is never written, not for a program that would outlive it.
 beat() { # SUITE
     local usual start=$SECONDS fd left
-    usual=$(last_time "$1")
+    usual=$(sed -n "s/^$1 //p" "$logs/times" 2> /dev/null)
     exec {fd}<> <(:)
     while :; do
         read -rt "${BEAT:-30}" -u "$fd"
@@ -280,6 +225,17 @@ beat() { # SUITE
         [ -z "$usual" ] || [ "$usual" -le $((SECONDS - start)) ] || left=", about $((usual - SECONDS + start)) s left"
         echo "   ... $1: $((SECONDS - start)) s$left"
     done
+}
+
+watched() { # COMMAND ...: of the suite
+    beat "$suite" &
+    pulse=$!
+    "$@"
+    local status=$?
+    kill "$pulse" 2> /dev/null
+    wait "$pulse" 2> /dev/null
+    pulse=
+    return $status
 }
 
 failed=()
@@ -302,7 +258,7 @@ for suite in "${suites[@]}"; do
 done
 for suite in "${suites[@]}"; do
     n=$((n + 1))
-    declare -F "suite_$suite" > /dev/null || { echo "test: no suite $suite; there are: ${known[*]}"; exit 2; }
+    declare -F "suite_$suite" > /dev/null || { echo "test: no suite $suite; there are: $(declare -F | sed -n 's/.* suite_//p' | xargs)"; exit 2; }
     # A software driver uses one processor: what comes after has the others.
     if [ "$suite" = vulkan ] && [ "$n" -lt ${#suites[@]} ] && library; then
         echo "== [$n/${#suites[@]}] vulkan, beside the others: see the end"
@@ -313,27 +269,17 @@ for suite in "${suites[@]}"; do
     fi
     echo "== [$n/${#suites[@]}] $suite"
     start=$SECONDS
-    beat "$suite" &
-    pulse=$!
-    if "suite_$suite"; then remember "$suite" $((SECONDS - start)); else failed+=("$suite"); fi
-    kill "$pulse" 2> /dev/null
-    wait "$pulse" 2> /dev/null
-    pulse=
+    if watched "suite_$suite"; then remember "$suite" $((SECONDS - start)); else failed+=("$suite"); fi
     echo "   ($((SECONDS - start)) s)"
 done
-suite=
 if [ -n "$beside" ]; then
     suite=vulkan
-    beat vulkan &
-    pulse=$!
-    wait "$beside" || failed+=(vulkan)
-    kill "$pulse" 2> /dev/null
-    wait "$pulse" 2> /dev/null
-    pulse= suite=
+    watched wait "$beside" || failed+=(vulkan)
     echo "== vulkan"
     cat "$logs/vulkan.out"
     echo "   ($((SECONDS - began)) s)"
 fi
+suite=
 if [ ${#failed[@]} -eq 0 ]; then
     echo "all suites passed: ${suites[*]}"
 else

@@ -9,42 +9,31 @@ command, and compute nothing. A layer (c_tests/vulkan/driver_layer.c) counts dis
 c_tests/vulkan/drivers.json has the figures, docs/DRIVERS.md shows them. A figure that is worse than there is a failure.
 `write` writes both. `quick` checks a few drivers and the models' pipelines only.
 
-CACHE/mesa-sid and CACHE/spirv-tools are folders of scripts/fetch_mesa.py, CACHE/intel-shim that of
-scripts/fetch_intel_shim.py (without it, Intel's drivers are not tested), PREFIX the folder of the installed library.
-The last line counts the checks.
+CACHE/mesa-sid, CACHE/spirv-tools and CACHE/intel-shim are folders of scripts/fetch_mesa.py (without the last, Intel's
+drivers are not tested), PREFIX the folder of the installed library. The last line counts the checks.
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
 import zlib
+from pathlib import Path
 
 sys.dont_write_bytecode = True
-from checks import Checks
-from drivers_report import render
+import processes
+from checks import Checks, markdown
 from fetch_mesa import LIBRARIES
-from processes import ROOT, compiled, layer
-import spirv_packs
 
-DATA = os.path.join(ROOT, "c_tests/vulkan/drivers.json")
-DOCUMENT = os.path.join(ROOT, "docs/DRIVERS.md")
-with open(os.path.join(ROOT, "c_tests/vulkan/drivers.toml"), "rb") as settings:
-    DRIVERS, WORDS = tomllib.load(settings).values()
-# A driver with memory that is not cached beside memory that is; it also gets the other limits.
-LIMITED = "RADV navi31"
-# Modules that the translator to Metal's language refuses: sizes of cooperative matrices are specialization constants.
-NOT_FOR_METAL = ("flash_attn_coop.", "flash_attn_tensor.", "mul_mat_coop.", "mul_mat_tensor.")
-LAYER = "VK_LAYER_ggml_rs_driver"
+ROOT = Path(processes.ROOT)
+OUT = ROOT / "target/drivers"
+DATA, TEMPLATE = ROOT / "c_tests/vulkan/drivers.json", ROOT / "c_tests/vulkan/drivers.md"
+DOCUMENT = ROOT / "docs/DRIVERS.md"
+DRIVERS, WORDS, LIMITS, MODULES = tomllib.loads((ROOT / "c_tests/vulkan/drivers.toml").read_text(encoding="utf-8")).values()
 # Seconds for a run, of which the longest takes a minute on a machine that has other work.
 TIMEOUT = 600
-
-
-def build(prefix, out):
-    """The layer and the program that computes the graphs."""
-    layer(out, "driver_layer")
-    compiled(f"{out}/driver_graphs", "vulkan/driver_graphs.c", f"-L{prefix}/lib", "-lggml", "-lggml-cpu", "-lggml-base", "-lm", "-ldl")
 
 
 def statistics(executables):
@@ -63,60 +52,58 @@ def statistics(executables):
 def relative(pipelines, full):
     """Writes occupancy in percent of the most that a driver reports for subgroups of this width, in `full` or in these
     pipelines."""
-    for _, f in pipelines.values():
+    for _, f in pipelines:
         full[str(f["width"])] = max(full.get(str(f["width"]), 0), f.get("occupancy", 0))
-    for _, f in pipelines.values():
+    for _, f in pipelines:
         if f.get("occupancy"):
             f["occupancy"] = 100 * f["occupancy"] // full[str(f["width"])]
+
+
+def worse(table, shader, figures):
+    """Joins two pipelines of a shader: the worst of each figure."""
+    old = table.setdefault(shader, dict(figures))
+    for key, value in figures.items():
+        old[key] = (min if key in ("occupancy", "width") else max)(old.get(key, value), value)
 
 
 class Driver:
     """A driver's report on the models and on all formats."""
 
-    def __init__(self, name, mesa, shim, out, prefix, names):
-        self.name, self.names = name, names
-        self.environment = dict(os.environ, MESA_DRIVER=DRIVERS[name]["driver"], MESA_SHIM=shim, VK_LAYER_PATH=out,
-                                VK_INSTANCE_LAYERS=LAYER, DRIVER_LAYER=os.path.join(out, "libdriver_layer.so"), GGML_VK_PIPELINE_CACHE_DIR="",
-                                MESA_SHADER_CACHE_DISABLE="1", LD_LIBRARY_PATH=os.path.join(prefix, "lib"),
+    def __init__(self, name, mesa, shim, prefix, names):
+        self.names, self.run = names, mesa / "run"
+        self.environment = dict(os.environ, MESA_DRIVER=DRIVERS[name]["driver"], MESA_SHIM=shim, VK_LAYER_PATH=OUT,
+                                VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_driver", DRIVER_LAYER=OUT / "libdriver_layer.so", GGML_VK_PIPELINE_CACHE_DIR="",
+                                MESA_SHADER_CACHE_DISABLE="1", LD_LIBRARY_PATH=prefix / "lib",
                                 # A graph that is kept has fewer dispatches the next time, or none.
                                 GGML_RS_DEBUG="vk-graphs=record", **DRIVERS[name]["card"])
         self.environment.pop("GGML_VK_VISIBLE_DEVICES", None)
-        self.run, self.program = os.path.join(mesa, "run"), os.path.join(out, "driver_graphs")
         self.device = self.why = ""
 
-    def start(self, *arguments):
+    def start(self, *arguments, **variables):
         """Pipelines and graphs of a run. Sets `why` if it failed."""
         with tempfile.TemporaryDirectory() as folder:
-            report = os.path.join(folder, "report")
+            report = Path(folder, "report")
             try:
-                r = subprocess.run([self.run, self.program, *arguments], env=dict(self.environment, DRIVER_LAYER_REPORT=report), stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, errors="replace", timeout=TIMEOUT)
+                r = subprocess.run([self.run, OUT / "driver_graphs", *arguments], env=dict(self.environment, DRIVER_LAYER_REPORT=report) | variables,
+                                   capture_output=True, text=True, errors="replace", timeout=TIMEOUT)
             except subprocess.TimeoutExpired:
                 self.why = f"no end after {TIMEOUT} seconds"
                 return {}, []
-            lines = [json.loads(line) for line in open(report, encoding="utf-8")] if os.path.exists(report) else []
+            lines = list(map(json.loads, report.read_text(encoding="utf-8").splitlines())) if report.exists() else []
         if r.returncode != 0:
             self.why = f"status {r.returncode}: " + " | ".join(r.stderr.strip().splitlines()[-2:])[-300:]
         self.device = next((line[8:] for line in r.stdout.splitlines() if line.startswith("device: ")), self.device)
-        pipelines = {}
-        for line in lines:
-            if "pipeline" in line:
-                if line["module"] not in self.names:
-                    self.why = f"the library has a module of {line['module'].split('-')[0]} bytes that src/vulkan/spirv has not: it was built from other shaders"
-                pipelines[line["pipeline"]] = (self.names.get(line["module"], "?"), statistics(line["executables"]))
-        return pipelines, [line for line in lines if "graph" in line and line["graph"] not in ("before", "end")]
-
-    def limited(self, limits):
-        """Whether a device with less than the driver reports computes the models."""
-        self.environment["DRIVER_LAYER_LIMITS"] = limits
-        _, graphs = self.start()
-        del self.environment["DRIVER_LAYER_LIMITS"]
-        return bool(graphs)
+        made = [line for line in lines if "pipeline" in line]
+        for line in made:
+            if line["module"] not in self.names:
+                self.why = f"the library has a module of {line['module'].split('-')[0]} bytes that these sources have not: it was built from other shaders"
+        pipelines = {line["pipeline"]: (self.names.get(line["module"], "?"), statistics(line["executables"])) for line in made}
+        return pipelines, [line for line in lines if line.get("graph", "end") not in ("before", "end")]
 
     def models(self, full):
         """Figures of the graphs and of the pipelines that they use."""
         pipelines, graphs = self.start()
-        relative(pipelines, full)
+        relative(pipelines.values(), full)
         counts, uses, hot = {}, {}, {}
         for g in graphs:
             name, layers = g["graph"].rsplit(" ", 1)
@@ -129,28 +116,21 @@ class Driver:
 
     def formats(self, full):
         """A summary of every pipeline of products, copies, rows and attention in every format."""
-        pipelines, _ = self.start("all")
-        if any(shader.startswith("mul_mat_coop") for shader, _ in pipelines.values()):
+        def is_tile(pipeline):
+            return pipeline[0].startswith("mul_mat_tile")
+
+        pipelines = list(self.start("all")[0].values())
+        if any(shader.startswith("mul_mat_coop") for shader, _ in pipelines):
             # What such a card does without its matrices.
-            self.environment["GGML_VK_DISABLE_COOPMAT"] = "1"
-            others, _ = self.start("all")
-            del self.environment["GGML_VK_DISABLE_COOPMAT"]
-            tiles = [p for p in others.values() if p[0].startswith("mul_mat_tile")]
-            pipelines = dict(enumerate([p for p in pipelines.values() if not p[0].startswith("mul_mat_tile")] + tiles))
+            others = self.start("all", GGML_VK_DISABLE_COOPMAT="1")[0].values()
+            pipelines = [p for p in pipelines if not is_tile(p)] + list(filter(is_tile, others))
         relative(pipelines, full)
         bad = {}
-        for shader, figures in pipelines.values():
+        for shader, figures in pipelines:
             if figures.get("spills", 0) or figures.get("scratch", 0):
                 worse(bad, shader, figures)
-        return {"pipelines": len(pipelines), "half": len({shader for shader, f in pipelines.values() if f.get("occupancy", 100) < 50}),
+        return {"pipelines": len(pipelines), "half": len({shader for shader, f in pipelines if f.get("occupancy", 100) < 50}),
                 "spilling": {shader: [f.get("spills", 0), f.get("scratch", 0)] for shader, f in sorted(bad.items())}}
-
-
-def worse(table, shader, figures):
-    """Joins two pipelines of a shader: the worst of each figure."""
-    old = table.setdefault(shader, dict(figures))
-    for key, value in figures.items():
-        old[key] = min(old.get(key, value), value) if key in ("occupancy", "width") else max(old.get(key, value), value)
 
 
 def compare(c, name, new, old, same_compiler):
@@ -164,9 +144,7 @@ def compare(c, name, new, old, same_compiler):
     faults = []
     for shader, f in new["hot"].items():
         was = old["hot"].get(shader, {})
-        for what in ("spills", "scratch"):
-            if f.get(what, 0) > was.get(what, 0):
-                faults.append(f"{shader}: {f[what]} {what}, {was.get(what, 0)} in the table")
+        faults += [f"{shader}: {f[what]} {what}, {was.get(what, 0)} in the table" for what in ("spills", "scratch") if f.get(what, 0) > was.get(what, 0)]
         # Another version of the driver may have another compiler.
         if same_compiler and f.get("occupancy", 0) < was.get("occupancy", 0):
             faults.append(f"{shader}: {f['occupancy']}% occupancy, {was['occupancy']}% in the table")
@@ -176,91 +154,103 @@ def compare(c, name, new, old, same_compiler):
         c.check(not spilling, f"{name}: {new['formats']['pipelines']} pipelines of all formats spill no more than in the table", " ".join(sorted(spilling)[:8]))
 
 
-def check_modules(c, found, folder):
-    """Every module by the validator, and by the translator to Metal's language. `folder`: SPIR-V's tools."""
-    start = [os.path.join(folder, "run"), os.path.join(folder, "root/usr/bin/")]
-    tools = {"spirv-val": lambda name: ["--scalar-block-layout", "--target-env", "vulkan1.3" if name.startswith(("mul_mat_tensor", "flash_attn_tensor")) else "vulkan1.2"],
-             "spirv-cross": lambda name: ["--msl", "--msl-version", "30100"]}
-    with tempfile.TemporaryDirectory() as work:
-        for name, words in found.items():
-            with open(os.path.join(work, name), "wb") as f:
-                f.write(words)
-        for tool, options in tools.items():
-            refused = {}
-            for name in found:
-                r = subprocess.run([start[0], start[1] + tool, *options(name), os.path.join(work, name)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                   text=True, errors="replace")
-                if r.returncode != 0:
-                    refused[name] = " ".join(r.stderr.split())[:200]
-            expected = [name for name in refused if tool == "spirv-cross" and name.startswith(NOT_FOR_METAL)]
-            wrong = [f"{name}: {why}" for name, why in refused.items() if name not in expected]
-            c.check(not wrong, f"{tool}: {len(found) - len(refused)} of {len(found)} modules, {len(expected)} refused as expected", "; ".join(wrong[:4]))
+def check_modules(c, tools):
+    """Every module by the validator, and by the translator to Metal's language. Returns their names by length and
+    checksum, as the layer reports them."""
+    folder = OUT / "modules"
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run([os.environ.get("CARGO") or "cargo", "run", "--quiet", "--profile", "tools", "--features", "internals", "--example", "spirv", "--", folder],
+                   cwd=ROOT, check=True)
+    modules = sorted(folder.iterdir())
+    for tool, options in (("spirv-val", ["--scalar-block-layout", "--target-env"]), ("spirv-cross", ["--msl", "--msl-version", "30100"])):
+        refused = {}
+        for module in modules:
+            target = ["vulkan1.3" if module.name.startswith(tuple(MODULES["newer"])) else "vulkan1.2"] if tool == "spirv-val" else []
+            r = subprocess.run([tools / "run", tools / "root/usr/bin" / tool, *options, *target, module], capture_output=True, text=True, errors="replace")
+            if r.returncode != 0:
+                refused[module.name] = " ".join(r.stderr.split())[:200]
+        wrong = [f"{name}: {why}" for name, why in refused.items() if tool == "spirv-val" or not name.startswith(tuple(MODULES["not_for_metal"]))]
+        c.check(modules and not wrong, f"{tool}: {len(modules) - len(refused)} of {len(modules)} modules, {len(refused) - len(wrong)} refused as expected",
+                "; ".join(wrong[:4]))
+    return {f"{len(words)}-{zlib.crc32(words):08x}": m.name for m, words in ((m, m.read_bytes()) for m in modules)}
 
 
-def mesa_version(mesa):
-    with open(os.path.join(mesa, "version"), encoding="utf-8") as f:
-        return f.read().strip()
+def compact(value, margin=""):
+    """JSON with a line for each table that has no other in it."""
+    if not isinstance(value, dict) or not any(isinstance(v, dict) for v in value.values()):
+        return json.dumps(value)
+    lines = [f"{margin} {json.dumps(k)}: {compact(v, margin + ' ')}" for k, v in value.items()]
+    return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
+
+
+def cell(figures):
+    """A shader's figures on a card."""
+    if figures is None:
+        return ""
+    bad = [f"{sign}{figures[what]}" for sign, what in (("s", "spills"), ("m", "scratch")) if figures.get(what)]
+    used = f"{figures['occupancy']}%" if "occupancy" in figures else f"w{figures['width']}"
+    return f"{figures.get('registers', '?')} {used}" + (f" **{' '.join(bad)}**" if bad else "")
+
+
+def render(data):
+    """The text of docs/DRIVERS.md."""
+    drivers = data["drivers"]
+    graphs = list(dict.fromkeys(g for d in drivers.values() for g in d["layers"]))
+    layers = [[g] + [f"{d['layers'][g]['dispatches']} / {d['layers'][g]['barriers']}" if g in d["layers"] else "" for d in drivers.values()] for g in graphs]
+    shaders = sorted({s for d in drivers.values() for s in d["hot"]})
+    formats = []
+    for name, d in drivers.items():
+        bad = d["formats"]["spilling"]
+        worst = max(bad, key=lambda s: bad[s][::-1], default=None)
+        counts = [d["formats"]["pipelines"], d["formats"]["half"], *(sum(n[i] > 0 for n in bad.values()) for i in (0, 1))]
+        formats.append([name, *map(str, counts), f"{worst}: {bad[worst][1]} bytes, {bad[worst][0]} spills" if worst else ""])
+    return TEMPLATE.read_text(encoding="utf-8").format(
+        mesa=data["mesa"], cards=markdown(["driver", "card"], [[name, d["device"]] for name, d in drivers.items()]), dispatches=markdown(["graph", *drivers], layers),
+        pipelines=markdown(["shader", *drivers], [[s] + [cell(d["hot"].get(s)) for d in drivers.values()] for s in shaders]),
+        formats=markdown(["driver", "pipelines", "shaders below half occupancy", "shaders that spill", "shaders with scratch memory", "worst"], formats))
 
 
 def main():
     if len(sys.argv) < 4 or sys.argv[3] not in ("quick", "all", "write") or set(sys.argv[4:]) - {n.split()[1] for n in DRIVERS}:
         sys.exit(__doc__.strip() + "\n\ndrivers and cards: " + ", ".join(DRIVERS))
-    cache, prefix, extent = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
-    mesa, intel, tools = (os.path.join(cache, folder) for folder in ("mesa-sid", "intel-shim", "spirv-tools"))
-    out = os.path.join(ROOT, "target/drivers")
-    c, found = Checks("drivers"), spirv_packs.modules(ROOT)
-    check_modules(c, found, tools)
-    build(prefix, out)
-    names = {f"{len(words)}-{zlib.crc32(words):08x}": name for name, words in found.items()}
-    data = json.load(open(DATA, encoding="utf-8")) if os.path.exists(DATA) else {"mesa": "", "drivers": {}}
-    version = mesa_version(mesa)
+    cache, prefix, extent = Path(sys.argv[1]).absolute(), Path(sys.argv[2]).absolute(), sys.argv[3]
+    c, mesa = Checks("drivers"), cache / "mesa-sid"
+    names = check_modules(c, cache / "spirv-tools")
+    processes.layer(OUT, "driver_layer")
+    processes.compiled(OUT / "driver_graphs", "vulkan/driver_graphs.c", f"-L{prefix}/lib", "-lggml", "-lggml-cpu", "-lggml-base", "-lm", "-ldl")
+    data, version = json.loads(DATA.read_text(encoding="utf-8")), (mesa / "version").read_text(encoding="utf-8").strip()
     if version != data["mesa"] and extent != "write":
         print(f"note: Mesa {version}; the table is of {data['mesa']}, so occupancy is not compared")
     named = [n for n in DRIVERS if n.split()[1] in sys.argv[4:]]
     for name in named or [n for n, d in DRIVERS.items() if extent != "quick" or d.get("quick")]:
         kernel = DRIVERS[name]["shim"]
-        shim = os.path.join(intel if kernel == "intel" else os.path.join(mesa, "root", LIBRARIES), f"lib{kernel}_noop_drm_shim.so")
-        if not os.path.exists(shim):
+        shim = (cache / "intel-shim" if kernel == "intel" else mesa / "root" / LIBRARIES) / f"lib{kernel}_noop_drm_shim.so"
+        if not shim.exists():
             c.skip(f"{name}: there is no {shim}")
             continue
-        driver = Driver(name, mesa, shim, out, prefix, names)
-        full = dict(data["drivers"].get(name, {}).get("full", {}))
-        formats = driver.formats(full) if extent != "quick" else None
-        layers, hot = driver.models(full)
-        if driver.name == LIMITED:
-            c.check(driver.limited("non-coherent") and not driver.why, f"{name} with cached memory that is not coherent", driver.why)
-            # A wait that has ended shows that the work is done. A loop that reads the value again would never end.
-            c.check(driver.limited("late") and not driver.why, f"{name} whose semaphores say their values late", driver.why)
-        new = {"device": driver.device, "full": full, "layers": layers, "hot": hot}
-        if formats:
-            new["formats"] = formats
-        if not c.check(not driver.why and layers and hot, f"{name} ({driver.device}) compiles and records the models", driver.why):
+        driver = Driver(name, mesa, shim, prefix, names)
+        new = {"full": dict(data["drivers"].get(name, {}).get("full", {}))}
+        if extent != "quick":
+            new["formats"] = driver.formats(new["full"])
+        new["layers"], new["hot"] = driver.models(new["full"])
+        for limits, what in LIMITS.items() if DRIVERS[name].get("limits") else ():
+            _, graphs = driver.start(DRIVER_LAYER_LIMITS=limits)
+            c.check(graphs and not driver.why, f"{name} {what}", driver.why)
+        new["device"] = driver.device
+        if not c.check(not driver.why and new["layers"] and new["hot"], f"{name} ({driver.device}) compiles and records the models", driver.why):
             continue
         if extent == "write":
             data["mesa"] = version
-            data["drivers"][name] = new
+            data["drivers"][name] = {key: new[key] for key in ("device", "full", "layers", "hot", "formats")}
         else:
             compare(c, name, new, data["drivers"].get(name), version == data["mesa"])
     if extent == "write":
         data["drivers"] = {n: data["drivers"][n] for n in DRIVERS if n in data["drivers"]}
-        with open(DATA, "w", encoding="utf-8") as f:
-            f.write(compact(data))
-        with open(DOCUMENT, "w", encoding="utf-8") as f:
-            f.write(render(data))
+        DATA.write_text(compact(data) + "\n", encoding="utf-8")
+        DOCUMENT.write_text(render(data), encoding="utf-8")
     else:
-        c.check(os.path.exists(DOCUMENT) and open(DOCUMENT, encoding="utf-8").read() == render(data), "docs/DRIVERS.md shows c_tests/vulkan/drivers.json")
+        c.check(DOCUMENT.read_text(encoding="utf-8") == render(data), "docs/DRIVERS.md shows c_tests/vulkan/drivers.json")
     sys.exit(c.finish())
-
-
-def compact(data):
-    """JSON with a line for each shader."""
-    lines = ["{", f' "mesa": {json.dumps(data["mesa"])},', ' "drivers": {']
-    for i, (name, d) in enumerate(data["drivers"].items()):
-        lines += [f"  {json.dumps(name)}: {{", f'   "device": {json.dumps(d["device"])},', f'   "full": {json.dumps(d["full"])},', '   "layers": {']
-        lines.append(",\n".join(f"    {json.dumps(k)}: {json.dumps(v)}" for k, v in d["layers"].items()))
-        lines += ["   },", '   "hot": {', ",\n".join(f"    {json.dumps(k)}: {json.dumps(v)}" for k, v in d["hot"].items()), "   },"]
-        lines += [f'   "formats": {json.dumps(d["formats"])}', "  }" + ("," if i + 1 < len(data["drivers"]) else "")]
-    return "\n".join(lines + [" }", "}"]) + "\n"
 
 
 if __name__ == "__main__":

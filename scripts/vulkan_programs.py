@@ -1,11 +1,13 @@
 """Programs of c_tests on a Vulkan device of this library, for test_vulkan.py: computations, two devices, pipeline
 caches, calls that fail, reports."""
+import concurrent.futures
 import glob
 import json
 import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import vulkan_driver
 from processes import ROOT, compiled, layer
@@ -24,7 +26,7 @@ def host(t, source, *flags):
 
 
 def run(*command, **variables):
-    """A program that ends. What it says goes to files, too."""
+    """A program that ends: its status, and what it says."""
     environment = dict(os.environ, GGML_VK_PIPELINE_CACHE_DIR=CACHE) | variables
     return subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
 
@@ -43,7 +45,7 @@ def counted(t, name, *command, **variables):
 
 
 def prepare(t):
-    """Finds the driver, and whether there are validation layers: the library says so when they are on."""
+    """Finds the driver, and turns on the validation layers if there are any: the library says so when they are on."""
     os.environ.setdefault("GGML_VK_VISIBLE_DEVICES", "0")
     host(t, "vulkan/test_vulkan.c", "-lggml", "-lggml-vulkan")
     r = run(TEST, "none")
@@ -51,8 +53,9 @@ def prepare(t):
         return False
     t.driver = re.search(r"^ggml_vulkan: 0 = (.*)", r.stderr, re.M)[1]
     print(f"note: {t.driver}")
-    t.validate = "abort" if "validation layers are enabled" in run(TEST, "none", GGML_VK_VALIDATE="1").stderr else "0"
-    if t.validate == "0":
+    validated = "validation layers are enabled" in run(TEST, "none", GGML_VK_VALIDATE="1").stderr
+    os.environ["GGML_VK_VALIDATE"] = "abort" if validated else "0"
+    if not validated:
         print("note: no validation layers (the package vulkan-validationlayers): their messages are not checked")
         t.check(not os.environ.get("GGML_TEST_VULKAN"), "validation layers are there, or not needed")
     for name in ("cache_layer", "fault_layer"):
@@ -69,77 +72,87 @@ def twice():
     for i in (0, 1):
         shutil.copy(library, f"{OUT}/driver{i}.so")
         drivers.append(f"{OUT}/driver{i}.json")
-        with open(drivers[i], "w", encoding="utf-8") as f:
-            json.dump({"file_format_version": "1.0.0", "ICD": {"library_path": f"{OUT}/driver{i}.so", "api_version": "1.3.0"}}, f)
+        Path(drivers[i]).write_text(json.dumps({"file_format_version": "1.0.0", "ICD": {"library_path": f"{OUT}/driver{i}.so", "api_version": "1.3.0"}}))
     return {"VK_DRIVER_FILES": ":".join(drivers), "VK_ICD_FILENAMES": ":".join(drivers), "GGML_VK_VISIBLE_DEVICES": "0,1"}
 
 
 def computations(t, two):
     """Every call, whole networks, and two devices that copy to each other."""
-    nets, validate = host(t, "vulkan/test_nets.c", "-lggml", "-lggml-vulkan", "-lggml-cpu"), {"GGML_VK_VALIDATE": t.validate}
-    staged = {"GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM": "1"}
+    nets, staged = host(t, "vulkan/test_nets.c", "-lggml", "-lggml-vulkan", "-lggml-cpu"), {"GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM": "1"}
     shutil.rmtree(CACHE, ignore_errors=True)
-    counted(t, "test_vulkan", TEST, **validate)
-    counted(t, "test_vulkan staged", TEST, **validate, **staged)
-    counted(t, "test_nets", nets, **validate)
-    counted(t, "test_nets card", nets, **validate, GGML_RS_DEBUG="vk-device=card")
+    counted(t, "test_vulkan", TEST)
+    counted(t, "test_vulkan staged", TEST, **staged)
+    counted(t, "test_nets", nets)
+    counted(t, "test_nets card", nets, GGML_RS_DEBUG="vk-device=card")
     if not two:
         print("note: no software driver to load twice: two devices are not tested")
         # A machine with a card need not have one.
         t.check(not os.environ.get("GGML_TEST_VULKAN") or not t.driver.startswith("llvmpipe"), "two devices, or no driver in software")
         return
     copies, meta = host(t, "vulkan/test_two.c", "-lggml"), host(t, "meta/test_meta.c", "-DGGML_RS", "-lggml", "-lggml-cpu")
-    counted(t, "test_two", copies, **two, **validate)
-    counted(t, "test_two staged", copies, **two, **validate, **staged)
+    counted(t, "test_two", copies, **two)
+    counted(t, "test_two staged", copies, **two, **staged)
     for name, devices in (("two", "Vulkan0 Vulkan1"), ("one", "Vulkan0"), ("mixed", "Vulkan0 Vulkan1 CPU")):
-        counted(t, f"test_meta {name}", meta, *devices.split(), **two, **validate)
+        counted(t, f"test_meta {name}", meta, *devices.split(), **two)
 
 
 def compilations(said):
-    """How many pipelines were compiled, of how many batches."""
-    found = re.findall(r"pipelines made in .* ms, (\d+) of them compiled", said)
-    return sum(map(int, found)), len(found)
+    """How many pipelines were made, and how many of them were compiled."""
+    found = re.findall(r"(\d+) pipelines made in \d+ ms, (\d+) of them compiled", said)
+    return sum(int(made) for made, _ in found), sum(int(compiled) for _, compiled in found)
+
+
+class CacheLayer:
+    """A layer that gives any driver a cache, reports to the library which pipelines were there, and counts by itself
+    what was compiled, in a process with these variables."""
+
+    def __init__(self, layer, cache):
+        self.file = Path(f"{cache}.report")
+        self.file.unlink(missing_ok=True) # the layer adds to it
+        self.variables = {"VK_LAYER_PATH": layer, "VK_INSTANCE_LAYERS": "VK_LAYER_ggml_rs_cache", "GGML_VK_PIPELINE_CACHE_DIR": cache,
+                          "CACHE_LAYER_REPORT": str(self.file)}
+
+    def report(self):
+        return self.file.read_text().strip() if self.file.exists() else "no report"
 
 
 def starts(t):
-    """A second start compiles nothing: with the driver's cache, if it has one, and with that of a layer that gives any
-    driver one, reports to the library which pipelines were there, and counts by itself what was compiled."""
-    made, batches = compilations(run(TEST).stderr)
+    """A second start compiles nothing: with the driver's cache, if it has one, and with that of a layer. Caches that
+    are damaged, another driver's or not the user's own are not used, and written again."""
+    made, compiled = compilations(run(TEST).stderr)
     kept = sum(map(os.path.getsize, glob.glob(f"{CACHE}/*.bin")))
+    t.check(kept, "a pipeline cache on disk")
     if 0 < kept < 100: # the header alone
         print(f"note: this driver keeps no pipelines ({kept} bytes of cache): a layer keeps them for it")
     else:
-        t.check(batches and not made, "a second start compiles no pipeline", f"{made} compiled in {batches} batches")
-    cache, report = f"{OUT}/layered", f"{OUT}/layer.report"
+        t.check(made and not compiled, "a second start compiles no pipeline", f"{compiled} of {made} compiled")
+    cache = f"{OUT}/layered"
     shutil.rmtree(cache, ignore_errors=True)
 
     def start(what, expected, says="", **variables):
-        if os.path.exists(report): # the layer adds to it
-            os.remove(report)
-        r = run(TEST, VK_LAYER_PATH=t.layer, VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_cache", GGML_VK_PIPELINE_CACHE_DIR=cache, CACHE_LAYER_REPORT=report, **variables)
-        made, _ = compilations(r.stderr)
-        with open(report, encoding="utf-8") as f:
-            seen = f.read().strip()
+        layer = CacheLayer(t.layer, cache)
+        r = run(TEST, **layer.variables, **variables)
+        made, compiled = compilations(r.stderr)
         # The layer refuses what is not this driver's: the library must not have handed it over.
-        good = made == (made if expected is None else expected) and seen.startswith(f"compiled {made},") and seen.endswith("refused 0")
-        t.check(r.returncode == 0 and good and says in r.stderr, what, f"{made} compiled; the layer: {seen}")
-        return made
+        good = expected in (None, compiled) and layer.report() == f"compiled {compiled}, found {made - compiled}, refused 0"
+        t.check(r.returncode == 0 and good and says in r.stderr, what, f"{compiled} compiled; the layer: {layer.report()}")
+        return compiled
 
     first = start("a first start with a cache that keeps pipelines", None)
     t.check(first > 0, "a first start compiles")
     start("a second start", 0)
-    mine, = glob.glob(f"{cache}/**/*.bin", recursive=True)
-    shutil.copy(mine, f"{OUT}/whole.bin")
-    os.truncate(mine, os.path.getsize(mine) // 2)
-    start("a start with half a file", first, "is damaged and not used")
-    start("the start after it", 0)
-    os.chmod(mine, os.stat(mine).st_mode | 2)
-    start("a start with a file that others may write", first, "others may write")
-    start("the start after it", 0)
+    mine, = Path(cache).rglob("*.bin")
+    whole = mine.read_bytes()
+    for what, harm, says in (("half a file", lambda: os.truncate(mine, len(whole) // 2), "is damaged and not used"),
+                             ("a file that has other bytes", lambda: mine.write_bytes(whole[:20] + b"not a cache" + whole[31:]), "is damaged and not used"),
+                             ("a file that others may write", lambda: mine.chmod(mine.stat().st_mode | 2), "others may write")):
+        harm()
+        start(f"a start with {what}", first, says)
+        start("the start after it", 0)
     start("a start with another version of the driver", first, CACHE_LAYER_DRIVER="7")
-    theirs = [path for path in glob.glob(f"{cache}/**/*.bin", recursive=True) if path != mine]
+    theirs = [path for path in Path(cache).rglob("*.bin") if path != mine]
     if t.check(len(theirs) == 1, "each version of the driver has a file"):
-        shutil.copyfile(f"{OUT}/whole.bin", theirs[0])
+        theirs[0].write_bytes(whole)
         start("a start with another driver's file under this one's name", first, CACHE_LAYER_DRIVER="7")
         start("the start after it", 0, CACHE_LAYER_DRIVER="7")
     start("the first driver again", 0)
@@ -163,27 +176,13 @@ def faults(t, two, every):
 
 
 def caches(t):
-    """A damaged cache is reported, ignored, and written again; processes that start at once leave one complete file."""
-    path = next(iter(glob.glob(f"{CACHE}/*.bin")), None)
-    if t.check(path, "a pipeline cache on disk"):
-        with open(path, "r+b") as f:
-            whole = f.read()
-            f.seek(20)
-            f.write(b"not a cache")
-        r = run(TEST, "a_graph_is_computed")
-        t.check(r.returncode == 0 and "is damaged and not used" in r.stderr, "a damaged pipeline cache is reported and ignored")
-        run(TEST, "none")
-        t.check("is damaged" not in run(TEST, "a_graph_is_computed").stderr, "a damaged pipeline cache is written again")
-        with open(path, "rb") as f:
-            t.check(len(whole) >= 100 or f.read() == whole, "the cache of a driver that keeps nothing is as before")
+    """Processes that start at once leave one complete file."""
     shutil.rmtree(CACHE)
-    command, environment = [TEST, "a_graph_is_computed"], dict(os.environ, GGML_VK_PIPELINE_CACHE_DIR=CACHE)
-    together = [subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    said = "".join(process.communicate()[1] for process in together)
-    last = run(*command)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        ended = [*pool.map(run, [TEST] * 3, ["a_graph_is_computed"] * 3), run(TEST, "a_graph_is_computed")]
     files = glob.glob(f"{CACHE}/*")
-    t.check(not any(p.returncode for p in together) and last.returncode == 0 and len(files) == 1 and "is damaged" not in said + last.stderr,
-            "three processes at once share a pipeline cache", f"{len(files)} files")
+    t.check(len(files) == 1 and not any(r.returncode or "is damaged" in r.stderr for r in ended), "three processes at once share a pipeline cache",
+            f"{len(files)} files")
 
 
 def reports(t):
@@ -192,8 +191,8 @@ def reports(t):
     t.check(re.search(r"^(SCALE|ADD|.*\+ ADD) f32 .*us.*GB/s", said, re.M), "GGML_VK_PERF_LOGGER prints times per op")
     trace = f"{OUT}/trace.json"
     run(TEST, "a_graph_is_computed", GGML_TRACE=trace)
-    with open(trace, encoding="utf-8") as f:
-        nodes = [e for e in json.load(f)["traceEvents"] if e.get("cat") == "node" and e.get("dur", 0) > 0 and ("SCALE" in e["name"] or "ADD" in e["name"])]
+    events = json.loads(Path(trace).read_text(encoding="utf-8"))["traceEvents"]
+    nodes = [e for e in events if e.get("cat") == "node" and e.get("dur", 0) > 0 and ("SCALE" in e["name"] or "ADD" in e["name"])]
     t.check(nodes, "the trace has the device's nodes", f"{len(nodes)} nodes")
     t.check(run(TEST, "none", GGML_DISABLE_VULKAN="1").returncode != 0, "GGML_DISABLE_VULKAN takes the devices away")
 

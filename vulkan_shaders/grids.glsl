@@ -1,4 +1,5 @@
-// Written by scripts/shader_grids.py: the points of the IQ formats' grids as level numbers, 16 bits a point, two points a word.
+// The points of the IQ formats' grids (src/quant/tables) as level numbers, 16 bits a point, two points a word. A unit
+// test in src/vulkan/shaders/mod.rs compares them.
 #if FMT == FMT_IQ2_XXS
 const uint GRID[128] = {
     0x00020000u, 0x00080005u, 0x0011000au, 0x00200014u, 0x00280022u, 0x0041002au, 0x00500044u, 0x00610058u,

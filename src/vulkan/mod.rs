@@ -32,7 +32,7 @@ pub mod hostile;
 pub mod ops;
 mod plan;
 mod policy;
-mod shaders;
+pub mod shaders;
 mod submit;
 #[cfg(test)]
 mod tests;

@@ -92,8 +92,8 @@ impl Shader {
     }
 }
 
-/// Names of all modules.
-#[cfg(test)]
+/// Names of all modules, for tests and `scripts/spirv.rs`.
+#[cfg(any(test, feature = "internals"))]
 pub fn names() -> Vec<&'static str> {
     (0..PACKS.len()).flat_map(|p| pack(p).modules.iter().map(|m| m.name.as_str())).collect()
 }
