@@ -29,24 +29,20 @@ die() {
 need() { # TOOL PACKAGE
     command -v "$1" > /dev/null 2>&1 || die "$1 is missing: install the package $2"
 }
-# cmake of the system, or from Python's packages in a folder of the cache. That needs pip, but neither root nor venv.
-find_cmake() {
-    command -v cmake > /dev/null 2>&1 && return
+prepare() { # what every build with cmake needs: that of the system, or from Python's packages, without root or venv
     tools=$cache/tools/cmake
-    if [ ! -x "$tools/cmake/data/bin/cmake" ]; then
-        need python3 python3
-        echo "cmake is missing; pip puts it into the cache ..."
-        mkdir -p "$cache/tools"
-        rm -rf "$tools" "$tools.new"
-        python3 -m pip install -q --disable-pip-version-check --target "$tools.new" cmake ninja > "$cache/tools/cmake.log" 2>&1 ||
-            die "cmake is missing: install the package cmake, or python3-pip and run this again (pip's last line: $(tail -n 1 "$cache/tools/cmake.log"))"
-        mv "$tools.new" "$tools"
+    if ! command -v cmake > /dev/null 2>&1; then
+        if [ ! -x "$tools/cmake/data/bin/cmake" ]; then
+            need python3 python3
+            echo "cmake is missing; pip puts it into the cache ..."
+            mkdir -p "$cache/tools"
+            rm -rf "$tools" "$tools.new"
+            python3 -m pip install -q --disable-pip-version-check --target "$tools.new" cmake ninja > "$cache/tools/cmake.log" 2>&1 ||
+                die "cmake is missing: install the package cmake, or python3-pip and run this again (pip's last line: $(tail -n 1 "$cache/tools/cmake.log"))"
+            mv "$tools.new" "$tools"
+        fi
+        export PATH="$tools/cmake/data/bin:$tools/bin:$PATH"
     fi
-    PATH=$tools/cmake/data/bin:$tools/bin:$PATH
-    export PATH
-}
-prepare() { # what every build with cmake needs
-    find_cmake
     [ -n "${CMAKE_GENERATOR:-}" ] || ! command -v ninja > /dev/null 2>&1 || export CMAKE_GENERATOR=Ninja
 }
 
@@ -215,9 +211,7 @@ former() {
     done_with "$cache/former"
 }
 
-whisper() {
-    [ -e "$cache/src/whisper.cpp/include/whisper.h" ] || fetch whisper
-}
+whisper() { fetch whisper; }
 
 vulkan_module() {
     modules
