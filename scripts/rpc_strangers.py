@@ -25,27 +25,23 @@ class Raw:
     def __init__(self, endpoint, source="127.0.0.1", greet=True):
         host, port = endpoint.split(":")
         self.socket = socket.create_connection((host, int(port)), 20, (source, 0))
+        self.replies = self.socket.makefile("rb")
         self.welcome = not greet or self.call(HELLO, bytes(24)) is not None
+
+    def close(self):
+        self.replies.close()
+        self.socket.close()
 
     def send(self, command, body=b"", more=0):
         """A request; `more` bytes of data that are announced."""
         with contextlib.suppress(OSError):
             self.socket.sendall(struct.pack("<BQ", command, len(body) + more) + body)
 
-    def exactly(self, n):
-        got = b""
-        while len(got) < n:
-            piece = self.socket.recv(n - len(got))
-            if not piece:
-                raise ConnectionError
-            got += piece
-        return got
-
     def call(self, command, body=b""):
         """The reply to a request; None if the connection is closed."""
         self.send(command, body)
-        with contextlib.suppress(OSError):
-            return self.exactly(struct.unpack("<Q", self.exactly(8))[0])
+        with contextlib.suppress(OSError, struct.error):
+            return self.replies.read(struct.unpack("<Q", self.replies.read(8))[0])
 
     def serves(self):
         return self.call(COUNT) is not None
@@ -124,7 +120,7 @@ def gone(t, server):
             time.sleep(1)
             worked = processor_time(pid)
             if leaves:
-                raw.socket.close()
+                raw.close()
             seconds = busy_for(pid, 25)
             t.check(worked > 0.2 and least <= seconds < most and Raw(endpoint).serves(),
                     f"a graph of {products} products, {again} times again, ends {'when its client leaves' if leaves else 'after --graph-time 3'}",

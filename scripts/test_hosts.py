@@ -69,25 +69,23 @@ def results(t):
 
 
 def quantized(t):
+    """llama-quantize gives the original's file. The logits of a file are as near to those of the dequantized model as the
+    original's."""
     for kind in FORMATS:
-        model, plain = t.quantized("original", kind), t.dequantized("original", kind)
-        logits = [model and plain and t.logits(side, path, prompt=LONG_PROMPT) for side, path in (("original", plain), ("original", model), ("ours", model))]
+        ours, model, plain = t.quantized("ours", kind, again=True), t.quantized("original", kind), t.dequantized("original", kind)
+        if not (ours and model and plain):
+            continue
+        with open(ours, "rb") as a, open(model, "rb") as b:
+            a, b = a.read(), b.read()
+        same = sum(x == y for x, y in zip(a[::7], b[::7])) / len(b[::7])
+        t.check(len(a) == len(b) and same > 0.99, f"llama-quantize to {kind} gives the original's file",
+                f"{'byte for byte' if a == b else f'{100 * same:.3f} % of the bytes'}")
+        logits = [t.logits(side, path, prompt=LONG_PROMPT) for side, path in (("original", plain), ("original", model), ("ours", model))]
         if all(logits):
             reference, original, ours = (numbers[::13] for numbers in logits)
             a, b = nmse(reference, ours), nmse(reference, original)
             t.check(a <= b * 1.01, f"{kind}: logits as near to those of the dequantized model as the original's",
                     f"NMSE {a:.3e}, original {b:.3e}")
-
-
-def quantize(t):
-    for kind in FORMATS:
-        ours, original = t.quantized("ours", kind, again=True), t.quantized("original", kind)
-        if ours and original:
-            with open(ours, "rb") as a, open(original, "rb") as b:
-                a, b = a.read(), b.read()
-            same = sum(x == y for x, y in zip(a[::7], b[::7])) / len(b[::7])
-            t.check(len(a) == len(b) and same > 0.99, f"llama-quantize to {kind} gives the original's file",
-                    f"{'byte for byte' if a == b else f'{100 * same:.3f} % of the bytes'}")
 
 
 def alignments(t):
@@ -207,14 +205,6 @@ def perplexity(t):
             plain = found["original"]
 
 
-def speed(t):
-    for kind in ("f16", "Q4_0"):
-        rows = {side: t.bench(side, "-m", t.quantized("original", kind), "-p", 64, "-n", 16, "-r", 3, "-t", 2) for side in ("original", "ours")}
-        for theirs, mine in zip(rows["original"], rows["ours"]):
-            a, b = mine["avg_ts"], theirs["avg_ts"]
-            t.check(a > 0, f"llama-bench, {kind}, {'prompt' if mine['n_prompt'] else 'text'}", f"{a:.0f} tokens/s, original {b:.0f} (x{a / b:.2f})")
-
-
 def python(t):
     """llama-cpp-python: its modules as in the package, and in its folder `lib` its llama.cpp with the files of one
     library or the other."""
@@ -222,26 +212,24 @@ def python(t):
     if why:
         t.skip(f"llama-cpp-python: {why}")
         return
-    said, logits = {}, {}
+    said = {}
     for side, libraries in t.libs.items():
         with tempfile.TemporaryDirectory(dir=t.models) as place:
             shutil.copytree(os.path.join(t.cache, "src/llama_cpp"), os.path.join(place, "llama_cpp"))
-            lib, out = os.path.join(place, "llama_cpp/lib"), os.path.join(place, "logits")
+            lib = os.path.join(place, "llama_cpp/lib")
             os.mkdir(lib)
             for path in glob.glob(f"{libraries}/libggml*.so*") + glob.glob(f"{t.cache}/tests/bin/libllama*.so*"):
                 shutil.copy(path, lib, follow_symlinks=False)
             # libllama.so knows the folder that it was linked in; one from pip finds its own.
-            printed = t.run(side, sys.executable, script("python_host.py"), t.random_llama("f32"), out, PROMPT,
+            printed = t.run(side, sys.executable, script("python_host.py"), t.random_llama("f32"), PROMPT,
                             LD_LIBRARY_PATH=lib, PYTHONPATH=place + os.pathsep + packages)
-            if printed is None:
-                return
-            said[side] = json.loads(printed.strip().splitlines()[-1])
-            with open(out, "rb") as f:
-                logits[side] = memoryview(f.read()).cast("f")
-    ours = said["ours"]
-    t.check(ours["ours"] and not said["original"]["ours"], "llama-cpp-python loads the library in its folder")
-    error = nmse(logits["original"][::13], logits["ours"][::13])
-    t.check(len(logits["ours"]) == len(logits["original"]) and ours["tokens"] > 10 and error < 1e-6, "llama-cpp-python, F32: logits as with the original",
+        if printed is None:
+            return
+        said[side] = json.loads(printed.strip().splitlines()[-1])
+    ours, original = said["ours"], said["original"]
+    t.check(ours["ours"] and not original["ours"], "llama-cpp-python loads the library in its folder")
+    error = nmse(original["logits"], ours["logits"])
+    t.check(len(ours["logits"]) == len(original["logits"]) and ours["tokens"] > 10 and error < 1e-6, "llama-cpp-python, F32: logits as with the original",
             f"NMSE {error:.1e}, {ours['tokens']} tokens")
     t.check(len(ours["text"].strip()) > 10, "llama-cpp-python completes a text", repr(ours["text"][:40]))
 
@@ -257,8 +245,8 @@ def peers(t):
     t.check(expected == got > 100, "test-opt (built against the original) passes what the original passes", f"{got} of {expected}")
 
 
-SECTIONS = {"warnings": warnings, "embedding": embedding, "results": results, "quantized": quantized, "quantize": quantize, "alignments": alignments,
-            "completion": completion, "copies": copies, "perplexity": perplexity, "python": python, "speed": speed, "peers": peers}
+SECTIONS = {"warnings": warnings, "embedding": embedding, "results": results, "quantized": quantized, "alignments": alignments,
+            "completion": completion, "copies": copies, "perplexity": perplexity, "python": python, "peers": peers}
 
 
 if __name__ == "__main__":

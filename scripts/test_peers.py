@@ -169,27 +169,28 @@ def ops(t):
         judge(t, f"test-backend-ops test -b CPU, sample, part {i}", status, out, {c for c in chosen if c in names}, seconds)
 
 
-def whole(t, mode):
+def ops_all(t):
     """Every case in one run without a filter: what is OK with the original must be OK here."""
-    status, out, seconds = t.start("ours", "test-backend-ops", mode, "-b", "CPU", timeout=6 * 3600)
-    with open(os.path.join(t.folder, f"backend-ops-{mode}.txt"), "w") as f:
+    status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "CPU", timeout=6 * 3600)
+    with open(os.path.join(t.folder, "backend-ops-test.txt"), "w") as f:
         f.write(out)
-    can, cases = (supported(t, "original"), listed(t)) if mode == "test" else ({}, [])
-    judge(t, f"test-backend-ops {mode} -b CPU, all of it", status, out, {c for c in cases if can.get(c, True)}, seconds)
+    can = supported(t, "original")
+    judge(t, "test-backend-ops test -b CPU, all of it", status, out, {c for c in listed(t) if can.get(c, True)}, seconds)
 
 
-def grad(t):
-    """Gradients by backpropagation against finite differences, for a sample."""
-    chosen = [c for c in sample(supported(t, "original"), 2) if "type=f32" in c or "type" not in c]
-    for i, some in enumerate(chunks(chosen), 1):
+def grad(t, every=False):
+    """Gradients by backpropagation against finite differences, for a sample or all: what is right with the original must
+    be right here."""
+    chosen = (c for c in sample(supported(t, "original"), 2) if "type=f32" in c or "type" not in c)
+    for i, names in enumerate([()] if every else [("-o", some) for some in chunks(chosen)], 1):
         said = {}
         for side in ("original", "ours"):
-            _, out, seconds = t.start(side, "test-backend-ops", "grad", "-b", "CPU", "-o", some)
+            _, out, seconds = t.start(side, "test-backend-ops", "grad", "-b", "CPU", *names, timeout=6 * 3600)
             said[side] = {case: lines[-1] for case, lines in results(out).items()}
         good = {c for c, line in said["original"].items() if line.endswith("OK")}
         lost = sorted(c for c in good if not said["ours"].get(c, "").endswith("OK"))
         wrong = sorted(c for c, line in said["ours"].items() if "FAIL" in line and "FAIL" not in said["original"].get(c, ""))
-        t.check(good and not lost and not wrong, f"test-backend-ops grad -b CPU, sample, part {i}",
+        t.check(good and not lost and not wrong, f"test-backend-ops grad -b CPU, part {i}",
                 f"{len(good)} gradients in {seconds:.0f} s" + "".join("; lost: " + c for c in (lost + wrong)[:5]))
 
 
@@ -274,8 +275,8 @@ def sampler(t):
 
 
 SECTIONS = {"programs": programs, "support": support, "ops": ops, "archs": archs, "hosts": hosts}
-DEMAND = {"grad": grad, "models": models, "sampler": sampler, "ops-all": lambda t: whole(t, "test"),
-          "grad-all": lambda t: whole(t, "grad"), "models-all": lambda t: models(t, ".")}
+DEMAND = {"grad": grad, "models": models, "sampler": sampler, "ops-all": ops_all,
+          "grad-all": lambda t: grad(t, True), "models-all": lambda t: models(t, ".")}
 
 
 if __name__ == "__main__":
