@@ -6,6 +6,8 @@ the test.
 every loop ends.
 """
 import contextlib
+import itertools
+import operator
 import os
 import re
 import socket
@@ -65,9 +67,7 @@ class Raw:
 
 def tensor(number, buffer, data, ne, op=0, sources=()):
     ne = (*ne, 1, 1, 1)[:4]
-    nb = [4]
-    for n in ne[:3]:
-        nb.append(nb[-1] * n)
+    nb = itertools.accumulate(ne[:3], operator.mul, initial=4)
     sources = (*sources, *[0] * 10)[:10]
     return TENSOR.pack(number, 0, buffer, *ne, *nb, op, *[0] * 16, 16, *sources, 0, 0, data, b"", 0)
 

@@ -25,7 +25,7 @@ import time
 import gguf_file
 import processes
 import random_llama
-from hosts import LONG_PROMPT, PROMPT, SENTENCES, alike, main, nmse, script
+from hosts import LONG_PROMPT, PROMPT, SENTENCES, alike, main, nmse
 
 FORMATS = ["Q8_0", "Q4_0", "Q4_K", "Q6_K", "IQ4_XS"]
 # What the original gives for the first sentence (MiniLM F32).
@@ -221,7 +221,7 @@ def python(t):
             for path in glob.glob(f"{libraries}/libggml*.so*") + glob.glob(f"{t.cache}/tests/bin/libllama*.so*"):
                 shutil.copy(path, lib, follow_symlinks=False)
             # libllama.so knows the folder that it was linked in; one from pip finds its own.
-            printed = t.run(side, sys.executable, script("python_host.py"), t.random_llama("f32"), PROMPT,
+            printed = t.run(side, sys.executable, f"{processes.ROOT}/c_tests/foreign/python_host.py", t.random_llama("f32"), PROMPT,
                             LD_LIBRARY_PATH=lib, PYTHONPATH=place + os.pathsep + packages)
         if printed is None:
             return

@@ -184,7 +184,8 @@ def delay(t):
         servers, layers = WAYS[way]
         rates, token = {side: [] for side in SIDES}, {}
         with contextlib.ExitStack() as stack:
-            wires = {side: [stack.enter_context(wire(t, stack.enter_context(server(t, side, threads=1)), milliseconds)) for _ in range(servers)] for side in SIDES}
+            wires = {side: [stack.enter_context(wire(t, stack.enter_context(server(t, side, threads=1)), milliseconds)) for _ in range(servers)]
+                     for side in SIDES}
             for _, (side, running) in itertools.product(turns(), wires.items()):
                 sent = collections.Counter() # of all servers together
                 for tokens in (16, 48):
@@ -197,7 +198,8 @@ def delay(t):
         (ours, original), (here, there) = (statistics.median(rates[side]) for side in SIDES), (token[side].get("turns", 0) for side in SIDES)
         t.check(0 < here <= there + 0.1, f"{milliseconds:g} ms, {way}: round trips a token",
                 f"{here:.2f}, original {there:.2f}; {token['ours']}; original {token['original']}")
-        t.check(ours > 0.95 * original, f"{milliseconds:g} ms, {way}: text", f"{ours:.1f} tokens/s, original {original:.1f} (x{ours / max(original, 1e-9):.2f})")
+        t.check(ours > 0.95 * original, f"{milliseconds:g} ms, {way}: text",
+                f"{ours:.1f} tokens/s, original {original:.1f} (x{ours / max(original, 1e-9):.2f})")
 
 
 def upload(t):
