@@ -62,8 +62,8 @@ def get(port, path, body=None, timeout=300):
 
 @contextlib.contextmanager
 def server(t, side, model, *options, **variables):
-    """A server that may only use the CPU and logs its kernels; ends with the block. Gives its port, and a function that
-    returns its log."""
+    """A server that may only use the CPU; ends with the block. Gives its port, and a function that returns the level of
+    its kernels from its log. The original does not log it."""
     path, port, log = t.path("llama-server"), processes.free_port(), os.path.join(t.models, f"server-{side}.log")
     command = [path, "-m", model, "--port", str(port), "-np", str(AT_ONCE), "-c", str(AT_ONCE * CONTEXT), "-t", "2", "--no-webui", "--metrics", "-dev", "none",
                "-lv", "4", *options]
@@ -72,13 +72,17 @@ def server(t, side, model, *options, **variables):
         with open(log, errors="replace") as f:
             return f.read()
 
+    def kernels():
+        found = re.search(r"\bKERNELS = (\w+)", said())
+        return found and found[1]
+
     def ready():
         with contextlib.suppress(OSError):
             return get(port, "/health", timeout=5)
 
     with processes.running(command, log, ready, 120, env=t.environment(side, path, **variables)) as process:
         try:
-            yield port, said
+            yield port, kernels
         except (OSError, ValueError, KeyError, TypeError) as e:
             t.check(False, f"llama-server on {side} answers: {' '.join(options)}", f"{type(e).__name__}: {e}; " + " | ".join(said().splitlines()[-4:])[-500:])
         else:
@@ -144,12 +148,6 @@ def model(t, kind):
     return t.converted("original", model(t, "f32"), "wide-" + kind, kind)
 
 
-def kernels(said):
-    """The level of the kernels from a server's log. The original does not log it."""
-    found = re.search(r"\bKERNELS = (\w+)", said)
-    return found[1] if found else None
-
-
 def measure(t, side, kind, cache, level):
     """For each load, how many answers stay the same (in brackets: those with the same tokens). Checks them for this
     library."""
@@ -160,14 +158,14 @@ def measure(t, side, kind, cache, level):
     alone, row = None, []
     for load, flags, waves, required in LOADS:
         row.append("failed")
-        with server(t, side, path, "-ctk", cache, "-ctv", cache, "-fa", "on", *flags, **({"GGML_RS_CPU_LEVEL": level} if level else {})) as (port, said):
+        with server(t, side, path, "-ctk", cache, "-ctv", cache, "-fa", "on", *flags, **({"GGML_RS_CPU_LEVEL": level} if level else {})) as (port, kernels):
             if alone is None:
                 alone, _ = answers(port, asked, [max(LENGTHS)] * PROMPTS, 1)
                 different = len({tuple(a.tokens) for a in alone})
                 t.check(all(a.whole for a in alone) and different == PROMPTS, f"{name}: whole answers to {PROMPTS} prompts", f"{different} different ones")
             together, busy = answers(port, asked, LENGTHS, AT_ONCE, waves)
             if level:
-                t.check(kernels(said()) == level, f"{name}, {load}: the server uses these kernels", str(kernels(said())))
+                t.check(kernels() == level, f"{name}, {load}: the server uses these kernels", str(kernels()))
             t.check(all(a.whole for a in together) and busy >= BUSY, f"{name}, {load}: whole answers, {AT_ONCE} at a time", f"{busy:.1f} on average")
             found = [b.difference(a) for a, b in zip(alone, together)]
             same = found.count(None)
@@ -181,8 +179,8 @@ def measure(t, side, kind, cache, level):
 def best(t):
     """The level of this processor's kernels, from a server that answers texts without options for caches."""
     level = None
-    with server(t, "ours", model(t, "f16")) as (port, said):
-        level = kernels(said())
+    with server(t, "ours", model(t, "f16")) as (port, kernels):
+        level = kernels()
         found, _ = answers(port, [PROMPT[i:] for i in range(PROMPTS)], LENGTHS, AT_ONCE)
         t.check(level and all(a.whole for a in found), "whole answers to texts, and the server says which kernels it uses", str(level))
     return level

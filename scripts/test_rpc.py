@@ -32,6 +32,7 @@ SIDES = ("ours", "original")
 # Servers, and layers on them.
 WAYS = {"whole": (1, 99), "half": (1, 2), "two servers": (2, 99)}
 os.environ["GGML_DISABLE_VULKAN"] = "1"
+TURNS = range(int(os.environ.get("RPC_TURNS", "3")))
 # For figures on a machine that others use, too: RPC_PREFIX="chrt -r 10" for servers and clients.
 REAL_TIME = os.environ.get("RPC_PREFIX", "").split()
 
@@ -126,10 +127,6 @@ def chosen(listed, usual):
     return listed.split(",") if listed else list(usual)
 
 
-def turns():
-    return range(int(os.environ.get("RPC_TURNS", "3")))
-
-
 def speed(t):
     """Text and prompts of the four pairs, in turns: whole and half, on one server and two. RPC_KINDS, RPC_TURNS,
     RPC_WAYS choose less."""
@@ -138,7 +135,7 @@ def speed(t):
         rates = collections.defaultdict(list)
         with contextlib.ExitStack() as stack:
             running = {side: ",".join(stack.enter_context(server(t, side, threads=1)) for _ in range(servers)) for side in SIDES}
-            for _, serving, client in itertools.product(turns(), SIDES, SIDES):
+            for _, serving, client in itertools.product(TURNS, SIDES, SIDES):
                 for what, rate in bench(t, client, path, running[serving], "-p", 64, "-n", 32, "-r", 3, "-ngl", layers).items():
                     rates[what, client, serving].append(rate)
         for (what, client, serving), measured in sorted(rates.items()):
@@ -186,7 +183,7 @@ def delay(t):
         with contextlib.ExitStack() as stack:
             wires = {side: [stack.enter_context(wire(t, stack.enter_context(server(t, side, threads=1)), milliseconds)) for _ in range(servers)]
                      for side in SIDES}
-            for _, (side, running) in itertools.product(turns(), wires.items()):
+            for _, (side, running) in itertools.product(TURNS, wires.items()):
                 sent = collections.Counter() # of all servers together
                 for tokens in (16, 48):
                     rate = bench(t, side, path, ",".join(endpoint for endpoint, _ in running), "-p", 0, "-n", tokens, "-ngl", layers).get("text", 0)
