@@ -56,10 +56,7 @@ def locked(root):
 
 def quiet_ending(main):
     """Runs main; Ctrl-C and SIGTERM end with one line instead of a traceback, after all private folders are removed."""
-    def ended(*_):
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, ended)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         main()
     except KeyboardInterrupt:

@@ -55,17 +55,17 @@ class Hosts(Checks):
     def start(self, side, program, *arguments, timeout=None, **variables):
         """Exit status (a text if it did not end), what it printed (without colours) and seconds. `stderr` has its other
         output."""
-        begin, out, err = time.time(), b"", b""
+        begin = time.time()
         try:
             r = subprocess.run([*self.starter, self.path(program), *map(str, arguments)], env=self.environment(side, program, **variables),
                                capture_output=True, timeout=timeout or self.timeout, cwd=self.folder)
-            status, out, err = r.returncode, r.stdout, r.stderr
+            status, printed = r.returncode, (r.stdout, r.stderr)
         except subprocess.TimeoutExpired as e:
-            status, out, err = f"no end after {e.timeout:.0f} s", e.stdout or b"", e.stderr or b""
+            status, printed = f"no end after {e.timeout:.0f} s", (e.stdout, e.stderr)
         except OSError as e:
-            status = str(e)
-        self.stderr = COLOUR.sub("", err.decode(errors="replace"))
-        return status, COLOUR.sub("", out.decode(errors="replace")), time.time() - begin
+            status, printed = str(e), (b"", b"")
+        out, self.stderr = (COLOUR.sub("", (text or b"").decode(errors="replace")) for text in printed)
+        return status, out, time.time() - begin
 
     def run(self, side, program, *arguments, **variables):
         """What a host printed; None and a failed check when it does not end well."""

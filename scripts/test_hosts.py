@@ -105,9 +105,13 @@ def alignments(t):
         except (OSError, ValueError, KeyError) as e:
             t.check(False, what, str(e))
 
-    with tempfile.TemporaryDirectory(dir=t.models) as folder:
-        for alignment in (8, 16, 32, 64, 256, 4096, 1 << 21):
-            source, split, merged = (os.path.join(folder, f"{name}-{alignment}.gguf") for name in ("source", "split", "merged"))
+    model, small = gguf_file.read(t.random_llama("f32")), gguf_file.read(t.quantized("ours", "Q8_0"))[1]
+    for alignment in (8, 16, 32, 64, 256, 4096, 1 << 21):
+        with tempfile.TemporaryDirectory(dir=t.models) as folder:
+            source, split, merged, llama, quantized = (os.path.join(folder, f"{name}.gguf") for name in ("source", "split", "merged", "llama", "quantized"))
+            gguf_file.write(llama, *model, alignment)
+            if t.run("ours", "llama-quantize", llama, quantized, "Q8_0", 2) is not None:
+                have([quantized], small, f"llama-quantize: from a file aligned to {alignment} as from any other")
             gguf_file.write(source, pairs, tensors, alignment)
             if t.run("ours", "llama-gguf-split", "--split", "--split-max-tensors", 3, source, split) is None:
                 continue
@@ -116,13 +120,6 @@ def alignments(t):
             have(pieces, tensors, f"llama-gguf-split: a file aligned to {alignment} in pieces has its data")
             if t.run("ours", "llama-gguf-split", "--merge", pieces[0], merged) is not None:
                 have([merged], tensors, f"llama-gguf-split: merged again from {alignment}")
-        pairs, tensors = gguf_file.read(t.random_llama("f32"))
-        expected = gguf_file.read(t.quantized("ours", "Q8_0"))[1]
-        for alignment in (8, 16, 64, 4096):
-            source, small = (os.path.join(folder, f"{name}-{alignment}.gguf") for name in ("llama", "small"))
-            gguf_file.write(source, pairs, tensors, alignment)
-            if t.run("ours", "llama-quantize", source, small, "Q8_0", 2) is not None:
-                have([small], expected, f"llama-quantize: from a file aligned to {alignment} as from any other")
 
 
 def text_of(t, model, *arguments, **variables):

@@ -9,8 +9,6 @@ counts the checks.
 """
 import collections
 import contextlib
-import csv
-import io
 import itertools
 import json
 import math
@@ -26,6 +24,7 @@ import time
 import processes
 import rpc_strangers
 from hosts import Hosts, alike, main, nmse
+from test_peers import supported
 
 KINDS = ("f16", "Q8_0", "Q4_0", "Q4_K")
 SIDES = ("ours", "original")
@@ -38,7 +37,7 @@ REAL_TIME = os.environ.get("RPC_PREFIX", "").split()
 
 
 class Rpc(Hosts):
-    starter = REAL_TIME
+    tests, starter = "tests/bin", REAL_TIME
 
 
 @contextlib.contextmanager
@@ -276,13 +275,12 @@ def faults(t):
 
 def ops(t):
     """The original's test-backend-ops over an RPC device: RPC_OPS for some operations, RPC_SERVERS for one side."""
-    program = os.path.join(t.cache, "tests/bin/test-backend-ops")
-    rows = csv.reader(io.StringIO(t.start("ours", program, "support", "-b", "CPU", "--output", "csv")[1]))
-    names = sorted({row[1] for row in rows if len(row) > 1 and row[1].isupper()})
+    names = sorted({case.split("(")[0] for case in supported(t, "ours")})
     for side, name in itertools.product(chosen(os.environ.get("RPC_SERVERS"), SIDES), chosen(os.environ.get("RPC_OPS"), names)):
         # A server for each: the original's ends at what it cannot do.
         with server(t, side, took=[]) as endpoint:
-            status, out, _ = t.start("ours", program, "test", "-b", "RPC0", "-o", name, GGML_RS_RPC_SERVERS=endpoint, timeout=int(os.environ.get("RPC_OPS_SECONDS", "600")))
+            status, out, _ = t.start("ours", "test-backend-ops", "test", "-b", "RPC0", "-o", name, GGML_RS_RPC_SERVERS=endpoint,
+                                     timeout=int(os.environ.get("RPC_OPS_SECONDS", "600")))
         what = f"test-backend-ops {name}, server {side}"
         if isinstance(status, str):
             t.check("FAIL" not in out, what, f"{status}; {len(re.findall('OK$', out, re.M))} passed so far")
