@@ -133,8 +133,8 @@ def archive(root, how, name, version, digest):
 
 
 def unpack(path, inside, target, without=()):
-    """Unpacks a folder below the one that an archive has as `target`, whole or not at all. Replaces what an older archive
-    left there."""
+    """Unpacks a folder below the one that an archive has as `target`, whole or not at all. Replaces what an older
+    archive left there."""
     archived, stamp = os.path.basename(path), os.path.join(target, ".unpacked-from")
     if os.path.exists(stamp):
         with open(stamp) as f:

@@ -74,9 +74,10 @@ def lora(out, kind, rank):
     """An adapter for a model of the usual shape."""
     embd, ff, layers, heads, heads_kv = SHAPE
     weights, tensors = Weights(kind), {}
+    matrices = {name: shape for name, shape in layer(embd, ff, heads, heads_kv).items() if len(shape) == 2}
     for i in range(layers):
-        for name, inputs, *outputs in ((name, *shape) for name, shape in layer(embd, ff, heads, heads_kv).items()):
-            for part, shape in (("a", (inputs, rank)), ("b", (rank, *outputs))) if outputs else (): # norms have no adapter
+        for name, (inputs, outputs) in matrices.items():
+            for part, shape in (("a", (inputs, rank)), ("b", (rank, outputs))):
                 tensors[f"blk.{i}.{name}.weight.lora_{part}".encode()] = (shape, TYPES[kind], weights.matrix(shape, 0.3 / shape[0]**0.5))
     gguf_file.write(out, gguf_file.values({"general.type": "adapter", "general.architecture": "llama", "adapter.type": "lora",
                                            "adapter.lora.alpha": 2.0 * rank}), tensors)

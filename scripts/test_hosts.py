@@ -69,8 +69,8 @@ def results(t):
 
 
 def quantized(t):
-    """llama-quantize gives the original's file. The logits of a file are as near to those of the dequantized model as the
-    original's."""
+    """llama-quantize gives the original's file. The logits of a file are as near to those of the dequantized model as
+    the original's."""
     for kind in FORMATS:
         ours, model, plain = t.quantized("ours", kind, again=True), t.quantized("original", kind), t.dequantized("original", kind)
         if not (ours and model and plain):

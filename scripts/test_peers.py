@@ -179,8 +179,8 @@ def ops_all(t):
 
 
 def grad(t, every=False):
-    """Gradients by backpropagation against finite differences, for a sample or all: what is right with the original must
-    be right here."""
+    """Gradients by backpropagation against finite differences, for a sample or all: what is right with the original
+    must be right here."""
     chosen = (c for c in sample(supported(t, "original"), 2) if "type=f32" in c or "type" not in c)
     for i, names in enumerate([()] if every else [("-o", some) for some in chunks(chosen)], 1):
         said = {}

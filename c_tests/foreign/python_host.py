@@ -1,8 +1,8 @@
 """llama-cpp-python as in programs of its users: python_host.py MODEL PROMPT. For the section `python` of
 scripts/test_hosts.py.
 
-Prints a line of JSON: how many tokens PROMPT has, every 13th of their logits, a completion at temperature 0, and whether
-the ggml below is this library."""
+Prints a line of JSON: how many tokens PROMPT has, every 13th of their logits, a completion at temperature 0, and
+whether the ggml below is this library."""
 import json
 import sys
 

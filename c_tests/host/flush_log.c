@@ -1,5 +1,5 @@
-// Preloaded into programs of llama.cpp: at their end, prints the rest of their log. A thread prints the log, also what a
-// program is for, and no program waits for it (common/log.h): up to 511 pieces of text would be lost now and then.
+// Preloaded into programs of llama.cpp: at their end, prints the rest of their log. A thread prints the log, also the
+// results of a program, and no program waits for it (common/log.h): up to 511 pieces of text could be lost.
 
 #include <dlfcn.h>
 #include <stddef.h>
