@@ -14,16 +14,16 @@ The last line counts the checks.
 """
 import concurrent.futures
 import contextlib
+import functools
 import json
 import math
 import os
 import random
 import re
-import sys
 import urllib.request
 
 import processes
-from hosts import PROMPT, Hosts
+from hosts import PROMPT, Hosts, main
 
 FORMATS = ["f16", "Q8_0", "Q4_0", "Q4_K", "IQ4_XS"]
 CACHES = ["f16", "q8_0"]
@@ -148,7 +148,7 @@ def model(t, kind):
     return t.converted("original", model(t, "f32"), "wide-" + kind, kind)
 
 
-def measure(t, side, kind, cache, level):
+def measure(t, side, level, kind, cache):
     """For each load, how many answers stay the same (in brackets: those with the same tokens). Checks them for this
     library."""
     asked, path = prompts(), model(t, kind)
@@ -176,35 +176,30 @@ def measure(t, side, kind, cache, level):
     return row
 
 
-def best(t):
-    """The level of this processor's kernels, from a server that answers texts without options for caches."""
-    level = None
-    with server(t, "ours", model(t, "f16")) as (port, kernels):
-        level = kernels()
-        found, _ = answers(port, [PROMPT[i:] for i in range(PROMPTS)], LENGTHS, AT_ONCE)
-        t.check(level and all(a.whole for a in found), "whole answers to texts, and the server says which kernels it uses", str(level))
-    return level
+class Invariance(Hosts):
+    """Finds the level of this processor's kernels, with a server that answers texts without options for caches."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        os.environ.pop("GGML_RS_CPU_LEVEL", None)
+        os.environ["GGML_RS_DEBUG"] = "threads=all"
+        level = None
+        with server(self, "ours", model(self, "f16")) as (port, kernels):
+            level = kernels()
+            found, _ = answers(port, [PROMPT[i:] for i in range(PROMPTS)], LENGTHS, AT_ONCE)
+            self.check(level and all(a.whole for a in found), "whole answers to texts, and the server says which kernels it uses", str(level))
+        self.columns = [("original", None)] + [("ours", l) for l in dict.fromkeys(["avx2", level] if level != "scalar" else [level]) if l]
 
 
-def main():
-    formats = sys.argv[3:] or FORMATS
-    if len(sys.argv) < 3 or any(f not in FORMATS for f in formats):
-        sys.exit(__doc__.strip() + "\n\nformats: " + " ".join(FORMATS))
-    t = Hosts("invariance", *map(os.path.abspath, sys.argv[1:3]))
-    os.environ.pop("GGML_RS_CPU_LEVEL", None)
-    os.environ["GGML_RS_DEBUG"] = "threads=all"
-    top = best(t)
-    levels = dict.fromkeys([top] if top == "scalar" else ["avx2", top])
-    columns = [("original", None)] + [("ours", level) for level in levels if level]
-    head = ["weights", "cache"] + [f"{level or side}, {load[0]}" for side, level in columns for load in LOADS]
-    table = [[kind.upper(), cache.upper(), *(cell for side, level in columns for cell in measure(t, side, kind, cache, level))]
-             for kind in formats for cache in CACHES]
+def compare(t, kind):
+    """A format of weights, with each format of the KV cache: prints a table."""
+    head = ["weights", "cache"] + [f"{level or side}, {load[0]}" for side, level in t.columns for load in LOADS]
+    rows = [[kind.upper(), cache.upper()] + [cell for column in t.columns for cell in measure(t, *column, kind, cache)] for cache in CACHES]
     print(f"\nanswers of {PROMPTS} that are the same one by one and {AT_ONCE} at a time (in brackets: those with the same tokens)\n")
-    for row in [head, ["---"] * len(head), *table]:
+    for row in [head, ["---"] * len(head), *rows]:
         print("| " + " | ".join(row) + " |")
     print()
-    sys.exit(t.finish())
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, "invariance", {kind: functools.partial(compare, kind=kind) for kind in FORMATS}, kind=Invariance)
