@@ -400,7 +400,7 @@ suite_whisper() {
         bad "whisper.cpp compiles against these headers" "$(grep -m 3 -E 'error|undefined' "$out/text/build.err" | tr '\n' '|' | cut -c1-400)"
         return
     fi
-    python3 "$root/scripts/random_whisper.py" "$model"
+    python3 "$here/foreign/random_whisper.py" "$model"
     for way in plain flash; do
         for which in ours ${oracle:+oracle}; do
             on "$which" env GGML_DISABLE_VULKAN=1 "$out/ours/whisper" "$model" 2 $([ $way = plain ] || echo flash) > "$out/text/whisper.$which.txt" 2> "$out/text/whisper.err" ||

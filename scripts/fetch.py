@@ -35,12 +35,10 @@ def die(message):
     sys.exit("fetch: " + message)
 
 
-def sha256(path):
-    digest = hashlib.sha256()
+def is_whole(path, digest):
+    """Whether a file has this sum; None: any will do."""
     with open(path, "rb") as f:
-        for block in iter(lambda: f.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
+        return digest in (None, hashlib.sha256(f.read()).hexdigest())
 
 
 @contextlib.contextmanager
@@ -58,10 +56,7 @@ def locked(root):
 
 def quiet_ending(main):
     """Runs main; Ctrl-C and SIGTERM end with one line instead of a traceback, after all private folders are removed."""
-    def ended(*_):
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, ended)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         main()
     except KeyboardInterrupt:
@@ -98,20 +93,15 @@ def cause(name, version, said):
 
 def crate(work, name, version):
     """A crate's archive from cargo's cache, and why there is none. cargo fetches it as a dependency of a package."""
-    home = os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo"))
-
-    def cached():
-        return glob.glob(os.path.join(home, "registry/cache/*", f"{name}-{version}.crate"))
-
-    if not cached():
+    cached = os.path.join(os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo")), "registry/cache/*", f"{name}-{version}.crate")
+    said = ""
+    if not glob.glob(cached):
         with open(os.path.join(work, "Cargo.toml"), "w") as f:
             f.write('[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n[lib]\npath = "lib.rs"\n[workspace]\n'
                     f'[dependencies]\n{name} = "={version}"\n')
         open(os.path.join(work, "lib.rs"), "w").close()
         said = client(["cargo", "fetch", "--quiet"], work)
-        if not cached():
-            return None, cause(name, version, said)
-    return cached()[0], None
+    return glob.glob(cached), cause(name, version, said)
 
 
 def sdist(work, name, version):
@@ -119,14 +109,13 @@ def sdist(work, name, version):
     takes a minute."""
     said = client([sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
                    "--dest", work, f"{name}=={version}"], work)
-    found = glob.glob(os.path.join(work, f"{name.replace('-', '_')}-{version}.tar.gz"))
-    return (found[0], None) if found else (None, cause(name, version, said))
+    return glob.glob(os.path.join(work, f"{name.replace('-', '_')}-{version}.tar.gz")), cause(name, version, said)
 
 
 def archive(root, how, name, version, digest):
     """The checked archive of a package in root; `digest` is its sum, None when any will do."""
     path = os.path.join(root, f"{name}-{version}" + (".crate" if how is crate else ".tar.gz"))
-    if digest and os.path.exists(path) and sha256(path) != digest:
+    if os.path.exists(path) and not is_whole(path, digest):
         print(f"{path} is damaged; fetching it again")
         os.remove(path)
     if not os.path.exists(path):
@@ -136,30 +125,30 @@ def archive(root, how, name, version, digest):
             if not found:
                 why = why or f"(no network?) put {os.path.basename(path)} into {root} by hand and run this again"
                 die(f"cannot fetch {name} {version}\n  {why}")
-            shutil.copy(found, os.path.join(work, "whole"))
+            shutil.copy(found[0], os.path.join(work, "whole"))
             os.replace(os.path.join(work, "whole"), path)
-    if digest and sha256(path) != digest:
+    if not is_whole(path, digest):
         die(f"{path} is not the file whose sum is known ({digest})")
     return path
 
 
 def unpack(path, inside, target, without=()):
-    """Unpacks the folder `inside` of an archive as `target`, whole or not at all. Replaces what an older archive left
-    there."""
-    stamp = os.path.join(target, ".unpacked-from")
+    """Unpacks a folder below the one that an archive has as `target`, whole or not at all. Replaces what an older
+    archive left there."""
+    archived, stamp = os.path.basename(path), os.path.join(target, ".unpacked-from")
     if os.path.exists(stamp):
         with open(stamp) as f:
-            if f.read() == os.path.basename(path):
+            if f.read() == archived:
                 return
     print(f"unpacking {os.path.basename(target)} ...", flush=True)
-    with tempfile.TemporaryDirectory(dir=os.path.dirname(target), prefix=".unpack-") as work:
-        with tarfile.open(path) as tar:
-            safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-            unwanted = tuple(f"{inside}/{w}/" for w in without)
-            tar.extractall(work, [m for m in tar.getmembers()
-                                  if m.name.startswith(inside + "/") and not m.name.startswith(unwanted)], **safe)
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(target), prefix=".unpack-") as work, tarfile.open(path) as tar:
+        members = tar.getmembers()
+        inside = f"{members[0].name.split('/')[0]}/{inside}"
+        unwanted = tuple(f"{inside}/{w}/" for w in without)
+        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        tar.extractall(work, [m for m in members if m.name.startswith(inside + "/") and not m.name.startswith(unwanted)], **safe)
         with open(os.path.join(work, inside, ".unpacked-from"), "w") as f:
-            f.write(os.path.basename(path))
+            f.write(archived)
         shutil.rmtree(target, ignore_errors=True)
         os.rename(os.path.join(work, inside), target)
 
@@ -168,7 +157,7 @@ def ggml(root, name=CRATE[0], version=CRATE[1], digest=CRATE[2], target="ggml"):
     """The tree of the original ggml that a llama-cpp-sys crate holds, as root/target."""
     path = archive(root, crate, name, version, digest)
     target = os.path.join(root, target)
-    unpack(path, f"{name}-{version}/llama.cpp/ggml", target)
+    unpack(path, "llama.cpp/ggml", target)
     # The crates leave this template out, but the original's build needs it.
     pc = os.path.join(target, "ggml.pc.in")
     if not os.path.exists(pc):
@@ -177,28 +166,30 @@ def ggml(root, name=CRATE[0], version=CRATE[1], digest=CRATE[2], target="ggml"):
     return path
 
 
+def usual(root):
+    """The original and both trees of llama.cpp."""
+    new = os.path.join(root, "llama-new")
+    unpack(ggml(root), "llama.cpp", new, without=["ggml/include", "ggml/src"])
+    # Folders that the crate leaves out and that its build files name.
+    for folder in ("tools/ui", "app"):
+        os.makedirs(os.path.join(new, folder), exist_ok=True)
+        open(os.path.join(new, folder, "CMakeLists.txt"), "a").close()
+    path = archive(root, sdist, *SDIST)
+    unpack(path, "vendor/llama.cpp", os.path.join(root, "llama.cpp"))
+    unpack(path, "llama_cpp", os.path.join(root, "llama_cpp"))
+
+
+WAYS = {"usual": usual, "former": lambda root: ggml(root, *FORMER, target="ggml-former"),
+        "whisper": lambda root: unpack(archive(root, crate, *WHISPER), "whisper.cpp", os.path.join(root, "whisper.cpp"), without=["ggml"])}
+
+
 def main():
-    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["former"], ["whisper"]):
+    what = sys.argv[2:] or ["usual"]
+    if len(sys.argv) < 2 or len(what) > 1 or what[0] not in WAYS:
         sys.exit(__doc__.strip())
     root = os.path.abspath(sys.argv[1])
     with locked(root):
-        if sys.argv[2:] == ["former"]:
-            ggml(root, *FORMER, target="ggml-former")
-            return
-        if sys.argv[2:]:
-            path = archive(root, crate, *WHISPER)
-            unpack(path, f"{WHISPER[0]}-{WHISPER[1]}/whisper.cpp", os.path.join(root, "whisper.cpp"), without=["ggml"])
-            return
-        path = ggml(root)
-        unpack(path, f"{CRATE[0]}-{CRATE[1]}/llama.cpp", os.path.join(root, "llama-new"), without=["ggml/include", "ggml/src"])
-        # Folders that the crate leaves out and that its build files name.
-        for folder in ("tools/ui", "app"):
-            os.makedirs(os.path.join(root, "llama-new", folder), exist_ok=True)
-            open(os.path.join(root, "llama-new", folder, "CMakeLists.txt"), "a").close()
-        path = archive(root, sdist, *SDIST)
-        inside = f"{SDIST[0].replace('-', '_')}-{SDIST[1]}"
-        unpack(path, f"{inside}/vendor/llama.cpp", os.path.join(root, "llama.cpp"))
-        unpack(path, f"{inside}/llama_cpp", os.path.join(root, "llama_cpp"))
+        WAYS[what[0]](root)
 
 
 if __name__ == "__main__":

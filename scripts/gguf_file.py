@@ -3,26 +3,25 @@ or the original.
 
 A file is pairs {key: the bytes of type and value} and tensors {name: (dimensions, type, bytes)}, of F32, F16, Q8_0 and
 I32."""
+import io
 import math
 import struct
 
 ALIGNMENT = b"general.alignment"
 # Types of values; 8 is a text, 9 an array.
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+TEXT, ARRAY = 8, 9
 F32, F16 = 0, 1
 BLOCKS = {F32: (1, 4), F16: (1, 2), 8: (32, 34), 26: (1, 4)} # of Q8_0 and I32, too: values and bytes
 DEFAULT = 32 # what a file without ALIGNMENT is aligned to
 
 
-class Reader:
-    def __init__(self, data):
-        self.data, self.at = data, 0
-
+class Reader(io.BytesIO):
     def take(self, n):
-        if self.at + n > len(self.data):
-            raise ValueError(f"{n} bytes at {self.at} are behind the end of the file, {len(self.data)}")
-        self.at += n
-        return self.data[self.at - n:self.at]
+        at, data = self.tell(), self.read(n)
+        if len(data) < n:
+            raise ValueError(f"{n} bytes at {at} are behind the end of the file")
+        return data
 
     def number(self, form):
         return struct.unpack("<" + form, self.take(struct.calcsize(form)))[0]
@@ -31,14 +30,14 @@ class Reader:
         return self.take(self.number("Q"))
 
     def skip_value(self, kind):
-        if kind == 8:
+        if kind == TEXT:
             self.text()
-        elif kind == 9:
+        elif kind == ARRAY:
             kind, n = self.number("i"), self.number("Q")
             for _ in range(n):
                 self.skip_value(kind)
         else:
-            self.take(struct.calcsize(NUMBERS[kind]))
+            self.number(NUMBERS[kind])
 
 
 def padded(n, alignment):
@@ -60,19 +59,19 @@ def read(path):
     n_tensors, n_pairs = r.number("Q"), r.number("Q")
     pairs, described = {}, []
     for _ in range(n_pairs):
-        key, at = r.text(), r.at
+        key, begin = r.text(), r.tell()
         r.skip_value(r.number("i"))
-        pairs[key] = r.data[at:r.at]
+        pairs[key] = r.getbuffer()[begin:r.tell()].tobytes()
     for _ in range(n_tensors):
         name = r.text()
         dims = [r.number("q") for _ in range(r.number("I"))]
         described.append((name, dims, r.number("i"), r.number("Q")))
     alignment = struct.unpack("<iI", pairs[ALIGNMENT])[1] if ALIGNMENT in pairs else DEFAULT
-    start, tensors = padded(r.at, alignment), {}
+    start, tensors = padded(r.tell(), alignment), {}
     for name, dims, kind, offset in described:
         if offset % alignment != 0:
             raise ValueError(f"{name!r} is at {offset}, which is no multiple of {alignment}")
-        r.at = start + offset
+        r.seek(start + offset)
         tensors[name] = (dims, kind, r.take(size(dims, kind)))
     return pairs, tensors
 
@@ -89,10 +88,10 @@ def text(data):
 def value(v):
     """The type and the bytes of a value: int is u32, and a list has texts or i32."""
     if isinstance(v, list):
-        head = struct.pack("<iiQ", 9, 8 if isinstance(v[0], str) else 5, len(v))
-        return head + (b"".join(text(t.encode()) for t in v) if isinstance(v[0], str) else struct.pack(f"<{len(v)}i", *v))
+        items = [value(i) for i in v] if isinstance(v[0], str) else [struct.pack("<ii", 5, i) for i in v]
+        return struct.pack("<i", ARRAY) + items[0][:4] + struct.pack("<Q", len(v)) + b"".join(i[4:] for i in items)
     if isinstance(v, str):
-        return struct.pack("<i", 8) + text(v.encode())
+        return struct.pack("<i", TEXT) + text(v.encode())
     kind = 7 if isinstance(v, bool) else 4 if isinstance(v, int) else 6
     return struct.pack("<i" + NUMBERS[kind], kind, v)
 
@@ -105,12 +104,9 @@ def values(pairs):
 def write(path, pairs, tensors, alignment=None):
     """A file with this alignment, or with the format's own if there is none. The bytes of a tensor may be a function
     that makes them."""
-    pairs = {key: v for key, v in pairs.items() if key != ALIGNMENT}
-    if alignment:
-        pairs[ALIGNMENT] = value(alignment)
+    pairs = {key: v for key, v in pairs.items() if key != ALIGNMENT} | ({ALIGNMENT: value(alignment)} if alignment else {})
     alignment = alignment or DEFAULT
-    head = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(pairs))]
-    head += [text(key) + v for key, v in pairs.items()]
+    head = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(pairs)), *(text(key) + v for key, v in pairs.items())]
     offset = 0
     for name, (dims, kind, _) in tensors.items():
         head.append(text(name) + struct.pack(f"<I{len(dims)}qiQ", len(dims), *dims, kind, offset))

@@ -11,7 +11,9 @@ import sys
 import time
 
 import gguf_file
+import random_llama
 from checks import Checks
+from processes import ROOT, compiled
 
 SENTENCES = ["The cat sits outside", "A man is playing guitar", "The new movie is awesome", "The dog plays in the garden",
              "A woman watches TV", "The new movie is so great", "Rust is a systems programming language",
@@ -21,7 +23,7 @@ PROMPT = "People die when they are killed. The cat sits outside, and the dog pla
 # For a comparison of errors: with the 20 tokens of PROMPT alone, the ratio of two errors varies by several per cent.
 LONG_PROMPT = " ".join(random.Random(1).choices(" ".join(SENTENCES).split(), k=400))
 # Of llama.cpp's newest version there are tools; what only the older tree holds:
-OLDER = ("llama-embedding", "llama-server", "test-c")
+OLDER = ("llama-embedding", "llama-server")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -37,32 +39,33 @@ class Hosts(Checks):
         self.cache, self.libs = cache, {"ours": ours, "original": os.path.join(cache, "original/lib")}
         self.models = os.path.join(cache, "models")
         self.folder = None # where programs run
+        self.preload = compiled(f"{ROOT}/target/c_tests/flush-{suite}.so", "host/flush_log.c", "-shared", "-fPIC", "-ldl")
         os.makedirs(self.models, exist_ok=True)
 
     def path(self, program):
-        if program == "test-c" or program.startswith("llama-"):
+        if program.startswith("llama-"):
             return os.path.join(self.cache, "tests/bin" if program in OLDER else "hosts/bin", program)
         return os.path.join(self.cache, self.tests, program)
 
     def environment(self, side, program=None, **more):
         """Variables for a program on one library."""
         libraries = self.libs[side] + (":" + os.path.dirname(self.path(program)) if program else "")
-        return dict(os.environ, LD_LIBRARY_PATH=libraries, GGML_NO_BACKTRACE="1") | more
+        return dict(os.environ, LD_LIBRARY_PATH=libraries, LD_PRELOAD=self.preload, GGML_NO_BACKTRACE="1") | more
 
     def start(self, side, program, *arguments, timeout=None, **variables):
         """Exit status (a text if it did not end), what it printed (without colours) and seconds. `stderr` has its other
         output."""
-        begin, out, err = time.time(), b"", b""
+        begin = time.time()
         try:
             r = subprocess.run([*self.starter, self.path(program), *map(str, arguments)], env=self.environment(side, program, **variables),
                                capture_output=True, timeout=timeout or self.timeout, cwd=self.folder)
-            status, out, err = r.returncode, r.stdout, r.stderr
+            status, printed = r.returncode, (r.stdout, r.stderr)
         except subprocess.TimeoutExpired as e:
-            status, out, err = f"no end after {e.timeout:.0f} s", e.stdout or b"", e.stderr or b""
+            status, printed = f"no end after {e.timeout:.0f} s", (e.stdout, e.stderr)
         except OSError as e:
-            status = str(e)
-        self.stderr = COLOUR.sub("", err.decode(errors="replace"))
-        return status, COLOUR.sub("", out.decode(errors="replace")), time.time() - begin
+            status, printed = str(e), (b"", b"")
+        out, self.stderr = (COLOUR.sub("", (text or b"").decode(errors="replace")) for text in printed)
+        return status, out, time.time() - begin
 
     def run(self, side, program, *arguments, **variables):
         """What a host printed; None and a failed check when it does not end well."""
@@ -79,21 +82,21 @@ class Hosts(Checks):
     def model(self, name):
         return os.path.join(self.models, name + ".gguf")
 
-    def made(self, name, *command):
-        """A model that a script of this folder writes if it does not exist: a name, the script, and arguments of which
-        OUT is the path."""
+    def made(self, name, write):
+        """A model that `write` makes at a path if it does not exist."""
         path = self.model(name)
         if not os.path.exists(path):
-            subprocess.run([sys.executable, script(command[0]), *[path + ".part" if a == "OUT" else str(a) for a in command[1:]]], check=True)
+            write(path + ".part")
             os.replace(path + ".part", path)
         return path
 
     def random_llama(self, kind, name="llama", *shape):
         vocabulary = os.path.join(self.cache, "src/llama.cpp/models/ggml-vocab-llama-spm.gguf")
-        return self.made(f"{name}-{kind}", "random_llama.py", vocabulary, "OUT", kind, *shape)
+        return self.made(f"{name}-{kind}", lambda out: random_llama.llama(out, vocabulary, kind, *shape))
 
     def minilm(self):
-        return self.made("minilm-f32", "fetch_minilm.py", os.path.join(self.cache, "src/minilm"), "OUT")
+        fetch = [sys.executable, script("fetch_minilm.py"), os.path.join(self.cache, "src/minilm")]
+        return self.made("minilm-f32", lambda out: subprocess.run([*fetch, out], check=True))
 
     def converted(self, side, source, name, kind, *options, again=False):
         """A model that llama-quantize wrote on one side; None if it failed."""
@@ -128,32 +131,21 @@ class Hosts(Checks):
             error = re.search(r"NMSE=(\S+)", text + self.stderr)
             self.check("OK" in text + self.stderr, f"llama-results --check, {what}", f"NMSE {error.group(1) if error else '?'}")
 
+    def listed(self, side, program, *arguments):
+        """The list in JSON that a host prints after other lines; None and a failed check if there is none."""
+        text = self.run(side, program, *arguments)
+        try:
+            return None if text is None else json.loads(text[text.index("["):])
+        except ValueError as why:
+            self.check(False, f"{program} on {side} prints JSON", f"{why} in {len(text)} characters, at the end {text[-100:]!r}")
+
     def embeddings(self, side, *arguments):
         """Vectors of the sentences, by MiniLM; None if it fails."""
-        for attempt in range(2):
-            text = self.run(side, "llama-embedding", "-m", self.minilm(), "-p", "\n".join(SENTENCES), "--embd-output-format", "array", "-t", 2, *arguments)
-            if text is None:
-                return None
-            try:
-                return listed(text)
-            except ValueError as why:
-                # Seen once in many runs, on a busy machine: the thread of the program's log prints each number and
-                # comma.
-                at = text.index("[") + getattr(why, "pos", 0) if "[" in text else 0
-                detail = f"{why}: {text[max(0, at - 60):at + 60]!r} of {len(text)} characters"
-                print(f"note: llama-embedding on {side}, attempt {attempt + 1}: {detail}")
-        self.check(False, f"llama-embedding on {side} prints JSON", detail)
-        return None
+        return self.listed(side, "llama-embedding", "-m", self.minilm(), "-p", "\n".join(SENTENCES), "--embd-output-format", "array", "-t", 2, *arguments)
 
-    def bench(self, side, *arguments, **variables):
+    def bench(self, side, *arguments):
         """What llama-bench measured, a row for each."""
-        text = self.run(side, "llama-bench", "-o", "json", *arguments, **variables)
-        return listed(text) if text else []
-
-
-def listed(text):
-    """The list in JSON that a program printed after other lines."""
-    return json.loads(text[text.index("["):])
+        return self.listed(side, "llama-bench", "-o", "json", *arguments) or []
 
 
 def script(name):

@@ -29,24 +29,20 @@ die() {
 need() { # TOOL PACKAGE
     command -v "$1" > /dev/null 2>&1 || die "$1 is missing: install the package $2"
 }
-# cmake of the system, or from Python's packages in a folder of the cache. That needs pip, but neither root nor venv.
-find_cmake() {
-    command -v cmake > /dev/null 2>&1 && return
+prepare() { # what every build with cmake needs: that of the system, or from Python's packages, without root or venv
     tools=$cache/tools/cmake
-    if [ ! -x "$tools/cmake/data/bin/cmake" ]; then
-        need python3 python3
-        echo "cmake is missing; pip puts it into the cache ..."
-        mkdir -p "$cache/tools"
-        rm -rf "$tools" "$tools.new"
-        python3 -m pip install -q --disable-pip-version-check --target "$tools.new" cmake ninja > "$cache/tools/cmake.log" 2>&1 ||
-            die "cmake is missing: install the package cmake, or python3-pip and run this again (pip's last line: $(tail -n 1 "$cache/tools/cmake.log"))"
-        mv "$tools.new" "$tools"
+    if ! command -v cmake > /dev/null 2>&1; then
+        if [ ! -x "$tools/cmake/data/bin/cmake" ]; then
+            need python3 python3
+            echo "cmake is missing; pip puts it into the cache ..."
+            mkdir -p "$cache/tools"
+            rm -rf "$tools" "$tools.new"
+            python3 -m pip install -q --disable-pip-version-check --target "$tools.new" cmake ninja > "$cache/tools/cmake.log" 2>&1 ||
+                die "cmake is missing: install the package cmake, or python3-pip and run this again (pip's last line: $(tail -n 1 "$cache/tools/cmake.log"))"
+            mv "$tools.new" "$tools"
+        fi
+        export PATH="$tools/cmake/data/bin:$tools/bin:$PATH"
     fi
-    PATH=$tools/cmake/data/bin:$tools/bin:$PATH
-    export PATH
-}
-prepare() { # what every build with cmake needs
-    find_cmake
     [ -n "${CMAKE_GENERATOR:-}" ] || ! command -v ninja > /dev/null 2>&1 || export CMAKE_GENERATOR=Ninja
 }
 
@@ -64,13 +60,17 @@ build() { # NAME FOLDER TARGET ...; no target: all of it
     }
 }
 
-# What was built from other sources is built again.
+# Builds a folder of the cache, unless it has been built from the sources of this version.
 version=0.28.0
-fresh() { [ "$(cat "$1/done" 2> /dev/null)" = "$version" ]; }
-renew() { # FOLDER ...: removes what is not of this version
-    fresh "$1" || rm -rf "$@"
+once() { # NAME FUNCTION ARGUMENTS
+    [ "$(cat "$cache/$1/done" 2> /dev/null)" = "$version" ] && return
+    made=$1 function=$2
+    shift 2
+    fetch
+    rm -rf "${cache:?}/$made" "$cache/$made-build"
+    "$function" "$made" "$@"
+    echo "$version" > "$cache/$made/done"
 }
-done_with() { echo "$version" > "$1/done"; }
 
 fetch() { # [former | whisper]
     need python3 python3
@@ -101,18 +101,14 @@ configure_ggml() { # NAME SOURCE ARGUMENTS: a tree of ggml, to be built in NAME-
         "$@" > "$cache/$name-configure.log" 2>&1 || die "$source cannot be configured; see $cache/$name-configure.log"
 }
 libraries() { # NAME ARGUMENTS: the original's libraries and headers, in NAME
-    folder=$1
-    fresh "$cache/$folder" && return
+    name=$1
     shift
-    fetch
-    renew "$cache/$folder" "$cache/$folder-build"
-    echo "building the original ggml $version as $folder (some minutes) ..."
-    configure_ggml "$folder" ggml "$@"
+    echo "building the original ggml $version as $name (some minutes) ..."
+    configure_ggml "$name" ggml "$@"
     build "$name" "$name-build"
     cmake --install "$cache/$name-build" > /dev/null
     cp "$cache/src/ggml/src/ggml-backend-impl.h" "$cache/$name/include/"
     rm -rf "$cache/$name-build"
-    done_with "$cache/$name"
 }
 loadable() { # NAME SOURCE ARGUMENTS: its CPU and RPC modules, in NAME
     configure_ggml "$@" -DCMAKE_BUILD_TYPE=Release -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF
@@ -121,7 +117,7 @@ loadable() { # NAME SOURCE ARGUMENTS: its CPU and RPC modules, in NAME
     cp "$cache/$name-build/bin/libggml-cpu.so" "$cache/$name-build/bin/libggml-rpc.so" "$cache/$name/"
 }
 
-original() { libraries original -DCMAKE_BUILD_TYPE=Release -DGGML_LLAMAFILE=ON -DCMAKE_CXX_FLAGS="$(amx_flags)"; }
+original() { once original libraries -DCMAKE_BUILD_TYPE=Release -DGGML_LLAMAFILE=ON -DCMAKE_CXX_FLAGS="$(amx_flags)"; }
 
 # The original as hosts build it: with OpenMP, repacking, and the kernels of llamafile.
 bench() {
@@ -133,14 +129,14 @@ bench() {
         [ "$level" = native ] || flags="-DGGML_NATIVE=OFF -DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON"
         [ "$level" != avx_vnni ] || flags="$flags -DGGML_AVX_VNNI=ON"
         # shellcheck disable=SC2086
-        libraries "bench-$level" -DCMAKE_BUILD_TYPE=Release -DGGML_OPENMP=ON -DGGML_LLAMAFILE=ON -DCMAKE_CXX_FLAGS="$(amx_flags)" $flags
+        once "bench-$level" libraries -DCMAKE_BUILD_TYPE=Release -DGGML_OPENMP=ON -DGGML_LLAMAFILE=ON -DCMAKE_CXX_FLAGS="$(amx_flags)" $flags
     done
 }
 
 # For scripts/abi_diff.py, which reads the libraries' debug information and runs no code of them: no code for this
 # processor only.
 debug() {
-    libraries debug -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-g -O0" -DCMAKE_CXX_FLAGS_DEBUG="-g -O0" -DGGML_NATIVE=OFF -DGGML_LLAMAFILE=ON
+    once debug libraries -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-g -O0" -DCMAKE_CXX_FLAGS_DEBUG="-g -O0" -DGGML_NATIVE=OFF -DGGML_LLAMAFILE=ON
 }
 
 # For programs whose time is ggml's. The tree of the tests compiles in half the time of -O3.
@@ -180,44 +176,33 @@ tests() {
         test-recurrent-state-rollback test-state-restore-fragmented test-backend-sampler test-export-graph-ops test-opt
 }
 
-peers() {
-    original
-    fetch
-    renew "$cache/peers"
-    mkdir -p "$cache/peers/tests"
-    ln -sfn "$cache/src/ggml" "$cache/peers/ggml" # test-gguf and test-alloc include ../ggml/src/*.h
+tests_of_original() { # FOLDER
+    mkdir -p "$cache/$1/tests"
+    ln -sfn "$cache/src/ggml" "$cache/$1/ggml" # test-gguf and test-alloc include ../ggml/src/*.h
     for name in gguf alloc rope barrier quantize-fns opt; do
-        [ -x "$cache/peers/test-$name" ] && continue
         echo "building test-$name against the original ..."
-        cp "$cache/src/llama.cpp/tests/test-$name.cpp" "$cache/peers/tests/"
-        $CXX -std=c++17 -O2 -w -I"$cache/original/include" "$cache/peers/tests/test-$name.cpp" -o "$cache/peers/test-$name" \
+        cp "$cache/src/llama.cpp/tests/test-$name.cpp" "$cache/$1/tests/"
+        $CXX -std=c++17 -O2 -w -I"$cache/original/include" "$cache/$1/tests/test-$name.cpp" -o "$cache/$1/test-$name" \
             -L"$cache/original/lib" -lggml -lggml-base -lggml-cpu -lpthread -Wl,-rpath-link,"$cache/original/lib"
     done
-    done_with "$cache/peers"
 }
+peers() { original; once peers tests_of_original; }
 
-modules() {
-    fresh "$cache/modules" && return
-    original
-    fetch
-    renew "$cache/modules" "$cache/modules-build"
-    loadable modules ggml
-    $CXX -std=c++17 -O2 -w -I"$cache/src/ggml/include" "$cache/src/llama-new/tools/rpc/rpc-server.cpp" -o "$cache/modules/ggml-rpc-server" \
+modules_and_server() { # FOLDER
+    loadable "$1" ggml
+    $CXX -std=c++17 -O2 -w -I"$cache/src/ggml/include" "$cache/src/llama-new/tools/rpc/rpc-server.cpp" -o "$cache/$1/ggml-rpc-server" \
         -L"$cache/original/lib" -lggml -lggml-base -lpthread -Wl,-rpath-link,"$cache/original/lib"
-    done_with "$cache/modules"
 }
+modules() { original; once modules modules_and_server; }
 
-former() {
-    [ -e "$cache/former/done" ] && return
+former_modules() { # FOLDER
     fetch former
     # They are refused before they run, so they need not be fast.
-    loadable former ggml-former -DCMAKE_C_FLAGS_RELEASE="-O0 -DNDEBUG" -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG"
-    done_with "$cache/former"
+    loadable "$1" ggml-former -DCMAKE_C_FLAGS_RELEASE="-O0 -DNDEBUG" -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG"
 }
+former() { once former former_modules; }
 
-whisper() {
-    [ -e "$cache/src/whisper.cpp/include/whisper.h" ] || fetch whisper
-}
+whisper() { fetch whisper; }
 
 vulkan_module() {
     modules

@@ -75,20 +75,15 @@ def running(command, log, ready, seconds, **more):
             time.sleep(0.1)
         yield process
     finally:
-        end(process, 30)
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def free_port():
     with contextlib.closing(socket.socket()) as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
-
-
-def end(process, seconds):
-    """Terminates a program, and kills it if it has not ended after so many seconds."""
-    process.terminate()
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

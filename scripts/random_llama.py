@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
-"""Writes a GGUF file of the llama architecture with random weights and the tokenizer of another GGUF file.
+"""Writes GGUF files of the llama architecture with random weights, and LoRA adapters for them.
 
 usage: random_llama.py VOCAB.gguf OUT.gguf f32|f16 [N_EMBD N_FF N_LAYER N_HEAD N_HEAD_KV [N_EXPERT N_EXPERT_USED]]
 
-The same arguments give the same file. Python's standard library only: a weight is made of random bytes, the upper ones
+VOCAB.gguf has the tokenizer. The same arguments give the same file. A weight is made of random bytes, the upper ones
 looked up in a table of 256 normally distributed numbers.
 """
 import math
@@ -15,6 +14,7 @@ import sys
 import gguf_file
 
 TYPES = {"f32": gguf_file.F32, "f16": gguf_file.F16}
+SHAPE = (256, 704, 4, 4, 2)
 
 
 class Weights:
@@ -24,31 +24,31 @@ class Weights:
         self.random = random.Random(42)
         self.form, self.width = ("<f", 4) if kind == "f32" else ("<e", 2)
 
-    def matrix(self, n, deviation):
+    def matrix(self, shape, deviation):
         normal = statistics.NormalDist(0, deviation)
         table = [struct.pack(self.form, normal.inv_cdf((i + 0.5) / 256))[-2:] for i in range(256)]
-        if self.width == 2:  # one byte of sign, exponent and two bits; then eight bits of fraction
-            out = bytearray(self.random.randbytes(2 * n))
-            out[1::2] = out[1::2].translate(bytes(t[1] for t in table))
-        else:  # sixteen bits from the table; then sixteen bits of fraction
-            out = bytearray(self.random.randbytes(4 * n))
-            index = bytes(out[3::4])
-            out[2::4] = index.translate(bytes(t[0] for t in table))
-            out[3::4] = index.translate(bytes(t[1] for t in table))
+        low, high = (bytes(t[i] for t in table) for i in (0, 1))
+        out = bytearray(self.random.randbytes(self.width * math.prod(shape)))
+        if self.width == 4: # sixteen bits from the table; then sixteen bits of fraction
+            out[2::4] = out[3::4].translate(low)
+        # Of two bytes: sign, exponent and two bits from the table; then eight bits of fraction.
+        out[self.width - 1::self.width] = out[self.width - 1::self.width].translate(high)
         return bytes(out)
 
-    def around_one(self, n):
-        return struct.pack(f"<{n}f", *(1 + 0.1 * self.random.gauss(0, 1) for _ in range(n)))
+    def around_one(self, shape):
+        return struct.pack(f"<{shape[0]}f", *(1 + 0.1 * self.random.gauss(0, 1) for _ in range(shape[0])))
 
 
-def main():
-    if len(sys.argv) not in (4, 9, 11) or sys.argv[3] not in TYPES:
-        sys.exit(__doc__.strip())
-    vocabulary, out, kind = sys.argv[1:4]
-    embd, ff, layers, heads, heads_kv = map(int, sys.argv[4:9]) if len(sys.argv) > 4 else (256, 704, 4, 4, 2)
-    experts = tuple(map(int, sys.argv[9:]))
-    kv = embd * heads_kv // heads
+def layer(embd, ff, heads, heads_kv, *experts):
+    """Shapes of a layer's weights, the dimension that changes fastest first."""
+    kv, exps, each = embd * heads_kv // heads, "_exps" if experts else "", experts[:1]
+    return {"attn_norm": (embd,), "attn_q": (embd, embd), "attn_k": (embd, kv), "attn_v": (embd, kv), "attn_output": (embd, embd), "ffn_norm": (embd,),
+            **({"ffn_gate_inp": (embd, *each)} if experts else {}),
+            f"ffn_gate{exps}": (embd, ff, *each), f"ffn_up{exps}": (embd, ff, *each), f"ffn_down{exps}": (ff, embd, *each)}
 
+
+def llama(out, vocabulary, kind, *shape):
+    embd, ff, layers, heads, heads_kv, *experts = shape or SHAPE
     pairs = {key: value for key, value in gguf_file.read(vocabulary)[0].items() if key.startswith(b"tokenizer.")}
     n_vocab = struct.unpack_from("<iiQ", pairs[b"tokenizer.ggml.tokens"])[2]
     sizes = {"context_length": 2048, "embedding_length": embd, "feed_forward_length": ff, "block_count": layers, "attention.head_count": heads,
@@ -57,24 +57,32 @@ def main():
     pairs |= gguf_file.values({"general.architecture": "llama", "general.name": f"random llama {embd}x{layers}",
                                **{f"llama.{name}": n for name, n in sizes.items()}, "general.file_type": TYPES[kind]})
 
-    # Name: shape innermost first, deviation; None: a norm's weights.
-    tensors = {"token_embd": ((embd, n_vocab), 0.5), "output_norm": ((embd,), None), "output": ((embd, n_vocab), 0.7 / embd**0.5)}
-    exps, each = ("_exps", experts[:1]) if experts else ("", ())
-    layer = {"attn_norm": (embd,), "attn_q": (embd, embd), "attn_k": (embd, kv), "attn_v": (embd, kv), "attn_output": (embd, embd), "ffn_norm": (embd,),
-             **({"ffn_gate_inp": (embd, *each)} if experts else {}),
-             "ffn_gate" + exps: (embd, ff, *each), "ffn_up" + exps: (embd, ff, *each), "ffn_down" + exps: (ff, embd, *each)}
-    for i in range(layers):
-        tensors |= {f"blk.{i}.{name}": (shape, 0.7 / shape[0]**0.5 if len(shape) > 1 else None) for name, shape in layer.items()}
-
+    shapes = {"token_embd": (embd, n_vocab), "output_norm": (embd,), "output": (embd, n_vocab)}
+    shapes |= {f"blk.{i}.{name}": shape for i in range(layers) for name, shape in layer(embd, ff, heads, heads_kv, *experts).items()}
     weights = Weights(kind)
 
-    def made(shape, deviation): # when it is written: a model may be larger than the memory
-        n = math.prod(shape)
-        return lambda: weights.matrix(n, deviation) if deviation else weights.around_one(n)
+    def tensor(name, shape): # its bytes are made when they are written: a model may be larger than the memory
+        if len(shape) == 1:
+            return shape, gguf_file.F32, lambda: weights.around_one(shape)
+        deviation = 0.5 if name == "token_embd" else 0.7 / shape[0]**0.5
+        return shape, TYPES[kind], lambda: weights.matrix(shape, deviation)
 
-    gguf_file.write(out, pairs, {f"{name}.weight".encode(): (shape, TYPES[kind] if deviation else gguf_file.F32, made(shape, deviation))
-                                 for name, (shape, deviation) in tensors.items()})
+    gguf_file.write(out, pairs, {f"{name}.weight".encode(): tensor(name, shape) for name, shape in shapes.items()})
+
+
+def lora(out, kind, rank):
+    """An adapter for a model of the usual shape."""
+    embd, ff, layers, heads, heads_kv = SHAPE
+    weights, tensors = Weights(kind), {}
+    matrices = {name: shape for name, shape in layer(embd, ff, heads, heads_kv).items() if len(shape) == 2}
+    for i in range(layers):
+        for name, (inputs, outputs) in matrices.items():
+            for part, shape in (("a", (inputs, rank)), ("b", (rank, outputs))):
+                tensors[f"blk.{i}.{name}.weight.lora_{part}".encode()] = (shape, TYPES[kind], weights.matrix(shape, 0.3 / shape[0]**0.5))
+    gguf_file.write(out, gguf_file.values({"general.type": "adapter", "general.architecture": "llama", "adapter.type": "lora",
+                                           "adapter.lora.alpha": 2.0 * rank}), tensors)
 
 
 if __name__ == "__main__":
-    main()
+    vocabulary, out, kind, *shape = sys.argv[1:]
+    llama(out, vocabulary, kind, *map(int, shape))

@@ -1,34 +1,35 @@
 #!/usr/bin/env python3
 """Shows that the answers of an unmodified llama-server do not depend on its load.
 
-usage: test_invariance.py CACHE OURS [FORMAT ...] [-- SERVER OPTION ...]
+usage: test_invariance.py CACHE OURS [FORMAT ...]
 
-CACHE and OURS as for test_hosts.py. FORMATs choose some of the formats of weights (see FORMATS); none means all. SERVER
-OPTIONs are added to each server's command line, to find the cause of a difference (`-fa off`, `--no-repack`, `-ub 32`,
-...).
+CACHE and OURS as for test_hosts.py. FORMATs choose some of the formats of weights (see FORMATS); none means all.
 
 For each format of weights, format of the KV cache and level of this library's kernels, 40 prompts of 5 to 300 tokens
 are answered at temperature 0: one after the other, and then eight at a time, so that tokens of several prompts are in
 one batch. All answers to a prompt must have the same tokens, and the same log probabilities of the ten most likely
 tokens at each position, to the last digit: tokens alone would hide small differences. LOADS has the ways to answer
-eight at a time. The original around the same server is measured, too, but nothing is required of it. The last line
-counts the checks.
+eight at a time. The original around the same server is measured, too, but nothing is required of it but whole answers.
+The last line counts the checks.
 """
 import concurrent.futures
+import contextlib
+import functools
+import json
 import math
 import os
 import random
 import re
-import sys
+import urllib.request
 
-import server_load
-from hosts import Hosts
+import processes
+from hosts import PROMPT, Hosts, main
 
 FORMATS = ["f16", "Q8_0", "Q4_0", "Q4_K", "IQ4_XS"]
 CACHES = ["f16", "q8_0"]
 # n_embd, n_ff, layers, heads, heads of keys: rows of all matrices are whole blocks of 256 values.
 SHAPE = (512, 1536, 3, 8, 4)
-PROMPTS = 40
+PROMPTS, AT_ONCE = 40, 8
 SHORTEST, LONGEST = 5, 300
 # Tokens of the answers: 20 to 44, on average 32. With answers of one length, those that begin together would end
 # together.
@@ -48,10 +49,44 @@ CONTEXT = 512
 LOADS = [("separate", ["--no-kv-unified"], False, True),
          ("shared", ["--kv-unified"], True, True),
          ("shuffled", ["--kv-unified"], False, False)]
-# No device but the CPU, and a log that names its kernels.
-CPU = ("-dev", "none", "-lv", "4")
 # Sequences at work, on average, below which "eight at a time" would not be true.
 BUSY = 4
+
+
+def get(port, path, body=None, timeout=300):
+    """What the server answers under `path`."""
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body and json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=timeout) as answer:
+        return answer.read().decode()
+
+
+@contextlib.contextmanager
+def server(t, side, model, *options, **variables):
+    """A server that may only use the CPU; ends with the block. Gives its port, and a function that returns the level of
+    its kernels from its log. The original does not log it."""
+    path, port, log = t.path("llama-server"), processes.free_port(), os.path.join(t.models, f"server-{side}.log")
+    command = [path, "-m", model, "--port", str(port), "-np", str(AT_ONCE), "-c", str(AT_ONCE * CONTEXT), "-t", "2", "--no-webui", "--metrics", "-dev", "none",
+               "-lv", "4", *options]
+
+    def said():
+        with open(log, errors="replace") as f:
+            return f.read()
+
+    def kernels():
+        found = re.search(r"\bKERNELS = (\w+)", said())
+        return found and found[1]
+
+    def ready():
+        with contextlib.suppress(OSError):
+            return get(port, "/health", timeout=5)
+
+    with processes.running(command, log, ready, 120, env=t.environment(side, path, **variables)) as process:
+        try:
+            yield port, kernels
+        except (OSError, ValueError, KeyError, TypeError) as e:
+            t.check(False, f"llama-server on {side} answers: {' '.join(options)}", f"{type(e).__name__}: {e}; " + " | ".join(said().splitlines()[-4:])[-500:])
+        else:
+            t.check(process.poll() is None, f"llama-server on {side} still runs after all prompts", f"status {process.poll()}")
 
 
 def prompts():
@@ -62,14 +97,19 @@ def prompts():
 
 
 class Answer:
-    """Tokens, and for each of them the most likely tokens with their log probabilities."""
+    """Tokens, and for each of them the most likely tokens with their log probabilities. At temperature 0, and without a
+    cache of earlier prompts, it depends on the prompt alone."""
 
-    def __init__(self, reply, prompt, length):
+    def __init__(self, port, prompt, length):
+        reply = json.loads(get(port, "/completion", {
+            "prompt": prompt, "n_predict": length, "temperature": 0, "seed": 1, "cache_prompt": False, "return_tokens": True, "ignore_eos": True,
+            "n_probs": PROBABILITIES, "logit_bias": [[b, False] for b in BYTES]}))
         self.tokens = reply["tokens"]
         self.likely = [[(p["id"], p["logprob"]) for p in at["top_logprobs"]] for at in reply["completion_probabilities"]]
         numbers = [p for at in self.likely for _, p in at]
-        # A NaN would be equal to a NaN.
-        self.whole = (len(self.tokens) == length and len(numbers) == length * PROBABILITIES and reply["tokens_evaluated"] == len(prompt)
+        # A NaN would be equal to a NaN. A text has its own number of tokens.
+        self.whole = (len(self.tokens) == length and len(numbers) == length * PROBABILITIES
+                      and (isinstance(prompt, str) or reply["tokens_evaluated"] == len(prompt))
                       and all(isinstance(p, float) and math.isfinite(p) for p in numbers))
 
     def has_tokens_of(self, longer):
@@ -84,36 +124,19 @@ class Answer:
         return None if self.has_tokens_of(longer) else "other tokens"
 
 
-class Tally:
-    """How many of the answers to several prompts at a time are those to one prompt at a time."""
-
-    def __init__(self, alone, together, asked):
-        self.tokens = sum(b.has_tokens_of(a) for a, b in zip(alone, together))
-        found = [b.difference(a) for a, b in zip(alone, together)]
-        self.all = found.count(None)
-        first = next((i for i, d in enumerate(found) if d), None)
-        self.first = "" if first is None else f"; the first other one, to prompt {first} of {len(asked[first])} tokens, differs {found[first]}"
-
-    def __str__(self):
-        return f"{self.all} ({self.tokens})"
-
-
 def answers(port, asked, lengths, at_once, waves=False):
     """The answers, and how many sequences the server had at work on average. With `waves`, the next prompts wait until
     all of the last ones are answered."""
     def counters():
-        metrics = server_load.get(port, "/metrics")
+        metrics = get(port, "/metrics")
         rate, batches = (float(re.search(rf"^llamacpp:{name} (\S+)", metrics, re.M)[1]) for name in ("n_busy_slots_per_decode", "n_decode_total"))
         return rate * batches, batches
-
-    def ask(prompt, length):
-        reply = server_load.complete(port, prompt, length, n_probs=PROBABILITIES, logit_bias=[[b, False] for b in BYTES])
-        return Answer(reply, prompt, length)
 
     before = counters()
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         wave = at_once if waves else len(asked)
-        found = [a for i in range(0, len(asked), wave) for a in pool.map(ask, asked[i:i + wave], lengths[i:i + wave])]
+        found = [a for i in range(0, len(asked), wave)
+                 for a in pool.map(Answer, [port] * wave, asked[i:i + wave], lengths[i:i + wave])]
     busy, batches = (now - then for now, then in zip(counters(), before))
     return found, busy / batches
 
@@ -125,82 +148,58 @@ def model(t, kind):
     return t.converted("original", model(t, "f32"), "wide-" + kind, kind)
 
 
-def kernels(t, side):
-    """The level of the kernels from the last server's log. The original does not log it."""
-    with open(server_load.log_of(t, side), errors="replace") as f:
-        found = re.search(r"\bKERNELS = (\w+)", f.read())
-    return found[1] if found else None
-
-
-def measure(t, side, kind, cache, level, options):
-    """For each load, how many answers stay the same, as text; None if a server fails. Checks them for this library."""
+def measure(t, side, level, kind, cache):
+    """For each load, how many answers stay the same (in brackets: those with the same tokens). Checks them for this
+    library."""
     asked, path = prompts(), model(t, kind)
-    if path is None:
-        return None
     name = f"{kind.upper()}, cache {cache.upper()}, {level or side}"
-    environment = {"GGML_RS_CPU_LEVEL": level} if level else {}
-    alone, tallies = None, []
+    if path is None:
+        return ["failed"] * len(LOADS)
+    alone, row = None, []
     for load, flags, waves, required in LOADS:
-        arguments = ("-ctk", cache, "-ctv", cache, "-fa", "on", "--metrics", *CPU, *flags, *options)
-        with server_load.server(t, side, path, *arguments, context=CONTEXT, environment=environment) as port:
-            if port is None:
-                return None
-            try:
-                if alone is None:
-                    alone, _ = answers(port, asked, [max(LENGTHS)] * PROMPTS, 1)
-                    different = len({tuple(a.tokens) for a in alone})
-                    t.check(all(a.whole for a in alone) and different == PROMPTS, f"{name}: whole answers to {PROMPTS} prompts",
-                            f"{different} different ones")
-                together, busy = answers(port, asked, LENGTHS, server_load.AT_ONCE, waves)
-            except (OSError, ValueError, KeyError, TypeError) as e:
-                t.check(False, f"{name}, {load}: llama-server on {side} answers", f"{type(e).__name__}: {e}")
-                return None
-        if level:
-            t.check(kernels(t, side) == level, f"{name}, {load}: the server uses these kernels", str(kernels(t, side)))
-        t.check(all(a.whole for a in together) and busy >= BUSY, f"{name}, {load}: whole answers, {server_load.AT_ONCE} at a time",
-                f"{busy:.1f} on average")
-        tally = Tally(alone, together, asked)
-        tallies.append(str(tally))
-        if required and side == "ours":
-            t.check(tally.all == tally.tokens == PROMPTS, f"{name}, {load}: the same answers", f"{tally.all} of {PROMPTS}{tally.first}")
-    return tallies
+        row.append("failed")
+        with server(t, side, path, "-ctk", cache, "-ctv", cache, "-fa", "on", *flags, **({"GGML_RS_CPU_LEVEL": level} if level else {})) as (port, kernels):
+            if alone is None:
+                alone, _ = answers(port, asked, [max(LENGTHS)] * PROMPTS, 1)
+                different = len({tuple(a.tokens) for a in alone})
+                t.check(all(a.whole for a in alone) and different == PROMPTS, f"{name}: whole answers to {PROMPTS} prompts", f"{different} different ones")
+            together, busy = answers(port, asked, LENGTHS, AT_ONCE, waves)
+            if level:
+                t.check(kernels() == level, f"{name}, {load}: the server uses these kernels", str(kernels()))
+            t.check(all(a.whole for a in together) and busy >= BUSY, f"{name}, {load}: whole answers, {AT_ONCE} at a time", f"{busy:.1f} on average")
+            found = [b.difference(a) for a, b in zip(alone, together)]
+            same = found.count(None)
+            row[-1] = f"{same} ({sum(b.has_tokens_of(a) for a, b in zip(alone, together))})"
+            if required and side == "ours":
+                other = next((f"; prompt {i} of {len(asked[i])} tokens differs {d}" for i, d in enumerate(found) if d), "")
+                t.check(same == PROMPTS, f"{name}, {load}: the same answers", f"{same} of {PROMPTS}{other}")
+    return row
 
 
-def best(t):
-    """The level of this processor's kernels."""
-    with server_load.server(t, "ours", model(t, "f16"), *CPU):
-        return kernels(t, "ours")
+class Invariance(Hosts):
+    """Finds the level of this processor's kernels, with a server that answers texts without options for caches."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        os.environ.pop("GGML_RS_CPU_LEVEL", None)
+        os.environ["GGML_RS_DEBUG"] = "threads=all"
+        level = None
+        with server(self, "ours", model(self, "f16")) as (port, kernels):
+            level = kernels()
+            found, _ = answers(port, [PROMPT[i:] for i in range(PROMPTS)], LENGTHS, AT_ONCE)
+            self.check(level and all(a.whole for a in found), "whole answers to texts, and the server says which kernels it uses", str(level))
+        self.columns = [("original", None)] + [("ours", l) for l in dict.fromkeys(["avx2", level] if level != "scalar" else [level]) if l]
 
 
-def main():
-    arguments, options = sys.argv[1:], []
-    if "--" in arguments:
-        at = arguments.index("--")
-        arguments, options = arguments[:at], arguments[at + 1:]
-    formats = arguments[2:] or FORMATS
-    if len(arguments) < 2 or any(f not in FORMATS for f in formats):
-        sys.exit(__doc__.strip() + "\n\nformats: " + " ".join(FORMATS))
-    t = Hosts("invariance", *map(os.path.abspath, arguments[:2]))
-    os.environ.pop("GGML_RS_CPU_LEVEL", None)
-    os.environ["GGML_RS_DEBUG"] = "threads=all"
-    top = best(t)
-    t.check(top, "the server says which kernels it uses", str(top))
-    levels = dict.fromkeys([top] if top == "scalar" else ["avx2", top])
-    columns = [("original", None)] + [("ours", level) for level in levels if level]
-    table = []
-    for kind in formats:
-        for cache in CACHES:
-            row = [kind.upper(), cache.upper()]
-            for side, level in columns:
-                row += measure(t, side, kind, cache, level, options) or ["failed"] * len(LOADS)
-            table.append(row)
-    print(f"\nanswers of {PROMPTS} that are the same one by one and {server_load.AT_ONCE} at a time (in brackets: those with the same tokens)\n")
-    head = ["weights", "cache"] + [f"{level or side}, {load[0]}" for side, level in columns for load in LOADS]
-    for row in [head, ["---"] * len(head), *table]:
+def compare(t, kind):
+    """A format of weights, with each format of the KV cache: prints a table."""
+    head = ["weights", "cache"] + [f"{level or side}, {load[0]}" for side, level in t.columns for load in LOADS]
+    rows = [[kind.upper(), cache.upper()] + [cell for column in t.columns for cell in measure(t, *column, kind, cache)] for cache in CACHES]
+    print(f"\nanswers of {PROMPTS} that are the same one by one and {AT_ONCE} at a time (in brackets: those with the same tokens)\n")
+    for row in [head, ["---"] * len(head), *rows]:
         print("| " + " | ".join(row) + " |")
     print()
-    sys.exit(t.finish())
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, "invariance", {kind: functools.partial(compare, kind=kind) for kind in FORMATS}, kind=Invariance)

@@ -22,8 +22,6 @@ from processes import compiled
 SAMPLE_COST = 3e6
 # Dense and mixed models that test-llama-archs finds OK with the original.
 ARCHITECTURES = 133
-# The last of them.
-LAST = "hrm_text"
 # Architectures whose states CI saves and restores: one of every kind of memory, recurrent and hybrid ones above all.
 STATES = "^(llama|gemma3|deepseek2|t5|mamba2?|rwkv[67]|arwkv7|jamba|falcon-h1|lfm2|qwen3next|kimi-linear|granitehybrid|nemotron_h|plamo2)$"
 # Bytes of names that fit into one argument of a program.
@@ -46,14 +44,12 @@ class Peers(Hosts):
     def runs(self, program, *arguments, what=None):
         """A program that checks by itself."""
         status, out, seconds = self.start("ours", program, *arguments)
-        self.check(status == 0, what or program, f"{seconds:.1f} s" if status == 0 else self.why(status, out))
-        return status == 0, out
+        return self.check(status == 0, what or program, f"{seconds:.1f} s" if status == 0 else self.why(status, out))
 
 
 def programs(t):
     for name in ("test-c", "test-quantize-fns", "test-rope", "test-barrier", "test-col2im-1d", "test-tiled-mulmat", "test-opt"):
-        if os.path.exists(t.path(name)):
-            t.runs(name)
+        t.runs(name)
 
 
 def results(out):
@@ -64,24 +60,26 @@ def results(out):
     return found
 
 
-def supported(t, side, device="CPU"):
-    """What a side supports of the cases of test-backend-ops: name -> whether."""
-    status, out, _ = t.start(side, "test-backend-ops", "support", "-b", device)
+def answered(t, side, mode, device, **variables):
+    """What test-backend-ops says of each case, of which there must be many."""
+    status, out, _ = t.start(side, "test-backend-ops", mode, "-b", device, **variables)
     found = results(out)
     if status != 0 or len(found) < 1000:
-        t.check(False, f"test-backend-ops support on {side}", f"status {status}, {len(found)} cases")
-    return {name: said[-1] == "SUPPORTED" for name, said in found.items()}
+        t.check(False, f"test-backend-ops {mode} -b {device} on {side}", f"status {status}, {len(found)} cases")
+    return found
+
+
+def supported(t, side, device="CPU"):
+    """What a side supports of the cases of test-backend-ops: name -> whether."""
+    return {name: said[-1] == "SUPPORTED" for name, said in answered(t, side, "support", device).items()}
 
 
 def listed(t):
     """Every case of test-backend-ops test by name. `support` leaves out those that compute a whole graph (fusions,
     TOPK_QSA ...), so the program runs with a device that supports nothing: it names each case and computes none."""
     module = compiled(os.path.join(t.folder, "toy.so"), "modules/toy_module.c", "-shared", "-fPIC", "-DBACKEND", '-DNAME="Toy"')
-    status, out, _ = t.start("ours", "test-backend-ops", "test", "-b", "Toy0", GGML_BACKEND_PATH=module)
-    found = [name for name, said in results(out).items() if said[-1].startswith("not supported")]
-    if status != 0 or len(found) < 1000:
-        t.check(False, "test-backend-ops names its cases", f"status {status}, {len(found)} cases")
-    return found
+    found = answered(t, "ours", "test", "Toy0", GGML_BACKEND_PATH=module)
+    return [name for name, said in found.items() if said[-1].startswith("not supported")]
 
 
 def support(t):
@@ -158,10 +156,10 @@ def judge(t, what, status, out, expected, seconds):
             + "".join("; wrong: " + n for n in wrong[:5]) + "".join("; not computed: " + n for n in missing[:5]))
 
 
-def ops(t, rounds=1):
+def ops(t):
     can, every = supported(t, "original"), listed(t)
     usable = [c for c in every if can.get(c, True)]
-    chosen = sample(usable, rounds)
+    chosen = sample(usable, 1)
     covered = set(map(kind, chosen))
     graphs = {parts(c)[0] for c in every if c not in can}
     t.check(covered == set(map(kind, usable)) and can.keys() <= set(every) and "TOPK_QSA" in graphs, "the sample covers every kind of case on all its types",
@@ -171,38 +169,28 @@ def ops(t, rounds=1):
         judge(t, f"test-backend-ops test -b CPU, sample, part {i}", status, out, {c for c in chosen if c in names}, seconds)
 
 
-def whole(t, mode, name):
-    """Every case in one run without a filter: what is OK with the original must be OK here."""
-    status, out, seconds = t.start("ours", "test-backend-ops", mode, "-b", "CPU", timeout=6 * 3600)
-    with open(os.path.join(t.folder, f"backend-ops-{mode}.txt"), "w") as f:
-        f.write(out)
-    expected = set()
-    if mode == "test":
-        can = supported(t, "original")
-        expected = {c for c in listed(t) if can.get(c, True)}
-    judge(t, name, status, out, expected, seconds)
-
-
 def ops_all(t):
-    whole(t, "test", "test-backend-ops test -b CPU, all of it")
+    """Every case in one run without a filter: what is OK with the original must be OK here."""
+    status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "CPU", timeout=6 * 3600)
+    with open(os.path.join(t.folder, "backend-ops-test.txt"), "w") as f:
+        f.write(out)
+    can = supported(t, "original")
+    judge(t, "test-backend-ops test -b CPU, all of it", status, out, {c for c in listed(t) if can.get(c, True)}, seconds)
 
 
-def grad_all(t):
-    whole(t, "grad", "test-backend-ops grad -b CPU, all of it")
-
-
-def grad(t):
-    """Gradients by backpropagation against finite differences, for a sample."""
-    chosen = [c for c in sample(supported(t, "original"), 2) if "type=f32" in c or "type" not in c]
-    for i, some in enumerate(chunks(chosen), 1):
+def grad(t, every=False):
+    """Gradients by backpropagation against finite differences, for a sample or all: what is right with the original
+    must be right here."""
+    chosen = (c for c in sample(supported(t, "original"), 2) if "type=f32" in c or "type" not in c)
+    for i, names in enumerate([()] if every else [("-o", some) for some in chunks(chosen)], 1):
         said = {}
         for side in ("original", "ours"):
-            _, out, seconds = t.start(side, "test-backend-ops", "grad", "-b", "CPU", "-o", some)
+            _, out, seconds = t.start(side, "test-backend-ops", "grad", "-b", "CPU", *names, timeout=6 * 3600)
             said[side] = {case: lines[-1] for case, lines in results(out).items()}
         good = {c for c, line in said["original"].items() if line.endswith("OK")}
         lost = sorted(c for c in good if not said["ours"].get(c, "").endswith("OK"))
         wrong = sorted(c for c, line in said["ours"].items() if "FAIL" in line and "FAIL" not in said["original"].get(c, ""))
-        t.check(good and not lost and not wrong, f"test-backend-ops grad -b CPU, sample, part {i}",
+        t.check(good and not lost and not wrong, f"test-backend-ops grad -b CPU, part {i}",
                 f"{len(good)} gradients in {seconds:.0f} s" + "".join("; lost: " + c for c in (lost + wrong)[:5]))
 
 
@@ -220,26 +208,13 @@ def table(text):
 def archs(t):
     """Every architecture that llama.cpp knows, with random weights: logits of two runs, and of a model written and
     read back. Only here: the original's threads wait for each other in loops, and it takes half an hour if there are
-    fewer cores than threads.
-
-    llama.cpp's log has a thread of its own that the program does not wait for at the end (common/log.cpp says so).
-    Now and then the last lines are lost, with the original too. Then the architectures without a verdict run again,
-    alone."""
+    fewer cores than threads."""
     status, out, seconds = t.start("ours", "test-llama-archs", "-s", 1, "-b", "CPU")
     rows = table(out)
-    again = 0
-    while status == 0 and "Summary:" not in out and again < 20:
-        again += 1
-        silent = [k[0] for k, said in rows.items() if not said] or ([] if LAST in {k[0] for k in rows} else [LAST])
-        if not silent:
-            break
-        status, one, _ = t.start("ours", "test-llama-archs", "-s", 1, "-b", "CPU", "-a", silent[0])
-        rows |= {k: said for k, said in table(one).items() if said}
     good = [k for k, said in rows.items() if said and said[0].startswith("OK") and "FAIL" not in said[1]]
     wrong = [" ".join((k[0], k[2])) for k, said in rows.items() if any("FAIL" in s for s in said)]
     t.check(status == 0 and not wrong and len(good) >= ARCHITECTURES, "test-llama-archs: every architecture that is OK with the original",
-            f"{len(good)} of {ARCHITECTURES} OK in {seconds:.0f} s" + (f", status {status}" if status else "")
-            + (f", the end of its log lost, {again} runs for what it said" if again else "") + "".join("; " + a for a in wrong))
+            f"{len(good)} of {ARCHITECTURES} OK in {seconds:.0f} s" + (f", status {status}" if status else "") + "".join("; " + a for a in wrong))
 
 
 def models(t, which=STATES):
@@ -248,8 +223,7 @@ def models(t, which=STATES):
     folder = os.path.join(t.folder, f"archs-{zlib.crc32(which.encode()):08x}")
     if not os.path.isdir(folder):
         os.makedirs(folder + ".part", exist_ok=True)
-        ok, _ = t.runs("test-llama-archs", "-s", 1, "-a", which, "-o", folder + ".part", what="test-llama-archs writes models")
-        if not ok:
+        if not t.runs("test-llama-archs", "-s", 1, "-a", which, "-o", folder + ".part", what="test-llama-archs writes models"):
             shutil.rmtree(folder + ".part")
             return
         os.replace(folder + ".part", folder)
@@ -258,18 +232,14 @@ def models(t, which=STATES):
         said, rc = {}, {}
         for side in ("original", "ours"):
             rc[side], out, seconds = t.start(side, program, "--models", folder)
-            said[side] = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.strip().split(" ")[0].endswith(".gguf")}
+            rows = (line.split() for line in out.splitlines())
+            said[side] = {row[0]: row[1:] for row in rows if row and row[0].endswith(".gguf")}
+        ours = said["ours"]
         worse = sorted(m for m, results in said["original"].items()
-                       if any(a == "PASS" != b for a, b in zip(results, said["ours"].get(m, [])))
-                       or len(said["ours"].get(m, [])) != len(results))
-        good = sum(r.count("PASS") for r in said["ours"].values())
-        t.check(good > 0 and not worse and rc["ours"] in (0, rc["original"]), f"{program} over these models",
-                f"{len(said['ours'])} models, {good} passed, {sum(r.count('FAIL') for r in said['ours'].values())} failed, "
-                f"in {seconds:.0f} s" + "".join("; worse than the original: " + m for m in worse[:5]))
-
-
-def models_all(t):
-    models(t, ".")
+                       if len(ours.get(m, [])) != len(results) or any(a == "PASS" != b for a, b in zip(results, ours[m])))
+        passed, failed = (sum(r.count(word) for r in ours.values()) for word in ("PASS", "FAIL"))
+        t.check(passed > 0 and not worse and rc["ours"] in (0, rc["original"]), f"{program} over these models",
+                f"{len(ours)} models, {passed} passed, {failed} failed, in {seconds:.0f} s" + "".join("; worse than the original: " + m for m in worse[:5]))
 
 
 def hosts(t):
@@ -277,23 +247,21 @@ def hosts(t):
     model = t.random_llama("f16")
     t.runs("test-thread-safety", "-m", model, "-p", "The meaning of life is", "-n", 32, "-c", 256, "-ub", 32, "-np", 4, "-t", 2)
     t.runs("test-state-restore-fragmented", "-m", model)
-    listed = []
+    lists = {}
     for side in ("original", "ours"):
         path = os.path.join(t.folder, f"graph-ops-{side}.txt")
-        status, _, _ = t.start(side, "test-export-graph-ops", "-m", model, "-o", path)
-        if status != 0:
-            return t.check(False, f"test-export-graph-ops on {side}", t.why(status))
+        if t.run(side, "test-export-graph-ops", "-m", model, "-o", path) is None:
+            return
         with open(path) as f:
-            listed.append(f.read())
-    t.check(listed[0] == listed[1] and listed[0].count("\n") > 10, "test-export-graph-ops gives the original's list",
-            f"{listed[1].count(chr(10))} ops")
+            lists[side] = f.read().splitlines()
+    n = len(lists["ours"])
+    t.check(lists["ours"] == lists["original"] and n > 10, "test-export-graph-ops gives the original's list", f"{n} ops")
     # With a list the program fills the sources only. It compares the guards around them and the rows that SET_ROWS
     # skips as they came from malloc, and any NaN among them is a failure (with the original too). So malloc must return
     # zeros: glibc fills with the complement.
     status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "CPU", "--test-file", path, MALLOC_PERTURB_="255")
     good = out.count("): OK")
-    t.check(status == 0 and "FAIL" not in out and good == listed[1].count("\n"), "test-backend-ops on the ops of that list",
-            f"{good} of {listed[1].count(chr(10))} OK in {seconds:.0f} s")
+    t.check(status == 0 and "FAIL" not in out and good == n, "test-backend-ops on the ops of that list", f"{good} of {n} OK in {seconds:.0f} s")
 
 
 def sampler(t):
@@ -307,7 +275,8 @@ def sampler(t):
 
 
 SECTIONS = {"programs": programs, "support": support, "ops": ops, "archs": archs, "hosts": hosts}
-DEMAND = {"grad": grad, "models": models, "sampler": sampler, "ops-all": ops_all, "grad-all": grad_all, "models-all": models_all}
+DEMAND = {"grad": grad, "models": models, "sampler": sampler, "ops-all": ops_all,
+          "grad-all": lambda t: grad(t, True), "models-all": lambda t: models(t, ".")}
 
 
 if __name__ == "__main__":

@@ -11,10 +11,9 @@ most graphs, as the output counts as a layer). This library runs with its race c
 checks."""
 import os
 import re
-import subprocess
 import sys
 
-from checks import Checks
+from hosts import Hosts
 from processes import ROOT, compiled
 
 TIME = re.compile(r"\d+\.\d\d\.\d{3}\.\d{3} [A-Z] ?")
@@ -22,10 +21,16 @@ CAUSE = re.compile(r"\[\s*(\S+)[^\]]*\]")
 ROW = re.compile(r"\|\s*(\S+)\|FAKE\|\s*(\w+)\|")
 
 
-def placement(path):
+def build(folder, cache):
+    """The accelerator, and a library that puts layers of an unmodified host on it."""
+    compiled(f"{folder}/module.so", "async/module.c", "-shared", "-fPIC", "-lpthread")
+    compiled(f"{folder}/preload.so", "async/preload.cpp", "-shared", "-fPIC", f"-I{cache}/src/llama.cpp/include", f"-L{cache}/original/lib", "-lggml", "-lggml-base", "-ldl")
+
+
+def placement(log):
     """Lines about splits and nodes, without times, causes and blanks."""
     lines = []
-    for line in open(path, errors="replace"):
+    for line in log.splitlines():
         at = max(line.find("## SPLIT"), line.find("node #"))
         if at >= 0:
             line = TIME.sub(" ", line[at:]).replace("inputs :", "inputs:")
@@ -35,43 +40,35 @@ def placement(path):
     return lines
 
 
-def run(host, lib, out, name, arch):
-    env = dict(os.environ, LD_LIBRARY_PATH=lib, LD_PRELOAD=f"{out}/preload.so", FAKE_MODULE=f"{out}/module.so", GGML_SCHED_DEBUG="2",
-               FAKE_LAYERS=os.environ.get("FAKE_LAYERS", "2"), GGML_SCHED_SANITIZE="1", OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive")
-    command = [host, "-s", "1", "-v", "5", "-b", "FAKE"] + (["-a", arch] if arch else [])
-    log = f"{out}/{name}.{arch or 'all'}.log"
-    with open(log, "w") as err:
-        text = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=err, text=True, errors="replace").stdout
-    return text, placement(log), [l for l in open(log, errors="replace") if "race:" in l]
+class Placement(Hosts):
+    tests, timeout = "tests/bin", 3600
+
+    def placed(self, side, out, arch):
+        """How many models ran, how many failed, where their nodes were placed, and races."""
+        _, text, _ = self.start(side, "test-llama-archs", "-s", 1, "-v", 5, "-b", "FAKE", *(("-a", arch) if arch else ()),
+                                LD_PRELOAD=f"{self.preload}:{out}/preload.so", FAKE_MODULE=f"{out}/module.so", GGML_SCHED_DEBUG="2",
+                                FAKE_LAYERS=os.environ.get("FAKE_LAYERS", "2"), GGML_SCHED_SANITIZE="1", OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive")
+        with open(f"{out}/{side}.{arch or 'all'}.log", "w") as f:
+            f.write(self.stderr)
+        return len(ROW.findall(text)), text.count("FAIL"), placement(self.stderr), [l for l in self.stderr.splitlines() if "race:" in l]
 
 
 def main():
-    cache, ours, *archs = sys.argv[1:]
+    (cache, ours), archs = map(os.path.abspath, sys.argv[1:3]), sys.argv[3:]
     out = f"{ROOT}/target/placement"
-    host, original = f"{cache}/tests/bin/test-llama-archs", f"{cache}/original/lib"
-    compiled(f"{out}/module.so", "async/module.c", "-shared", "-fPIC", "-lpthread")
-    compiled(f"{out}/preload.so", "async/preload.cpp", "-shared", "-fPIC", f"-I{cache}/src/llama.cpp/include", f"-L{original}", "-lggml", "-lggml-base", "-ldl")
-    c = Checks("placement")
-    for folder in (ours, original):
+    build(out, cache)
+    t = Placement("placement", cache, ours)
+    for folder in t.libs.values():
         # Without it, the loader takes the library of the host's RUNPATH, and the test compares it with itself.
-        c.check(os.path.exists(f"{folder}/libggml-base.so"), f"{folder} has libggml-base.so")
+        t.check(os.path.exists(f"{folder}/libggml-base.so"), f"{folder} has libggml-base.so")
     for arch in archs or [None]:
-        # The host's log has a thread that the host does not wait for at its end: now and then its last lines are lost,
-        # with either library.
-        for _ in range(4):
-            (want_text, want, _), (text, got, races) = run(host, original, out, "original", arch), run(host, ours, out, "ours", arch)
-            if len(want) == len(got):
-                break
-        rows, there, ok = len(ROW.findall(want_text)), len(ROW.findall(text)), text.count("FAIL")
-        # So may the last row.
-        cut = 1 - min(want_text.count("Summary:"), text.count("Summary:"))
+        (rows, bad, want, _), (there, wrong, got, races) = t.placed("original", out, arch), t.placed("ours", out, arch)
         first = next((f": {x[:150]} | {y[:150]}" for x, y in zip(want, got) if x != y), "")
         splits = sum(line.startswith("##SPLIT") for line in want)
-        c.check(want and want == got, f"{arch or 'all'}: {rows} models, {splits} splits, {len(want) - splits} nodes placed the same{first}")
-        c.check(there and abs(there - rows) <= cut and ok == want_text.count("FAIL"),
-                f"{arch or 'all'}: {there} results as the original's {rows}, {ok} differ from the CPU's")
-        c.check(not races, f"{arch or 'all'}: no races", races[0][:200] if races else "")
-    return c.finish()
+        t.check(want and want == got, f"{arch or 'all'}: {rows} models, {splits} splits, {len(want) - splits} nodes placed the same{first}")
+        t.check(there and there == rows and wrong == bad, f"{arch or 'all'}: {there} results as the original's {rows}, {wrong} differ from the CPU's")
+        t.check(not races, f"{arch or 'all'}: no races", races[0][:200] if races else "")
+    return t.finish()
 
 
 if __name__ == "__main__":

@@ -7,35 +7,37 @@ CACHE is the folder of scripts/oracle.sh (hosts/bin, modules, original/lib), OUR
 lib, with bin beside it. The original's rpc-server runs on either library; ours is tools/ggml-rpc-server. The last line
 counts the checks.
 """
+import collections
 import contextlib
-import csv
-import io
+import itertools
 import json
+import math
 import os
-import queue
 import re
 import signal
 import socket
 import statistics
 import subprocess
 import tempfile
-import threading
 import time
 
 import processes
 import rpc_strangers
 from hosts import Hosts, alike, main, nmse
+from test_peers import supported
 
 KINDS = ("f16", "Q8_0", "Q4_0", "Q4_K")
+SIDES = ("ours", "original")
 # Servers, and layers on them.
-WAYS = {"whole": (1, 99), "half": (1, 2), "two servers": (2, 99), "half, two servers": (2, 2)}
+WAYS = {"whole": (1, 99), "half": (1, 2), "two servers": (2, 99)}
 os.environ["GGML_DISABLE_VULKAN"] = "1"
+TURNS = range(int(os.environ.get("RPC_TURNS", "3")))
 # For figures on a machine that others use, too: RPC_PREFIX="chrt -r 10" for servers and clients.
 REAL_TIME = os.environ.get("RPC_PREFIX", "").split()
 
 
 class Rpc(Hosts):
-    starter = REAL_TIME
+    tests, starter = "tests/bin", REAL_TIME
 
 
 @contextlib.contextmanager
@@ -73,19 +75,17 @@ def logits(t, side, path, *arguments, **variables):
 
 def pairs(t):
     """Whole and half on one server, and on two: the results of the CPU that computes, to the bit."""
-    sides = ("ours", "original")
     for kind in KINDS:
         path = t.quantized("original", kind)
-        local = {side: logits(t, side, path) for side in sides}
-        for serving in sides:
+        local = {side: logits(t, side, path) for side in SIDES}
+        for serving in SIDES:
             # The original's server serves one client after the other.
             with server(t, serving) as one, server(t, serving) as two:
-                for client in sides:
-                    ways = [("whole", one, 99)]
-                    if kind == "Q4_0" or client == serving == "ours":
-                        ways += [("half", one, 2), ("two servers", f"{one},{two}", 99)]
-                    for way, endpoints, layers in ways:
-                        got = logits(t, client, path, "--rpc", endpoints, "-ngl", layers)
+                for client in SIDES:
+                    ways = ("whole", "half", "two servers") if kind == "Q4_0" or client == serving == "ours" else ("whole",)
+                    for way in ways:
+                        servers, layers = WAYS[way]
+                        got = logits(t, client, path, "--rpc", ",".join((one, two)[:servers]), "-ngl", layers)
                         if got is None or local[serving] is None:
                             continue
                         # Half of the layers are the client's CPU: with both libraries, the result is between theirs.
@@ -121,29 +121,25 @@ def bench(t, side, path, endpoints, *arguments):
     return {"prompt" if row["n_prompt"] else "text": row["avg_ts"] for row in t.bench(side, "-m", path, "--rpc", endpoints, "-r", 1, "-t", 1, *arguments)}
 
 
+def chosen(listed, usual):
+    """The values that a variable of the environment lists, or the usual ones."""
+    return listed.split(",") if listed else list(usual)
+
+
 def speed(t):
     """Text and prompts of the four pairs, in turns: whole and half, on one server and two. RPC_KINDS, RPC_TURNS,
     RPC_WAYS choose less."""
-    wanted = os.environ.get("RPC_WAYS", "whole,half,two servers").split(",")
-    for kind in os.environ.get("RPC_KINDS", ",".join(KINDS)).split(","):
-        path = t.quantized("original", kind)
-        for way in wanted:
-            servers, layers = WAYS[way]
-            rates = {}
-            with contextlib.ExitStack() as stack:
-                running = {side: [stack.enter_context(server(t, side, threads=1)) for _ in range(servers)] for side in ("original", "ours")}
-                for _ in range(int(os.environ.get("RPC_TURNS", "3"))):
-                    for serving, endpoints in running.items():
-                        for client in ("original", "ours"):
-                            now = bench(t, client, path, ",".join(endpoints), "-p", 64, "-n", 32, "-r", 3, "-ngl", layers)
-                            for what, rate in now.items():
-                                rates.setdefault((what, client, serving), []).append(rate)
-            middle = {key: statistics.median(all_of_them) for key, all_of_them in rates.items()}
-            for what in ("prompt", "text"):
-                base = middle.get((what, "original", "original"), 0)
-                for (its, client, serving), rate in middle.items():
-                    if its == what and base:
-                        t.check(rate > 0, f"{kind}, {way}, {what}: client {client}, server {serving}", f"{rate:.0f} tokens/s (x{rate / base:.2f})")
+    for kind, way in itertools.product(chosen(os.environ.get("RPC_KINDS"), KINDS), chosen(os.environ.get("RPC_WAYS"), WAYS)):
+        path, (servers, layers) = t.quantized("original", kind), WAYS[way]
+        rates = collections.defaultdict(list)
+        with contextlib.ExitStack() as stack:
+            running = {side: ",".join(stack.enter_context(server(t, side, threads=1)) for _ in range(servers)) for side in SIDES}
+            for _, serving, client in itertools.product(TURNS, SIDES, SIDES):
+                for what, rate in bench(t, client, path, running[serving], "-p", 64, "-n", 32, "-r", 3, "-ngl", layers).items():
+                    rates[what, client, serving].append(rate)
+        for (what, client, serving), measured in sorted(rates.items()):
+            rate, base = map(statistics.median, (measured, rates[what, "original", "original"] or [math.nan]))
+            t.check(rate > 0, f"{kind}, {way}, {what}: client {client}, server {serving}", f"{rate:.0f} tokens/s (x{rate / base:.2f})")
 
 
 def compiled(t, name, *libraries):
@@ -156,61 +152,56 @@ def compiled(t, name, *libraries):
 def wire(t, endpoint, milliseconds):
     """A connection with a delay in each direction (c_tests/rpc/wire.c). Gives its endpoint, and a function that returns
     the counts of the largest connection since it was last called."""
-    process = subprocess.Popen([*REAL_TIME, compiled(t, "wire"), endpoint.split(":")[1], str(milliseconds)], stdout=subprocess.PIPE, text=True)
-    lines = queue.Queue()
-    port = process.stdout.readline().strip()
-    reader = threading.Thread(target=lambda: [lines.put(json.loads(line)) for line in process.stdout], daemon=True)
-    reader.start()
+    port = endpoint.split(":")[1]
+    log = t.model("wire-" + port) + ".log"
+
+    def printed():
+        with open(log) as f:
+            return f.read().splitlines()
 
     def counts():
         time.sleep(0.2 + milliseconds / 50)
-        all_of_them = []
-        while not lines.empty():
-            all_of_them.append(lines.get())
-        return max(all_of_them, key=lambda c: c["up"], default={})
+        lines = printed()
+        new = map(json.loads, lines[counts.seen:])
+        counts.seen = len(lines)
+        return max(new, key=lambda c: c["up"], default={})
 
-    try:
-        yield f"127.0.0.1:{port}", counts
-    finally:
-        process.terminate()
-        process.wait()
+    counts.seen = 1 # its port
+    with processes.running([*REAL_TIME, compiled(t, "wire"), port, str(milliseconds)], log, printed, 10):
+        yield f"127.0.0.1:{printed()[0]}", counts
+    os.remove(log)
 
 
 def delay(t):
     """Text over connections with delays: rates, and what a token sends. RPC_DELAYS: milliseconds in each direction;
     RPC_WAYS as for speed."""
     path = t.random_llama("f16")
-    wanted = os.environ.get("RPC_WAYS", "whole,half,two servers").split(",")
-    for milliseconds in map(float, os.environ.get("RPC_DELAYS", "1,5,20").split(",")):
-        for way in wanted:
-            servers, layers = WAYS[way]
-            rates, token = {}, {}
-            with contextlib.ExitStack() as stack:
-                wires = {side: [stack.enter_context(wire(t, stack.enter_context(server(t, side, threads=1)), milliseconds)) for _ in range(servers)]
-                         for side in ("original", "ours")}
-                for _ in range(int(os.environ.get("RPC_TURNS", "3"))):
-                    for side, all_of_them in wires.items():
-                        endpoints = ",".join(endpoint for endpoint, _ in all_of_them)
-                        seen = []
-                        for tokens in (48, 16):
-                            rate = bench(t, side, path, endpoints, "-p", 0, "-n", tokens, "-ngl", layers).get("text", 0)
-                            if tokens == 48:
-                                rates.setdefault(side, []).append(rate)
-                            seen.append([counts() for _, counts in all_of_them])
-                        # Of all servers together.
-                        long, short = ({key: sum(of.get(key, 0) for of in them) for key in {key for of in them for key in of}} for them in seen)
-                        token[side] = {key: (n - short.get(key, 0)) / 32 for key, n in long.items() if n != short.get(key, 0)}
-            middle = {side: statistics.median(all_of_them) for side, all_of_them in rates.items()}
-            t.check(token["ours"].get("turns", 9) <= token["original"].get("turns", 0) + 0.1, f"{milliseconds:g} ms, {way}: round trips a token",
-                    f"{token['ours'].get('turns', 0):.2f}, original {token['original'].get('turns', 0):.2f}; {token['ours']}; original {token['original']}")
-            t.check(middle["ours"] > 0.95 * middle["original"], f"{milliseconds:g} ms, {way}: text",
-                    f"{middle['ours']:.1f} tokens/s, original {middle['original']:.1f} (x{middle['ours'] / max(middle['original'], 1e-9):.2f})")
+    for milliseconds, way in itertools.product(map(float, chosen(os.environ.get("RPC_DELAYS"), (1, 5, 20))), chosen(os.environ.get("RPC_WAYS"), WAYS)):
+        servers, layers = WAYS[way]
+        rates, token = {side: [] for side in SIDES}, {}
+        with contextlib.ExitStack() as stack:
+            wires = {side: [stack.enter_context(wire(t, stack.enter_context(server(t, side, threads=1)), milliseconds)) for _ in range(servers)]
+                     for side in SIDES}
+            for _, (side, running) in itertools.product(TURNS, wires.items()):
+                sent = collections.Counter() # of all servers together
+                for tokens in (16, 48):
+                    rate = bench(t, side, path, ",".join(endpoint for endpoint, _ in running), "-p", 0, "-n", tokens, "-ngl", layers).get("text", 0)
+                    sent = collections.Counter({key: -n for key, n in sent.items()})
+                    for _, counts in running:
+                        sent.update(counts())
+                rates[side].append(rate)
+                token[side] = {key: n / 32 for key, n in sent.items() if n}
+        (ours, original), (here, there) = (statistics.median(rates[side]) for side in SIDES), (token[side].get("turns", 0) for side in SIDES)
+        t.check(0 < here <= there + 0.1, f"{milliseconds:g} ms, {way}: round trips a token",
+                f"{here:.2f}, original {there:.2f}; {token['ours']}; original {token['original']}")
+        t.check(ours > 0.95 * original, f"{milliseconds:g} ms, {way}: text",
+                f"{ours:.1f} tokens/s, original {original:.1f} (x{ours / max(original, 1e-9):.2f})")
 
 
 def upload(t):
     """Weights against the bandwidth of the loopback, and starts with a cache."""
     program = compiled(t, "upload", "-Wl,--no-as-needed", "-lggml", "-lggml-rpc", "-lggml-base")
-    for side in ("original", "ours"):
+    for side in SIDES:
         with server(t, side, threads=1) as endpoint:
             said = t.run(side, program, endpoint, 1024, 4)
             if said is not None:
@@ -228,31 +219,31 @@ def starts(t):
     path = t.model("bench-F16")
     if not os.path.exists(path):
         path = t.random_llama("f16")
-    for milliseconds in map(float, os.environ.get("RPC_DELAYS", "0,5").split(",")):
-        for client, serving, tool_of in (("ours", "ours", ours(t)), ("ours", "original", None), ("original", "ours", ours(t)), ("original", "original", None)):
-            with tempfile.TemporaryDirectory() as folder:
-                arguments = ("--cache-dir", folder) if tool_of else ("-c",)
-                with server(t, serving, tool_of, arguments, LLAMA_CACHE=folder) as endpoint, wire(t, endpoint, milliseconds) as (near, counts):
-                    sent = []
-                    for _ in range(3):
-                        start = time.monotonic()
-                        bench(t, client, path, near, "-p", 8, "-n", 0, "-ngl", 99)
-                        sent.append((time.monotonic() - start, counts()))
-                kept = [os.path.getsize(os.path.join(at, f)) for at, _, files in os.walk(folder) for f in files]
-            (slow, first), (fast, second), (last, third) = sent
-            # What is not kept are the inputs of the first graph, and weights that are smaller than their offers.
-            good = second.get("kept", 1) == 0 and second.get("loaded", 1 << 30) < max(1 << 16, first["loaded"] // 1000) if client == "ours" else second.get("loaded", 1 << 30) < first["loaded"]
-            t.check(good and sum(kept) > 0, f"starts, {milliseconds:g} ms: client {client}, server {serving}",
-                    f"tensors {first['loaded']} bytes, then {second['loaded']} and {third['loaded']}; in all {first['up']}, {second['up']}, {third['up']}; "
-                    f"{len(kept)} files of {sum(kept) >> 20} MiB; {slow:.2f} s, {fast:.2f} s, {last:.2f} s; turns {first['turns']}, {second['turns']}")
+    for milliseconds, client, serving in itertools.product(map(float, chosen(os.environ.get("RPC_DELAYS"), (0, 5))), SIDES, SIDES):
+        with tempfile.TemporaryDirectory() as folder:
+            tool, arguments = (ours(t), ("--cache-dir", folder)) if serving == "ours" else (None, ("-c",))
+            with server(t, serving, tool, arguments, LLAMA_CACHE=folder) as endpoint, wire(t, endpoint, milliseconds) as (near, counts):
+                sent = []
+                for _ in range(3):
+                    start = time.monotonic()
+                    bench(t, client, path, near, "-p", 8, "-n", 0, "-ngl", 99)
+                    sent.append((time.monotonic() - start, counts()))
+            kept = [os.path.getsize(os.path.join(at, f)) for at, _, files in os.walk(folder) for f in files]
+        (slow, first), (fast, second), (last, third) = sent
+        # What is not kept are the inputs of the first graph, and weights that are smaller than their offers.
+        most = max(1 << 16, first["loaded"] // 1000) if client == "ours" else first["loaded"]
+        good = second["loaded"] < most and (client != "ours" or second.get("kept") == 0)
+        t.check(good and sum(kept) > 0, f"starts, {milliseconds:g} ms: client {client}, server {serving}",
+                f"tensors {first['loaded']} bytes, then {second['loaded']} and {third['loaded']}; in all {first['up']}, {second['up']}, {third['up']}; "
+                f"{len(kept)} files of {sum(kept) >> 20} MiB; {slow:.2f} s, {fast:.2f} s, {last:.2f} s; turns {first['turns']}, {second['turns']}")
 
 
 def minilm(t):
     """Sentences of MiniLM over RPC, for every pair."""
     local = t.embeddings("original")
-    for serving in ("original", "ours"):
+    for serving in SIDES:
         with server(t, serving) as endpoint:
-            for client in ("original", "ours"):
+            for client in SIDES:
                 least = alike(t.embeddings(client, "--rpc", endpoint, "-ngl", 99), local)
                 t.check(least >= 0.9999999, f"MiniLM: client {client}, server {serving}", f"least cosine {least:.9f}")
 
@@ -284,22 +275,18 @@ def faults(t):
 
 def ops(t):
     """The original's test-backend-ops over an RPC device: RPC_OPS for some operations, RPC_SERVERS for one side."""
-    program = os.path.join(t.cache, "tests/bin/test-backend-ops")
-    names = os.environ.get("RPC_OPS")
-    if not names:
-        rows = csv.reader(io.StringIO(t.start("ours", program, "support", "-b", "CPU", "--output", "csv")[1]))
-        names = ",".join(sorted({row[1] for row in rows if len(row) > 1 and row[1].isupper()}))
-    for side in os.environ.get("RPC_SERVERS", "ours,original").split(","):
-        for name in names.split(","):
-            # A server for each: the original's ends at what it cannot do.
-            with server(t, side, took=[]) as endpoint:
-                status, out, _ = t.start("ours", program, "test", "-b", "RPC0", "-o", name, GGML_RS_RPC_SERVERS=endpoint, timeout=int(os.environ.get("RPC_OPS_SECONDS", "600")))
-            what = f"test-backend-ops {name}, server {side}"
-            if isinstance(status, str):
-                t.check("FAIL" not in out, what, f"{status}; {len(re.findall('OK$', out, re.M))} passed so far")
-                continue
-            passed = re.search(r"(\d+)/(\d+) tests passed", out)
-            t.check(status == 0 and passed and passed[1] == passed[2], what, passed[0] if passed else (out + t.stderr)[-200:])
+    names = sorted({case.split("(")[0] for case in supported(t, "ours")})
+    for side, name in itertools.product(chosen(os.environ.get("RPC_SERVERS"), SIDES), chosen(os.environ.get("RPC_OPS"), names)):
+        # A server for each: the original's ends at what it cannot do.
+        with server(t, side, took=[]) as endpoint:
+            status, out, _ = t.start("ours", "test-backend-ops", "test", "-b", "RPC0", "-o", name, GGML_RS_RPC_SERVERS=endpoint,
+                                     timeout=int(os.environ.get("RPC_OPS_SECONDS", "600")))
+        what = f"test-backend-ops {name}, server {side}"
+        if isinstance(status, str):
+            t.check("FAIL" not in out, what, f"{status}; {len(re.findall('OK$', out, re.M))} passed so far")
+            continue
+        passed = re.search(r"(\d+)/(\d+) tests passed", out)
+        t.check(status == 0 and passed and passed[1] == passed[2], what, passed[0] if passed else (out + t.stderr)[-200:])
 
 
 def strangers(t):

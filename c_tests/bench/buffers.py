@@ -2,7 +2,7 @@
 """Bytes of compute buffers for every architecture of llama.cpp's test-llama-archs, against the original and against the
 lower bound (the most bytes in use at once): buffers.py CACHE OURS [--write]
 
-CACHE is the folder of scripts/oracle.sh (hosts/bin, original/lib, src), OURS the folder of the installed library's lib.
+CACHE is the folder of scripts/oracle.sh (tests/bin, original/lib, src), OURS the folder of the installed library's lib.
 Each host runs twice on each library, with all layers on the CPU, and with two layers on an accelerator
 (c_tests/async/module.c); nothing is computed. Writes the table between the marks of docs/measurements/buffers.md with
 --write. Exit status 1 when a buffer is larger than the original's."""
@@ -17,14 +17,9 @@ import page  # noqa: E402
 from page import ROOT  # noqa: E402
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 import test_placement  # noqa: E402 (its devices)
+from processes import compiled  # noqa: E402
 
 LINE = re.compile(r"print_info: arch +=\s*(\S+)|buffers: (.*?) end\n")
-
-
-def build(out, include, lib):
-    test_placement.build(out, include, lib)
-    subprocess.run([os.environ.get("CC", "cc"), "-std=c11", "-D_GNU_SOURCE", "-O1", "-shared", "-fPIC", f"-I{ROOT}/include",
-                    f"{ROOT}/c_tests/bench/buffers.c", "-o", f"{out}/buffers.so", "-ldl"], check=True)
 
 
 def run(host, lib, out, name, accelerated):
@@ -90,8 +85,9 @@ def main():
     cache, ours, *rest = sys.argv[1:]
     out = f"{ROOT}/target/buffers"
     os.makedirs(out, exist_ok=True)
-    host, original = f"{cache}/hosts/bin/test-llama-archs", f"{cache}/original/lib"
-    build(out, f"{cache}/src/llama.cpp/include", original)
+    host, original = f"{cache}/tests/bin/test-llama-archs", f"{cache}/original/lib"
+    test_placement.build(out, cache)
+    compiled(f"{out}/buffers.so", "bench/buffers.c", "-shared", "-fPIC", "-ldl")
     text, wrong = "", []
     for accelerated, title in ((False, "All on the CPU"), (True, "Two layers on an accelerator")):
         name = "accel" if accelerated else "cpu"
