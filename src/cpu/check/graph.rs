@@ -6,7 +6,7 @@ use crate::backend::node_is_empty;
 use crate::cpu::checked::{CheckedNode, Verdict};
 use crate::error::Result;
 use crate::graph::ids::TensorIds;
-use crate::graph::memo::{BufferState, Change, Known, Memo, Snapshot, read_by};
+use crate::graph::memo::{BufferState, Known, Memo, Snapshot, read_by};
 use crate::tensor::{TensorRef, known};
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -134,20 +134,13 @@ impl<D: Default> Record<D> {
         &self.users[self.first[t] as usize..self.first[t + 1] as usize]
     }
 
-    /// Checks the nodes again whose tensors have changed, for a graph with the nodes `nodes`. Names and `extra` are not
-    /// checked: a host may set them between computations. Returns false if the graph is another one, or if so much has
-    /// changed that a new record is better.
+    /// Checks the nodes again of which tensors have changed, by their numbers. Returns false if so much has changed that
+    /// a new record is better.
     ///
     /// # Errors
     /// The reason why a node cannot run. The record is of no use then, nor after `false`.
-    fn follow(&mut self, snapshot: &mut Snapshot<Addresses>, nodes: &[TensorRef]) -> Result<bool> {
-        let (change, changed) = snapshot.changes(nodes.iter().copied());
-        match change {
-            Change::None => return Ok(true),
-            Change::Links => return Ok(false),
-            Change::Values => {}
-        }
-        changed.iter().try_for_each(|&t| known_view(snapshot.tensors()[t as usize]))?;
+    fn renew(&mut self, tensors: &[TensorRef], changed: &[u32]) -> Result<bool> {
+        changed.iter().try_for_each(|&t| known_view(tensors[t as usize]))?;
         let mut again: Vec<u32> = changed.iter().flat_map(|&t| self.users(t)).copied().collect();
         again.sort_unstable();
         again.dedup();
@@ -162,7 +155,7 @@ impl<D: Default> Record<D> {
         // Even if only data has moved: which nodes share activations depends on addresses.
         self.serial = Serial::next();
         self.derived = D::default();
-        Ok(changed.into_iter().all(|t| snapshot.renew(t)))
+        Ok(true)
     }
 }
 
@@ -195,8 +188,11 @@ impl<D: Default> Memory<D> {
             return Ok((CheckedGraph::owned(verdicts_in_host_memory(nodes)?), &mut self.derived));
         };
         let mut known = entry.take();
+        // Names and `extra` do not count: a host may set them between computations.
         let follows = match &mut known {
-            Some(Known { snapshot, value }) => value.follow(snapshot, nodes)?,
+            Some(Known { snapshot, value }) => {
+                snapshot.follow(nodes.iter().copied(), |tensors, changed| value.renew(tensors, changed))?
+            }
             None => false,
         };
         let known = match known {

@@ -16,7 +16,6 @@ mod image;
 mod pause;
 mod snapshot;
 
-pub use image::Change;
 pub use pause::Pause;
 pub use snapshot::{BufferState, Snapshot, read_by};
 
@@ -100,6 +99,7 @@ impl<T, B, const GRAPHS: usize, const NODES: usize> Memo<T, B, GRAPHS, NODES> {
 
 #[cfg(test)]
 mod tests {
+    use super::image::Change;
     use super::*;
     use crate::abi::ggml::ggml_op::GGML_OP_MUL;
     use crate::abi::ggml::ggml_type::GGML_TYPE_F32;

@@ -1,6 +1,7 @@
 //! A graph as it was: the structs of all its tensors, and what matters of the buffers that they are in.
 
 use super::image::{Change, Images};
+use crate::error::Result;
 use crate::graph::ids::TensorIds;
 use crate::tensor::TensorRef;
 use std::ptr;
@@ -66,7 +67,7 @@ impl<B: BufferState> Snapshot<B> {
 
     /// Takes images of the tensors, which the caller has just named, and the states of their buffers.
     fn take_structs(&mut self) {
-        // SAFETY: the caller has these handles of a **valid graph**, whose tensors are valid.
+        // SAFETY: the handles were just read from a **valid graph**, so its tensors are valid.
         unsafe { self.images.take(&self.tensors) };
         self.buffers.clear();
         let mut last = ptr::null_mut();
@@ -80,11 +81,6 @@ impl<B: BufferState> Snapshot<B> {
                 self.buffers.push((t, B::of(t)));
             }
         }
-    }
-
-    /// The tensors by number.
-    pub fn tensors(&self) -> &[TensorRef] {
-        &self.tensors
     }
 
     /// Whether a graph with these heads is, byte by byte, as it was: with all names, and with what hosts have stored in
@@ -103,7 +99,7 @@ impl<B: BufferState> Snapshot<B> {
 
     /// How a graph with these heads differs from what it was, and the numbers of the tensors that have changed. Names
     /// and `extra` do not count. Other heads, and other states of buffers, are a change of links.
-    pub fn changes(&self, heads: impl Iterator<Item = TensorRef>) -> (Change, Vec<u32>) {
+    pub(super) fn changes(&self, heads: impl Iterator<Item = TensorRef>) -> (Change, Vec<u32>) {
         let mut changed = Vec::new();
         if !heads.eq(self.heads.iter().copied()) {
             return (Change::Links, changed);
@@ -122,11 +118,30 @@ impl<B: BufferState> Snapshot<B> {
         self.buffers.iter().all(|(t, state)| B::of(*t) == *state)
     }
 
-    /// Takes the image of tensor number `i` again, after [`Self::changes`] has found that it is among those that have
-    /// changed. Returns false, without taking it, if a new snapshot is better.
-    pub fn renew(&mut self, i: u32) -> bool {
-        let i = i as usize;
-        // SAFETY: the graph's tensors were found to be valid in `changes`.
-        unsafe { self.images.renew(i, self.tensors[i]) }
+    /// Makes this the snapshot of a graph with these heads, if that is as it was but for values of a few tensors.
+    /// `accepts` gets all tensors and the numbers of those that have changed, unless nothing has. Returns false if it
+    /// returns false, if the graph is another one, or if a new snapshot is better. The snapshot is of no use then, nor after an
+    /// error.
+    ///
+    /// # Errors
+    /// That of `accepts`.
+    pub fn follow(
+        &mut self,
+        heads: impl Iterator<Item = TensorRef>,
+        accepts: impl FnOnce(&[TensorRef], &[u32]) -> Result<bool>,
+    ) -> Result<bool> {
+        let (change, changed) = self.changes(heads);
+        match change {
+            Change::None => return Ok(true),
+            Change::Links => return Ok(false),
+            Change::Values => {}
+        }
+        if !accepts(&self.tensors, &changed)? {
+            return Ok(false);
+        }
+        Ok(changed.into_iter().map(|i| i as usize).all(|i| {
+            // SAFETY: `changes` has compared all tensors, so they are valid.
+            unsafe { self.images.renew(i, self.tensors[i]) }
+        }))
     }
 }
