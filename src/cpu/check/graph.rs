@@ -134,8 +134,8 @@ impl<D: Default> Record<D> {
         &self.users[self.first[t] as usize..self.first[t + 1] as usize]
     }
 
-    /// Checks the nodes again of which tensors have changed, by their numbers. Returns false if so much has changed that
-    /// a new record is better.
+    /// Checks nodes again after tensors have changed, those with the numbers `changed`. Returns false if so much has
+    /// changed that a new record is better.
     ///
     /// # Errors
     /// The reason why a node cannot run. The record is of no use then, nor after `false`.

@@ -118,9 +118,9 @@ impl<B: BufferState> Snapshot<B> {
         self.buffers.iter().all(|(t, state)| B::of(*t) == *state)
     }
 
-    /// Makes this the snapshot of a graph with these heads, if that is as it was but for values of a few tensors.
-    /// `accepts` gets all tensors and the numbers of those that have changed, unless nothing has. Returns false if it
-    /// returns false, if the graph is another one, or if a new snapshot is better. The snapshot is of no use then, nor after an
+    /// Makes this the snapshot of a graph with these heads, if that is as it was but for values of a few tensors. Unless
+    /// nothing has changed, `accepts` gets all tensors and the numbers of those that have. Returns false if `accepts`
+    /// does, if the graph is another one, or if a new snapshot is better. The snapshot is of no use then, nor after an
     /// error.
     ///
     /// # Errors
