@@ -118,10 +118,9 @@ impl<B: BufferState> Snapshot<B> {
         self.buffers.iter().all(|(t, state)| B::of(*t) == *state)
     }
 
-    /// Makes this the snapshot of a graph with these heads, if that is as it was but for values of a few tensors. Unless
-    /// nothing has changed, `accepts` gets all tensors and the numbers of those that have. Returns false if `accepts`
-    /// does, if the graph is another one, or if a new snapshot is better. The snapshot is of no use then, nor after an
-    /// error.
+    /// Makes this the snapshot of a graph with these heads, if only values of a few tensors have changed. Unless none
+    /// has, `accepts` gets all tensors and the numbers of those that have changed. Returns false if `accepts` does, if
+    /// the graph is another one, or if a new snapshot is better. The snapshot is of no use then, nor after an error.
     ///
     /// # Errors
     /// That of `accepts`.
