@@ -6,7 +6,7 @@ use crate::backend::node_is_empty;
 use crate::cpu::checked::{CheckedNode, Verdict};
 use crate::error::Result;
 use crate::graph::ids::TensorIds;
-use crate::graph::memo::{BufferState, Known, Memo, Snapshot, read_by};
+use crate::graph::memo::{BufferState, Memo, Snapshot, Turn, read_by};
 use crate::tensor::{TensorRef, known};
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -109,9 +109,8 @@ impl BufferState for Addresses {
 struct Record<D> {
     verdicts: Vec<Verdict>,
     serial: Serial,
-    /// The verdicts that depend on tensor `i` of the snapshot: `users[first[i]..first[i + 1]]`.
-    first: Vec<u32>,
-    users: Vec<u32>,
+    /// Numbers of tensors of the snapshot, each with the number of a verdict that depends on it, in ascending order.
+    uses: Vec<(u32, u32)>,
     derived: D,
 }
 
@@ -123,15 +122,13 @@ impl<D: Default> Record<D> {
             uses.extend(read_by(verdict.tensor()).map(|t| (ids.insert(t), i as u32)));
         }
         uses.sort_unstable();
-        let first = (0..=ids.len() as u32).map(|t| uses.partition_point(|u| u.0 < t) as u32).collect();
-        let users = uses.into_iter().map(|u| u.1).collect();
-        Self { verdicts, serial: Serial::next(), first, users, derived: D::default() }
+        Self { verdicts, serial: Serial::next(), uses, derived: D::default() }
     }
 
     /// The verdicts that depend on tensor `t`.
-    fn users(&self, t: u32) -> &[u32] {
-        let t = t as usize;
-        &self.users[self.first[t] as usize..self.first[t + 1] as usize]
+    fn users(&self, t: u32) -> impl Iterator<Item = u32> {
+        let first = self.uses.partition_point(|u| u.0 < t);
+        self.uses[first..].iter().take_while(move |u| u.0 == t).map(|u| u.1)
     }
 
     /// Checks nodes again after tensors have changed, those with the numbers `changed`. Returns false if so much has
@@ -141,7 +138,7 @@ impl<D: Default> Record<D> {
     /// The reason why a node cannot run. The record is of no use then, nor after `false`.
     fn renew(&mut self, tensors: &[TensorRef], changed: &[u32]) -> Result<bool> {
         changed.iter().try_for_each(|&t| known_view(tensors[t as usize]))?;
-        let mut again: Vec<u32> = changed.iter().flat_map(|&t| self.users(t)).copied().collect();
+        let mut again: Vec<u32> = changed.iter().flat_map(|&t| self.users(t)).collect();
         again.sort_unstable();
         again.dedup();
         if again.len() > self.verdicts.len() / 4 + 1 {
@@ -184,35 +181,19 @@ impl<D: Default> Memory<D> {
     /// As [`CheckedGraph::new`], or data is in the memory of another device.
     pub fn check<'g>(&'g mut self, nodes: &'g [TensorRef]) -> Result<(CheckedGraph<'g>, &'g mut D)> {
         self.derived = D::default();
-        let Some(entry) = self.checks.entry(nodes.iter().copied(), drop) else {
-            return Ok((CheckedGraph::owned(verdicts_in_host_memory(nodes)?), &mut self.derived));
-        };
-        let mut known = entry.take();
         // Names and `extra` do not count: a host may set them between computations.
-        let follows = match &mut known {
-            Some(Known { snapshot, value }) => {
-                snapshot.follow(nodes.iter().copied(), |tensors, changed| value.renew(tensors, changed))?
-            }
-            None => false,
+        let follows = |snapshot: &mut Snapshot<Addresses>, record: &mut Record<D>| {
+            snapshot.follow(nodes.iter().copied(), |tensors, changed| record.renew(tensors, changed))
         };
-        let known = match known {
-            Some(known) if follows => {
-                entry.pause.succeeded();
-                known
-            }
-            of_another => {
-                if of_another.is_some() {
-                    entry.pause.failed();
-                }
+        let record = match self.checks.turn(nodes.iter().copied(), follows, drop)? {
+            Turn::Known(record) => record,
+            Turn::Due(place) => {
                 let checked = verdicts_in_host_memory(nodes)?;
-                if !entry.pause.take_turn() {
-                    return Ok((CheckedGraph::owned(checked), &mut self.derived));
-                }
-                let (snapshot, ids) = Snapshot::of_nodes(nodes.iter().copied());
-                Known { snapshot, value: Record::new(checked, ids) }
+                place.keep(nodes.iter().copied(), |ids| Record::new(checked, ids))
             }
+            Turn::Pass => return Ok((CheckedGraph::owned(verdicts_in_host_memory(nodes)?), &mut self.derived)),
         };
-        let Record { verdicts, serial, derived, .. } = entry.put(known);
+        let Record { verdicts, serial, derived, .. } = record;
         let graph = CheckedGraph { verdicts: Cow::Borrowed(verdicts), serial: *serial, graph: PhantomData };
         Ok((graph, derived))
     }
@@ -231,7 +212,7 @@ mod tests {
 
     impl Memory<()> {
         fn remembers(&self, nodes: &[TensorRef]) -> bool {
-            self.checks.known().any(|known| known.snapshot.is_of(nodes.iter().copied()))
+            self.checks.known().any(|(snapshot, _)| snapshot.is_of(nodes.iter().copied()))
         }
 
         fn graph<'g>(&'g mut self, nodes: &'g [TensorRef]) -> Result<CheckedGraph<'g>> {

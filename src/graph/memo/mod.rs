@@ -19,40 +19,43 @@ mod snapshot;
 pub use pause::Pause;
 pub use snapshot::{BufferState, Snapshot, read_by};
 
+use crate::error::Result;
+use crate::graph::ids::TensorIds;
 use crate::tensor::TensorRef;
 
-/// What is kept of a graph.
-pub struct Known<T, B> {
-    /// The graph when the value was worked out.
-    pub snapshot: Snapshot<B>,
-    /// What was worked out.
-    pub value: T,
-}
-
 /// A graph that was computed lately.
-pub struct Entry<T, B> {
+struct Entry<T, B> {
     /// The address of its first node, and the number of its nodes.
     key: (usize, usize),
-    known: Option<Known<T, B>>,
-    /// Turns to go before something is kept again.
-    pub pause: Pause,
+    /// What is kept, with the graph that it was worked out for.
+    known: Option<(Snapshot<B>, T)>,
+    pause: Pause,
 }
 
-impl<T, B> Entry<T, B> {
-    /// Takes out what is kept. The caller puts it back if it is still of use.
-    pub fn take(&mut self) -> Option<Known<T, B>> {
-        self.known.take()
-    }
+/// What is known of a graph.
+pub enum Turn<'a, T, B> {
+    /// The value that was kept of it.
+    Known(&'a mut T),
+    /// Nothing. If it comes again, a value that is kept now will be of use.
+    Due(Place<'a, T, B>),
+    /// Nothing, and a value is not worth a snapshot.
+    Pass,
+}
 
-    /// Keeps what was worked out.
-    pub fn put(&mut self, known: Known<T, B>) -> &mut T {
-        &mut self.known.insert(known).value
+/// A place for a value.
+pub struct Place<'a, T, B>(&'a mut Option<(Snapshot<B>, T)>);
+
+impl<'a, T, B: BufferState> Place<'a, T, B> {
+    /// Keeps a value of the graph with these nodes. `make` makes it with the numbers of the graph's tensors.
+    pub fn keep(self, nodes: impl Iterator<Item = TensorRef>, make: impl FnOnce(TensorIds) -> T) -> &'a mut T {
+        let (snapshot, ids) = Snapshot::of_nodes(nodes);
+        &mut self.0.insert((snapshot, make(ids))).1
     }
 }
 
-/// The graphs that were computed lately, at most `GRAPHS` with at most `NODES` nodes each, in the order of their last
-/// use.
+/// Values of the graphs that were computed lately, at most `GRAPHS` with at most `NODES` nodes each.
 pub struct Memo<T, B, const GRAPHS: usize, const NODES: usize> {
+    /// In the order of their last use.
     entries: Vec<Entry<T, B>>,
 }
 
@@ -63,36 +66,52 @@ impl<T, B, const GRAPHS: usize, const NODES: usize> Default for Memo<T, B, GRAPH
 }
 
 impl<T, B, const GRAPHS: usize, const NODES: usize> Memo<T, B, GRAPHS, NODES> {
-    /// The entry of a graph with these nodes, as the one that was used last; a new one if there is none. If there are
-    /// too many then, `forget` gets the value of the least recently used one. `None` if the graph is not to be kept: it
-    /// has no nodes, or too many.
-    pub fn entry(
+    /// Returns what is known of the graph with these nodes, which is about to be computed. `holds` says whether the
+    /// value that was kept of a graph with the same first node and the same number of nodes is one of this graph.
+    /// `forget` gets that value if it is not, and the one of the least recently used graph if there are too many.
+    ///
+    /// # Errors
+    /// That of `holds`. The value is then forgotten.
+    pub fn turn(
         &mut self,
         mut nodes: impl ExactSizeIterator<Item = TensorRef>,
-        forget: impl FnOnce(T),
-    ) -> Option<&mut Entry<T, B>> {
+        holds: impl FnOnce(&mut Snapshot<B>, &mut T) -> Result<bool>,
+        mut forget: impl FnMut(T),
+    ) -> Result<Turn<'_, T, B>> {
         let n_nodes = nodes.len();
-        if n_nodes > NODES {
-            return None;
+        let Some(first) = nodes.next().filter(|_| n_nodes <= NODES) else { return Ok(Turn::Pass) };
+        let entry = self.entry((first.as_ptr().addr(), n_nodes), &mut forget);
+        if let Some((mut snapshot, mut value)) = entry.known.take() {
+            let held = holds(&mut snapshot, &mut value);
+            if let Ok(true) = held {
+                entry.pause.succeeded();
+                return Ok(Turn::Known(&mut entry.known.insert((snapshot, value)).1));
+            }
+            entry.pause.failed();
+            forget(value);
+            held?;
         }
-        let key = (nodes.next()?.as_ptr().addr(), n_nodes);
+        Ok(if entry.pause.take_turn() { Turn::Due(Place(&mut entry.known)) } else { Turn::Pass })
+    }
+
+    /// The entry with a key, a new one if there is none, as the one that was used last.
+    fn entry(&mut self, key: (usize, usize), forget: impl FnMut(T)) -> &mut Entry<T, B> {
         if let Some(i) = self.entries.iter().position(|e| e.key == key) {
             self.entries[i..].rotate_left(1);
         } else {
-            if self.entries.len() == GRAPHS
-                && let Some(known) = self.entries.remove(0).known
-            {
-                forget(known.value);
+            if self.entries.len() == GRAPHS {
+                self.entries.remove(0).known.map(|(_, value)| value).into_iter().for_each(forget);
             }
             // The first time, it is not known whether the graph will come again.
             self.entries.push(Entry { key, known: None, pause: Pause::of(1) });
         }
-        self.entries.last_mut()
+        let last = self.entries.len() - 1;
+        &mut self.entries[last]
     }
 
     /// What is kept.
     #[cfg(test)]
-    pub fn known(&self) -> impl Iterator<Item = &Known<T, B>> {
+    pub fn known(&self) -> impl Iterator<Item = &(Snapshot<B>, T)> {
         self.entries.iter().filter_map(|e| e.known.as_ref())
     }
 }
@@ -122,16 +141,25 @@ mod tests {
     type Graphs = Memo<&'static str, Said, 3, 4>;
 
     impl Graphs {
-        fn keep(&mut self, nodes: &[TensorRef], value: &'static str) -> Option<&'static str> {
-            let mut forgotten = None;
-            let entry = self.entry(nodes.iter().copied(), |value| forgotten = Some(value)).unwrap();
-            let (snapshot, _) = Snapshot::of_nodes(nodes.iter().copied());
-            entry.put(Known { snapshot, value });
+        /// Computes a graph for the first and the second time. Returns the values that are forgotten.
+        fn keep(&mut self, nodes: &[TensorRef], value: &'static str) -> Vec<&'static str> {
+            let mut forgotten = Vec::new();
+            for _ in 0..2 {
+                let turn = self.turn(nodes.iter().copied(), |_, _| Ok(false), |value| forgotten.push(value));
+                if let Turn::Due(place) = turn.unwrap() {
+                    place.keep(nodes.iter().copied(), |_| value);
+                }
+            }
             forgotten
         }
 
+        /// The value of a graph, without a turn of it.
         fn value(&self, nodes: &[TensorRef]) -> Option<&'static str> {
-            self.known().find(|known| known.snapshot.is_of(nodes.iter().copied())).map(|known| known.value)
+            self.known().find(|(snapshot, _)| snapshot.is_of(nodes.iter().copied())).map(|known| known.1)
+        }
+
+        fn snapshot(&self) -> &Snapshot<Said> {
+            &self.known().next().unwrap().0
         }
     }
 
@@ -174,7 +202,7 @@ mod tests {
             let before = [sum, a].map(|t| (t, unsafe { t.as_ptr().read() }));
             make();
             assert_eq!(graphs.value(&nodes), None, "{what}");
-            let (found, changed) = graphs.known().next().unwrap().snapshot.changes(nodes.iter().copied());
+            let (found, changed) = graphs.snapshot().changes(nodes.iter().copied());
             assert!(found == change && changed.len() == usize::from(change == Change::Values), "{what}");
             for (t, before) in before {
                 // SAFETY: as above, and `before` was read from the same struct.
@@ -183,7 +211,7 @@ mod tests {
             assert_eq!(graphs.value(&nodes), Some("sums"), "{what}: undone");
         }
         sum.set_name(b"renamed");
-        let snapshot = &graphs.known().next().unwrap().snapshot;
+        let snapshot = graphs.snapshot();
         assert!(snapshot.is_of(nodes.into_iter()) && !snapshot.is_exactly(nodes.into_iter()));
     }
 
@@ -216,18 +244,41 @@ mod tests {
         let mut c = context();
         let [first, second, third, fourth] = std::array::from_fn(|_| nodes(&mut c));
         let mut graphs = Graphs::default();
-        assert_eq!(graphs.keep(&first, "first").or(graphs.keep(&second, "second")), None);
-        assert_eq!(graphs.keep(&third, "third").or(graphs.keep(&first, "first again")), None);
-        assert_eq!(graphs.keep(&fourth, "fourth"), Some("second"));
-        assert_eq!(graphs.value(&second), None);
-        assert_eq!((graphs.value(&first), graphs.value(&third)), (Some("first again"), Some("third")));
-        // An entry counts even if nothing is kept in it.
-        assert!(graphs.entry(second.into_iter(), |value| assert_eq!(value, "third")).unwrap().take().is_none());
-        assert_eq!(graphs.known().map(|known| known.value).collect::<Vec<_>>(), ["first again", "fourth"]);
-        // No nodes, and too many.
-        let many = [first, second, third].concat();
-        assert!(graphs.entry(std::iter::empty(), |_| {}).is_none());
-        assert!(graphs.entry(many[..4].iter().copied(), |_| {}).is_some());
-        assert!(graphs.entry(many[..5].iter().copied(), |_| {}).is_none());
+        let none: [&str; 0] = [];
+        for (graph, value) in [(&first, "first"), (&second, "second"), (&third, "third")] {
+            assert_eq!(graphs.keep(graph, value), none);
+        }
+        let mut turn = |nodes: &[TensorRef]| {
+            let turn = graphs.turn(nodes.iter().copied(), |s, _| Ok(s.is_of(nodes.iter().copied())), |_| panic!());
+            matches!(turn, Ok(Turn::Known(_)))
+        };
+        assert!(turn(&first) && !turn(&[]) && !turn(&[first, second, third].concat()));
+        assert_eq!(graphs.keep(&fourth, "fourth"), ["second"]);
+        assert_eq!(graphs.known().map(|known| known.1).collect::<Vec<_>>(), ["third", "first", "fourth"]);
+        // An entry counts even before something is kept in it.
+        let mut forgotten = None;
+        let turn = graphs.turn(second.into_iter(), |_, _| panic!(), |value| forgotten = Some(value));
+        assert!(matches!(turn, Ok(Turn::Pass)));
+        assert_eq!(forgotten, Some("third"));
+    }
+
+    /// The more often a value was kept in vain, the longer none is kept.
+    #[test]
+    fn values_that_do_not_hold_are_forgotten() {
+        let mut c = context();
+        let nodes = nodes(&mut c);
+        let mut graphs = Graphs::default();
+        let (mut kept, mut forgotten) = (Vec::new(), 0);
+        for round in 0..20 {
+            let turn = graphs.turn(nodes.into_iter(), |_, value| Ok(*value == "right"), |_| forgotten += 1);
+            if let Turn::Due(place) = turn.unwrap() {
+                kept.push(round);
+                place.keep(nodes.into_iter(), |_| if kept.len() < 3 { "wrong" } else { "right" });
+            }
+        }
+        assert_eq!((kept, forgotten), (vec![1, 4, 9], 2));
+        let failed = graphs.turn(nodes.into_iter(), |_, _| Err(crate::invalid!("no")), |_| forgotten += 1);
+        assert!(failed.is_err() && graphs.known().next().is_none());
+        assert_eq!(forgotten, 3);
     }
 }

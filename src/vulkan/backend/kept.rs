@@ -4,7 +4,7 @@
 use crate::environment::debug;
 use crate::error::Result;
 use crate::graph::GraphRef;
-use crate::graph::memo::{BufferState, Known, Memo, Snapshot};
+use crate::graph::memo::{BufferState, Memo, Place, Snapshot, Turn};
 use crate::tensor::TensorRef;
 use crate::vulkan::backend::graph::{self, Work};
 use crate::vulkan::gpu::buffer;
@@ -59,42 +59,36 @@ impl KeptGraphs {
     /// Computes a graph: submits its commands again if they are known, or records them.
     pub fn compute(&mut self, recorder: &mut Recorder, work: Work<'_>) -> Result<()> {
         recorder.ask_host()?;
-        if !is_enabled() || Profile::is_on(recorder.core()) {
-            return graph::record(recorder, work).map(drop);
-        }
-        let Some(entry) = self.records.entry(work.graph.nodes(), |r| recorder.discard(r.commands)) else {
-            return graph::record(recorder, work).map(drop);
-        };
-        match entry.take() {
-            Some(mut known) if known.snapshot.is_of(work.graph.nodes()) && known.value.has_readers_of(work.graph) => {
-                let replayed = recorder.replay(&mut known.value.commands);
-                entry.put(known);
-                if replayed? {
-                    entry.pause.succeeded();
-                    return Ok(());
+        let Work { graph, .. } = work;
+        if is_enabled() && !Profile::is_on(recorder.core()) {
+            let holds = |snapshot: &mut Snapshot<Serial>, record: &mut Record| {
+                Ok(snapshot.is_of(graph.nodes()) && record.has_readers_of(graph))
+            };
+            match self.records.turn(graph.nodes(), holds, |record| recorder.discard(record.commands))? {
+                Turn::Known(record) => {
+                    if recorder.replay(&mut record.commands)? {
+                        return Ok(());
+                    }
+                    // The device still executes the commands.
                 }
-                // The device has not finished the graph.
-                return graph::record(recorder, work).map(drop);
+                Turn::Due(place) => return keep(place, recorder, work),
+                Turn::Pass => {}
             }
-            Some(of_another) => {
-                recorder.discard(of_another.value.commands);
-                entry.pause.failed();
-            }
-            None => {}
         }
-        if !entry.pause.take_turn() {
-            return graph::record(recorder, work).map(drop);
-        }
-        recorder.start_keeping()?;
-        let fused = graph::record(recorder, work);
-        let kept = recorder.end_keeping(fused.is_ok());
-        let readers = fused?.into_iter().map(|t| (t, work.graph.use_count(t))).collect();
-        if let Some(commands) = kept {
-            let (snapshot, _) = Snapshot::of_nodes(work.graph.nodes());
-            entry.put(Known { snapshot, value: Record { readers, commands } });
-        }
-        Ok(())
+        graph::record(recorder, work).map(drop)
     }
+}
+
+/// Computes a graph and keeps its commands.
+fn keep(place: Place<'_, Record, Serial>, recorder: &mut Recorder, work: Work<'_>) -> Result<()> {
+    recorder.start_keeping()?;
+    let fused = graph::record(recorder, work);
+    let kept = recorder.end_keeping(fused.is_ok());
+    let readers = fused?.into_iter().map(|t| (t, work.graph.use_count(t))).collect();
+    if let Some(commands) = kept {
+        place.keep(work.graph.nodes(), |_| Record { readers, commands });
+    }
+    Ok(())
 }
 
 #[cfg(test)]
