@@ -141,16 +141,16 @@ mod tests {
     type Graphs = Memo<&'static str, Said, 3, 4>;
 
     impl Graphs {
-        /// Computes a graph for the first and the second time. Returns the values that are forgotten.
+        /// Computes a graph until a value is due. Returns the values that are forgotten.
         fn keep(&mut self, nodes: &[TensorRef], value: &'static str) -> Vec<&'static str> {
             let mut forgotten = Vec::new();
-            for _ in 0..2 {
+            loop {
                 let turn = self.turn(nodes.iter().copied(), |_, _| Ok(false), |value| forgotten.push(value));
                 if let Turn::Due(place) = turn.unwrap() {
                     place.keep(nodes.iter().copied(), |_| value);
+                    return forgotten;
                 }
             }
-            forgotten
         }
 
         /// The value of a graph, without a turn of it.
