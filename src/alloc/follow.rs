@@ -7,10 +7,10 @@
 //! no two numbers have the same tensor. Everything that placement depends on is compared, except for sizes and
 //! parameters: only devices can interpret them, so they must be queried again.
 
-use super::ids::{NONE, Shift, TensorIds};
 use super::problem::{AHEAD, Fact, Problem, Traits};
 use crate::error::Result;
 use crate::graph::GraphRef;
+use crate::graph::ids::{NONE, Shift, TensorIds};
 use crate::tensor::TensorRef;
 
 /// The walk over the new graph.

@@ -5,7 +5,6 @@
 //! hosts that alternate between graphs. All plans use the same buffers, so only one is in use at a time.
 
 use super::follow::Likeness;
-use super::ids::{NONE, TensorIds};
 use super::plan::{MemoryPlan, Misfit, Targets};
 use super::planner::Planner;
 use super::problem::{Problem, Traits};
@@ -17,6 +16,7 @@ use crate::backend::{BufferBox, BufferRef, BufferTypeRef, view};
 use crate::environment::debug;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
+use crate::graph::ids::{NONE, TensorIds};
 use crate::invalid;
 use crate::tensor::TensorRef;
 
@@ -361,7 +361,7 @@ impl GraphAllocator {
     /// Allocates a graph. Makes another plan when this one does not serve it and there is only one buffer type; with
     /// several, only the host knows which tensor goes where, and this is an error.
     pub fn alloc_graph(&mut self, graph: GraphRef) -> Result<()> {
-        if self.bound_with == Some(self.ticket()) && self.recall.recognises(graph, &self.ids, &[], 0) {
+        if self.bound_with == Some(self.ticket()) && self.recall.recognises(graph, &[], 0) {
             return again(&self.groups, &self.bindings);
         }
         self.bound_with = None;

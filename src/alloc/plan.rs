@@ -2,7 +2,6 @@
 //! and gives its memory back after the last node that reads it, or a view of it. And the other way round: whether a
 //! plan made for one graph is safe for another.
 
-use super::ids::NONE;
 use super::inplace::can_inplace;
 use super::planner::{Address, Planner};
 use super::problem::{Fact, Problem, Traits};
@@ -10,6 +9,7 @@ use super::search::{self, Blocks, Heuristic};
 use crate::backend::BufferTypeRef;
 use crate::error::Result;
 use crate::ggml_assert;
+use crate::graph::ids::NONE;
 use crate::tensor::TensorRef;
 
 /// The buffer types that tensors are planned in. A host may name one type several times; those share a planner.

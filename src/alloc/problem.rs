@@ -1,11 +1,11 @@
 //! A graph as the planner and the scheduler see it: numbers instead of pointers, in flat arrays.
 
-use super::ids::{NONE, TensorIds};
 use crate::abi::backend_impl::ggml_backend_buffer;
 use crate::abi::ggml::{GGML_MAX_SRC, ggml_op, ggml_tensor_flag};
 use crate::backend::BufferRef;
 use crate::error::Result;
 use crate::graph::GraphRef;
+use crate::graph::ids::{NONE, TensorIds};
 use crate::tensor::TensorRef;
 
 /// Base of a tensor that has not been looked at.

@@ -2,7 +2,7 @@
 //! each operation. `check` checks nodes, with a proof (`checked`) as the result, `access` gives typed access to their
 //! memory, `worker` is the thread that computes, and `ops`, `matmul` and `simd` have the kernels (`simd` those for
 //! instruction sets). `plan` has the needs of a graph, `barrier` and `threadpool` the threads, `crowd` whether several
-//! are worth it, `recent` what was used lately, `stack` where frames of kernels are, `traits` the number formats for
+//! are worth it, `stack` where frames of kernels are, `traits` the number formats for
 //! ggml-cpu.h.
 
 pub mod access;
@@ -24,7 +24,6 @@ pub mod numa;
 pub mod ops;
 pub mod plan;
 pub mod procs;
-mod recent;
 pub mod repack;
 pub mod simd;
 mod stack;

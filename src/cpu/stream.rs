@@ -3,7 +3,6 @@
 use super::check::{CheckedGraph, Memory};
 use super::exec::{self, Abort, Settings, Steps};
 use super::plan::Plan;
-use super::recent::Recent;
 use super::threadpool::Pool;
 use super::worker::Scratch;
 use crate::abi::ggml::{GGML_DEFAULT_N_THREADS, ggml_guid};
@@ -42,28 +41,31 @@ pub struct CpuStream {
 /// Data that a stream keeps between computations.
 #[derive(Default)]
 struct State {
-    checks: Memory,
-    steps: RecentSteps,
+    checks: Memory<Vec<Steps>>,
     /// Scratch memory of the last graph.
     work: Option<AlignedBlock>,
 }
 
-/// The steps of the graphs that were computed recently.
-#[derive(Default)]
-struct RecentSteps(Recent<Steps, 16>);
-
-impl RecentSteps {
-    /// The steps of a graph: those from the last time, if its check is the same, or new ones.
-    fn of(&mut self, graph: &CheckedGraph<'_>, n_threads: usize, pool: Option<&Pool>) -> &Steps {
-        let known = self.0.take(|s| s.are_of(graph, n_threads, pool));
-        self.0.keep(known.unwrap_or_else(|| Steps::new(graph, n_threads, pool)))
-    }
+/// The steps of a graph: one of those that are known, or new ones.
+fn steps_of<'a>(
+    known: &'a mut Vec<Steps>,
+    graph: &CheckedGraph<'_>,
+    n_threads: usize,
+    pool: Option<&Pool>,
+) -> &'a Steps {
+    let i = known.iter().position(|steps| steps.are_of(graph, n_threads, pool)).unwrap_or_else(|| {
+        // A graph is computed by all threads or, while the processors are crowded, by one.
+        known.truncate(1);
+        known.insert(0, Steps::new(graph, n_threads, pool));
+        0
+    });
+    &known[i]
 }
 
 /// A graph to compute several times, with its scratch memory and the host's settings from when the plan was made.
 pub struct CpuPlan {
     nodes: Vec<TensorRef>,
-    checks: Memory,
+    checks: Memory<Vec<Steps>>,
     choices: Choices,
     n_threads: usize,
     work: AlignedBlock,
@@ -149,10 +151,10 @@ impl Stream for CpuStream {
         let nodes: Vec<TensorRef> = graph.nodes().collect();
         let n_threads = choices.threads(choices.pool());
         let mut state = self.state.lock();
-        let State { checks, steps, work } = &mut *state;
-        let graph = checks.check(&nodes)?;
+        let State { checks, work } = &mut *state;
+        let (graph, known) = checks.check(&nodes)?;
         let n_threads = exec::useful_threads(&graph, n_threads);
-        let steps = steps.of(&graph, n_threads, choices.pool());
+        let steps = steps_of(known, &graph, n_threads, choices.pool());
         let size = steps.work_size();
         let block = match work.take().filter(|b| b.size() >= size) {
             Some(block) => block,
@@ -171,8 +173,10 @@ impl Stream for CpuStream {
     }
 
     fn plan_compute(&self, plan: &mut CpuPlan) -> Result<()> {
-        let graph = plan.checks.check(&plan.nodes)?;
-        exec::compute(&graph, &plan.choices.settings(plan.n_threads, &mut plan.work))
+        let (graph, known) = plan.checks.check(&plan.nodes)?;
+        let n_threads = exec::useful_threads(&graph, plan.n_threads);
+        let steps = steps_of(known, &graph, n_threads, plan.choices.pool());
+        exec::compute_steps(&graph, steps, &plan.choices.settings(n_threads, &mut plan.work))
     }
 }
 
@@ -200,10 +204,10 @@ mod tests {
         let second = matmul::mul_mat(&mut c, weights[1], x).unwrap();
         let nodes = [first, sum, second];
         nodes.iter().for_each(|t| t.add_flag(GGML_TENSOR_FLAG_COMPUTE));
-        let (mut checks, mut steps) = (Memory::default(), RecentSteps::default());
+        let mut checks = Memory::default();
         let mut compute = || {
-            let graph = checks.check(&nodes).unwrap();
-            let steps = steps.of(&graph, 1, None);
+            let (graph, known) = checks.check(&nodes).unwrap();
+            let steps = steps_of(known, &graph, 1, None);
             let mut block = work_block(steps.work_size()).unwrap();
             let choices = Choices { n_threads: 1, pool: None, abort: Abort::NEVER, use_ref: false };
             exec::compute_steps(&graph, steps, &choices.settings(1, &mut block)).unwrap();

@@ -5,10 +5,11 @@ use super::flat::{Flat, is_view_op};
 use super::rules::Rules;
 use super::writers::Writers;
 use crate::abi::ggml::ggml_op;
+use crate::alloc::Traits;
 use crate::alloc::problem::NO_WEIGHT;
-use crate::alloc::{NONE, TensorIds, Traits};
 use crate::backend::BufferRef;
 use crate::error::{Error, Result};
+use crate::graph::ids::{NONE, TensorIds};
 use crate::tensor::names;
 
 /// The passes at work. Backends are numbered by priority: 0 comes first, the last one is the CPU, which computes what

@@ -2,6 +2,9 @@
 //! copies of a pipeline. Each has its own entry, so that the next graph does not overwrite what was worked out for this
 //! one. The least recently used entry makes room, or the last one if its graph came only once: a host whose graphs are
 //! always new works in the same memory then, which is in the processor's cache.
+//!
+//! A snapshot of [`graph::memo`](crate::graph::memo) says whether a graph is the one of an entry (`alloc::recall`). Its
+//! list of graphs is of no use here: an entry also serves graphs that only have the structure of the one before.
 #![forbid(unsafe_code)]
 
 use super::arena::CopyPool;
@@ -110,7 +113,7 @@ impl GraphCache {
         let found = self.entries.iter().enumerate().find_map(|(slot, entry)| match entry.graph.life {
             Life::Repeatable(ticket) if honours(ticket) => {
                 let g = &entry.graph;
-                g.recall.matches(graph, &g.ids, user, cur_copy).then_some((slot, ticket))
+                g.recall.matches(graph, user, cur_copy).then_some((slot, ticket))
             }
             _ => None,
         });

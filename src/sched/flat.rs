@@ -2,9 +2,10 @@
 #![forbid(unsafe_code)]
 
 use crate::abi::ggml::ggml_op;
-use crate::alloc::{Likeness, Problem, TensorIds};
+use crate::alloc::{Likeness, Problem};
 use crate::error::Result;
 use crate::graph::GraphRef;
+use crate::graph::ids::TensorIds;
 use crate::tensor::TensorRef;
 
 /// The graph.

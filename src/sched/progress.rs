@@ -1,7 +1,7 @@
 //! The current graph: its stage, the placements that the host requested, and the copy of the pipeline that it uses.
 #![forbid(unsafe_code)]
 
-use crate::alloc::TensorIds;
+use crate::graph::ids::TensorIds;
 use crate::tensor::TensorRef;
 use std::cell::Cell;
 

@@ -4,8 +4,8 @@ use super::cause::Placement;
 use super::flat::Flat;
 use super::in_flight::{self, Mask};
 use super::settings::MAX_BACKENDS;
-use crate::alloc::{NONE, TensorIds};
 use crate::backend::{BackendRef, BufferRef, BufferTypeRef};
+use crate::graph::ids::{NONE, TensorIds};
 use crate::tensor::TensorRef;
 
 /// Answers of up to 16 backends to one question, as bit masks: which backends were queried, and which said yes.

@@ -9,9 +9,10 @@ use super::writers::Writers;
 use crate::abi::ggml::ggml_op;
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT;
 use crate::abi::graph::ggml_cgraph;
-use crate::alloc::{NONE, TensorIds, Traits};
+use crate::alloc::Traits;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
+use crate::graph::ids::{NONE, TensorIds};
 use crate::tensor::TensorRef;
 use std::ops::Range;
 

@@ -7,7 +7,8 @@
 #![forbid(unsafe_code)]
 
 use super::flat::Flat;
-use crate::alloc::{NONE, Traits};
+use crate::alloc::Traits;
+use crate::graph::ids::NONE;
 
 /// A node that writes into the memory of its root.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

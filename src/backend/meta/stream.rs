@@ -1,4 +1,7 @@
 //! Streams of a meta device: one stream on each device, and graphs cut into what each computes.
+//!
+//! A graph that comes again is recognised by the number that its builder gave it, as with the original: the devices
+//! compare the tensors of their own parts. So [`graph::memo`](crate::graph::memo) would compare all tensors twice.
 
 use super::buffer::{MetaBuffer, is_sliced, meta_buffer};
 use super::layout::Layout;

@@ -2,14 +2,11 @@
 //! costs less than checking it.
 
 use super::{is_live, range_of, reachable, runnable};
-use crate::abi::backend_impl::ggml_backend_buffer;
-use crate::alloc::ids::TensorIds;
-use crate::alloc::image::{Change, Images};
-use crate::alloc::pause::Pause;
 use crate::backend::node_is_empty;
 use crate::cpu::checked::{CheckedNode, Verdict};
-use crate::cpu::recent::Recent;
 use crate::error::Result;
+use crate::graph::ids::TensorIds;
+use crate::graph::memo::{BufferState, Memo, Snapshot, Turn, read_by};
 use crate::tensor::{TensorRef, known};
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -97,72 +94,51 @@ fn known_view(t: TensorRef) -> Result<()> {
     if node_is_empty(t) { known::check(t) } else { Ok(()) }
 }
 
-/// The tensors that the check of a node depends on: the node, its sources and, because the check of a view without a
-/// buffer reads its view source, their view sources. Each comes after a tensor that refers to it.
-fn read_by_check(node: TensorRef) -> impl Iterator<Item = TensorRef> {
-    let all = std::iter::once(node).chain(node.srcs().map(|(_, s)| s));
-    all.flat_map(|t| std::iter::once(t).chain(t.view_src()))
+/// The addresses of a buffer's data.
+#[derive(PartialEq)]
+struct Addresses(Option<Range<usize>>);
+
+impl BufferState for Addresses {
+    fn of(t: TensorRef) -> Self {
+        Self(range_of(t.buffer_raw()))
+    }
 }
 
-/// The state of a graph when it was checked.
-struct Record {
-    nodes: Vec<TensorRef>,
+/// The check of a graph, which is kept with a snapshot of it. The check of a view without a buffer reads its view
+/// source, so that a verdict depends on all that a snapshot has of its node ([`read_by`]).
+struct Record<D> {
     verdicts: Vec<Verdict>,
     serial: Serial,
-    /// The nodes, their sources and their view sources: each tensor once, after a tensor that refers to it.
-    tensors: Vec<TensorRef>,
-    images: Images,
-    /// The verdicts that depend on tensor `i`: `users[first[i]..first[i + 1]]`.
-    first: Vec<u32>,
-    users: Vec<u32>,
-    /// The buffers of these tensors with their address ranges.
-    buffers: Vec<(*mut ggml_backend_buffer, Option<Range<usize>>)>,
+    /// Numbers of tensors of the snapshot, each with the number of a verdict that depends on it, in ascending order.
+    uses: Vec<(u32, u32)>,
+    derived: D,
 }
 
-impl Record {
-    fn new(nodes: &[TensorRef], verdicts: Vec<Verdict>) -> Self {
-        let mut ids = TensorIds::default();
-        for t in nodes.iter().flat_map(|&node| read_by_check(node)) {
-            ids.insert(t);
-        }
-        let tensors = ids.tensors().to_vec();
-        let mut images = Images::default();
-        // SAFETY: the nodes belong to a **valid graph**, so they, their sources and their view sources are valid
-        // tensors.
-        unsafe { images.take(&tensors) };
-        let mut buffers = Vec::new();
-        for buffer in tensors.iter().map(|t| t.buffer_raw()).filter(|b| !b.is_null()) {
-            if buffers.iter().all(|(b, _)| *b != buffer) {
-                buffers.push((buffer, range_of(buffer)));
-            }
-        }
+impl<D: Default> Record<D> {
+    /// Of verdicts about a graph whose tensors have the numbers `ids`.
+    fn new(verdicts: Vec<Verdict>, mut ids: TensorIds) -> Self {
         let mut uses = Vec::new();
         for (i, verdict) in verdicts.iter().enumerate() {
-            uses.extend(read_by_check(verdict.tensor()).map(|t| (ids.insert(t), i as u32)));
+            uses.extend(read_by(verdict.tensor()).map(|t| (ids.insert(t), i as u32)));
         }
         uses.sort_unstable();
-        let first = (0..=tensors.len() as u32).map(|t| uses.partition_point(|u| u.0 < t) as u32).collect();
-        let users = uses.into_iter().map(|u| u.1).collect();
-        let (nodes, serial) = (nodes.to_vec(), Serial::next());
-        Self { nodes, verdicts, serial, tensors, images, first, users, buffers }
+        Self { verdicts, serial: Serial::next(), uses, derived: D::default() }
     }
 
-    /// Checks the nodes again whose tensors have changed, for a graph with the nodes `nodes`. Names and `extra` are not
-    /// checked: a host may set them between computations. Returns false if the graph is another one, or if so much has
+    /// The verdicts that depend on tensor `t`.
+    fn users(&self, t: u32) -> impl Iterator<Item = u32> {
+        let first = self.uses.partition_point(|u| u.0 < t);
+        self.uses[first..].iter().take_while(move |u| u.0 == t).map(|u| u.1)
+    }
+
+    /// Checks nodes again after tensors have changed, those with the numbers `changed`. Returns false if so much has
     /// changed that a new record is better.
     ///
     /// # Errors
     /// The reason why a node cannot run. The record is of no use then, nor after `false`.
-    fn follow(&mut self, nodes: &[TensorRef]) -> Result<bool> {
-        let (change, changed) = self.changes(nodes);
-        match change {
-            Change::None => return Ok(true),
-            Change::Links => return Ok(false),
-            Change::Values => {}
-        }
-        changed.iter().try_for_each(|&t| known_view(self.tensors[t as usize]))?;
-        let users = |t: &u32| &self.users[self.first[*t as usize] as usize..self.first[*t as usize + 1] as usize];
-        let mut again: Vec<u32> = changed.iter().flat_map(users).copied().collect();
+    fn renew(&mut self, tensors: &[TensorRef], changed: &[u32]) -> Result<bool> {
+        changed.iter().try_for_each(|&t| known_view(tensors[t as usize]))?;
+        let mut again: Vec<u32> = changed.iter().flat_map(|&t| self.users(t)).collect();
         again.sort_unstable();
         again.dedup();
         if again.len() > self.verdicts.len() / 4 + 1 {
@@ -175,95 +151,58 @@ impl Record {
         }
         // Even if only data has moved: which nodes share activations depends on addresses.
         self.serial = Serial::next();
-        for i in changed {
-            // SAFETY: a valid tensor, as in `changes`.
-            if !unsafe { self.images.renew(i as usize, self.tensors[i as usize]) } {
-                return Ok(false);
-            }
-        }
+        self.derived = D::default();
         Ok(true)
     }
-
-    /// How the graph with the nodes `nodes` differs from the one that was checked, and which tensors do. Other nodes
-    /// and other ranges of buffers are a change of links.
-    fn changes(&self, nodes: &[TensorRef]) -> (Change, Vec<u32>) {
-        let mut changed = Vec::new();
-        if self.nodes != nodes {
-            return (Change::Links, changed);
-        }
-        // SAFETY: the nodes are valid tensors. Each other tensor is a source or view source of one before it in the
-        // list; if that one still refers to the same tensors, it is valid.
-        let change = unsafe { self.images.changes(&self.tensors, &mut changed) };
-        // Only if all tensors are still in the same buffers are these known to be there.
-        if change == Change::Links || !self.buffers.iter().all(|(buffer, range)| range_of(*buffer) == *range) {
-            return (Change::Links, changed);
-        }
-        (change, changed)
-    }
-}
-
-/// A graph that was computed, identified by its first node and the number of nodes.
-struct Entry {
-    key: (TensorRef, usize),
-    record: Option<Record>,
-    /// Computations to go before the next record: a graph that changes every time is not worth one.
-    pause: Pause,
 }
 
 /// Limits of the memory: number of graphs, and number of nodes in each.
 const GRAPHS: usize = 16;
 const NODES: usize = 1 << 16;
 
-/// Checks of the graphs that a stream has computed recently.
+/// Checks of the graphs that a stream has computed recently, each with what the stream has derived from it.
 #[derive(Default)]
-pub struct Memory {
-    entries: Recent<Entry, GRAPHS>,
+pub struct Memory<D> {
+    checks: Memo<Record<D>, Addresses, GRAPHS, NODES>,
+    /// For a check that is not kept.
+    derived: D,
 }
 
 // SAFETY: the tensors to which the handles point are accessed only in `check`, while the host computes a
 // **valid graph** with them, on its thread.
-unsafe impl Send for Memory {}
+unsafe impl<D: Send> Send for Memory<D> {}
 
-impl Memory {
+impl<D: Default> Memory<D> {
     /// Returns the proofs for `nodes`, whose data the CPU can access. They come from an earlier check if nothing has
-    /// changed since.
+    /// changed since. Also returns the place for what is derived from them, which is as it was left if nothing has
+    /// changed, and empty otherwise.
     ///
     /// # Errors
     /// As [`CheckedGraph::new`], or data is in the memory of another device.
-    pub fn check<'g>(&'g mut self, nodes: &'g [TensorRef]) -> Result<CheckedGraph<'g>> {
-        let Some(key) = nodes.first().map(|&n| (n, nodes.len())).filter(|k| k.1 <= NODES) else {
-            return verdicts_in_host_memory(nodes).map(CheckedGraph::owned);
+    pub fn check<'g>(&'g mut self, nodes: &'g [TensorRef]) -> Result<(CheckedGraph<'g>, &'g mut D)> {
+        self.derived = D::default();
+        // Names and `extra` do not count: a host may set them between computations.
+        let follows = |snapshot: &mut Snapshot<Addresses>, record: &mut Record<D>| {
+            snapshot.follow(nodes.iter().copied(), |tensors, changed| record.renew(tensors, changed))
         };
-        let known = self.entries.take(|e| e.key == key);
-        let mut entry = known.unwrap_or_else(|| Entry { key, record: None, pause: Pause::of(1) });
-        let record = entry.record.take();
-        let failed = record.is_some();
-        if let Some(mut record) = record
-            && record.follow(nodes)?
-        {
-            entry.pause.succeeded();
-            entry.record = Some(record);
-        } else {
-            if failed {
-                entry.pause.failed();
+        let record = match self.checks.turn(nodes.iter().copied(), follows, drop)? {
+            Turn::Known(record) => record,
+            Turn::Due(place) => {
+                let checked = verdicts_in_host_memory(nodes)?;
+                place.keep(nodes.iter().copied(), |ids| Record::new(checked, ids))
             }
-            let checked = verdicts_in_host_memory(nodes)?;
-            if !entry.pause.take_turn() {
-                self.entries.keep(entry);
-                return Ok(CheckedGraph::owned(checked));
-            }
-            entry.record = Some(Record::new(nodes, checked));
-        }
-        match &self.entries.keep(entry).record {
-            Some(r) => Ok(CheckedGraph { verdicts: Cow::Borrowed(&r.verdicts), serial: r.serial, graph: PhantomData }),
-            None => verdicts_in_host_memory(nodes).map(CheckedGraph::owned),
-        }
+            Turn::Pass => return Ok((CheckedGraph::owned(verdicts_in_host_memory(nodes)?), &mut self.derived)),
+        };
+        let Record { verdicts, serial, derived, .. } = record;
+        let graph = CheckedGraph { verdicts: Cow::Borrowed(verdicts), serial: *serial, graph: PhantomData };
+        Ok((graph, derived))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::backend_impl::ggml_backend_buffer;
     use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_COMPUTE;
     use crate::abi::ggml::ggml_type::*;
     use crate::backend::host::buffer_from_ptr;
@@ -271,9 +210,13 @@ mod tests {
     use crate::sys::memory::AlignedBlock;
     use crate::tensor::ops::{binary, copy, view};
 
-    impl Memory {
+    impl Memory<()> {
         fn remembers(&self, nodes: &[TensorRef]) -> bool {
-            self.entries.iter().any(|e| e.record.as_ref().is_some_and(|r| r.changes(nodes).0 == Change::None))
+            self.checks.known().any(|(snapshot, _)| snapshot.is_of(nodes.iter().copied()))
+        }
+
+        fn graph<'g>(&'g mut self, nodes: &'g [TensorRef]) -> Result<CheckedGraph<'g>> {
+            self.check(nodes).map(|(graph, _)| graph)
         }
     }
 
@@ -286,7 +229,7 @@ mod tests {
         let mut memory = Memory::default();
         for again in 0..4 {
             assert_eq!(memory.remembers(&nodes), again > 1);
-            assert_eq!(memory.check(&nodes).unwrap().nodes().count(), 1);
+            assert_eq!(memory.graph(&nodes).unwrap().nodes().count(), 1);
         }
         // The host may rename tensors and set `extra`.
         sum.set_name(b"renamed");
@@ -296,7 +239,7 @@ mod tests {
         // Another graph with the same first node and length.
         let product = binary::mul(&mut c, a, b).unwrap();
         let other = nodes_of(product);
-        assert_eq!(memory.check(&other).unwrap().nodes().map(|n| *n).collect::<Vec<_>>(), [product]);
+        assert_eq!(memory.graph(&other).unwrap().nodes().map(|n| *n).collect::<Vec<_>>(), [product]);
     }
 
     #[test]
@@ -310,10 +253,10 @@ mod tests {
             })
             .collect();
         for _ in 0..2 {
-            graphs[..GRAPHS].iter().for_each(|g| assert!(memory.check(g).is_ok()));
+            graphs[..GRAPHS].iter().for_each(|g| assert!(memory.graph(g).is_ok()));
         }
-        memory.check(&graphs[0]).unwrap();
-        memory.check(&graphs[GRAPHS]).unwrap();
+        memory.graph(&graphs[0]).unwrap();
+        memory.graph(&graphs[GRAPHS]).unwrap();
         assert!(memory.remembers(&graphs[0]) && !memory.remembers(&graphs[1]) && memory.remembers(&graphs[2]));
     }
 
@@ -344,13 +287,13 @@ mod tests {
         placed.set_buffer_raw(raw);
         let nodes = nodes_of(binary::add(&mut c, placed, placed).unwrap());
         let mut memory = Memory::default();
-        (0..3).for_each(|_| assert!(memory.check(&nodes).is_ok()));
+        (0..3).for_each(|_| assert!(memory.graph(&nodes).is_ok()));
         let asked = ASKED.load(Ordering::Relaxed);
         assert!(asked > 0 && memory.remembers(&nodes) && ASKED.load(Ordering::Relaxed) > asked);
         placed.set_data(elsewhere);
         placed.set_buffer_raw(std::ptr::null_mut());
         let asked = ASKED.load(Ordering::Relaxed);
-        assert!(memory.check(&nodes).is_ok());
+        assert!(memory.graph(&nodes).is_ok());
         assert_eq!(ASKED.load(Ordering::Relaxed), asked);
         // SAFETY: as above; what was there before.
         unsafe { ((*raw).context, (*raw).iface.get_base) = context };
@@ -375,13 +318,13 @@ mod tests {
                 b.set_buffer_raw(buffer.as_ptr());
                 b.set_data(elsewhere);
                 part.set_data(elsewhere.wrapping_add(32));
-                let refused = memory.check(&nodes).map(drop).unwrap_err().to_string();
+                let refused = memory.graph(&nodes).map(drop).unwrap_err().to_string();
                 assert!(refused.contains("which is not host memory") && refused.contains("GPU"), "{refused}");
                 assert!(CheckedGraph::new(&nodes).is_ok());
                 b.set_buffer_raw(std::ptr::null_mut());
                 b.set_data(address);
                 part.set_data(address.wrapping_add(32));
-                assert!((0..known).all(|_| memory.check(&nodes).is_ok()));
+                assert!((0..known).all(|_| memory.graph(&nodes).is_ok()));
             }
         }
     }
@@ -398,31 +341,31 @@ mod tests {
         }
         let nodes = nodes_of(sum);
         let mut memory = Memory::default();
-        (0..3).for_each(|_| assert!(memory.check(&nodes).is_ok()));
-        let known = memory.check(&nodes).unwrap().serial();
+        (0..3).for_each(|_| assert!(memory.graph(&nodes).is_ok()));
+        let known = memory.graph(&nodes).unwrap().serial();
         let before = sum.data();
         sum.set_data(spare.data());
         assert!(!memory.remembers(&nodes));
-        let moved = memory.check(&nodes).unwrap().serial();
+        let moved = memory.graph(&nodes).unwrap().serial();
         assert!(moved != known && memory.remembers(&nodes));
-        assert_eq!(memory.check(&nodes).unwrap().serial(), moved);
+        assert_eq!(memory.graph(&nodes).unwrap().serial(), moved);
         // In place: the same data as a source.
         sum.set_data(sum.src(0).unwrap().data());
-        let serial = memory.check(&nodes).unwrap().serial();
+        let serial = memory.graph(&nodes).unwrap().serial();
         assert!(serial != moved && memory.remembers(&nodes));
         // One row less, of the last node and its sources: three of 20 nodes.
         sum.set_data(before);
         sum.set_ne([8, 2, 1, 1]);
-        assert!(memory.check(&nodes).is_err(), "the shapes differ");
+        assert!(memory.graph(&nodes).is_err(), "the shapes differ");
         sum.set_ne([8, 3, 1, 1]);
-        (0..4).for_each(|_| assert!(memory.check(&nodes).is_ok()));
+        (0..4).for_each(|_| assert!(memory.graph(&nodes).is_ok()));
         // A parameter that this version does not know, of a node and of a view.
         sum.set_op_param_i32(3, 1);
-        assert!(memory.check(&nodes).is_err(), "parameter 3");
+        assert!(memory.graph(&nodes).is_err(), "parameter 3");
         sum.set_op_param_i32(3, 0);
-        (0..4).for_each(|_| assert!(memory.check(&nodes).is_ok()));
+        (0..4).for_each(|_| assert!(memory.graph(&nodes).is_ok()));
         sum.set_op(crate::abi::ggml::ggml_op::GGML_OP_MUL);
-        let checked = memory.check(&nodes).unwrap();
+        let checked = memory.graph(&nodes).unwrap();
         assert!(checked.serial() != known && checked.nodes().last().unwrap().row().op as i32 == sum.op_raw());
     }
 
@@ -435,14 +378,14 @@ mod tests {
         let nodes = nodes_of(binary::add(&mut c, part, part).unwrap());
         for again in 0..4 {
             let mut memory = Memory::default();
-            (0..again).for_each(|_| assert!(memory.check(&nodes).is_ok()));
+            (0..again).for_each(|_| assert!(memory.graph(&nodes).is_ok()));
             part.set_op_param_i32(5, 1);
-            assert!(memory.check(&nodes).err().unwrap().to_string().contains("parameter 5"), "{again}");
+            assert!(memory.graph(&nodes).err().unwrap().to_string().contains("parameter 5"), "{again}");
             part.set_op_param_i32(5, 0);
             part.set_src(1, Some(whole));
-            assert!(memory.check(&nodes).err().unwrap().to_string().contains("source 1"), "{again}");
+            assert!(memory.graph(&nodes).err().unwrap().to_string().contains("source 1"), "{again}");
             part.set_src(1, None);
-            assert!(memory.check(&nodes).is_ok());
+            assert!(memory.graph(&nodes).is_ok());
         }
     }
 
@@ -481,23 +424,23 @@ mod tests {
         let tensors = [whole, part, placed, joined, result];
         for (what, spoil) in spoil {
             let mut memory = Memory::default();
-            (0..3).for_each(|_| assert!(memory.check(&nodes).is_ok()));
+            (0..3).for_each(|_| assert!(memory.graph(&nodes).is_ok()));
             assert!(memory.remembers(&nodes));
             // SAFETY: valid tensors of the context `c`.
             let before = tensors.map(|t| unsafe { t.as_ptr().read() });
             spoil();
-            assert!(memory.check(&nodes).is_err(), "{what}");
+            assert!(memory.graph(&nodes).is_err(), "{what}");
             for (t, before) in tensors.iter().zip(before) {
                 // SAFETY: valid tensors of the context `c`, and `before` was read from the same struct.
                 unsafe { t.as_ptr().write(before) };
             }
             resize(1024);
-            assert!(memory.check(&nodes).is_ok(), "{what}: undone");
+            assert!(memory.graph(&nodes).is_ok(), "{what}: undone");
         }
 
         let mut memory = Memory::default();
-        (0..3).for_each(|_| assert!(memory.check(&nodes).is_ok()));
+        (0..3).for_each(|_| assert!(memory.graph(&nodes).is_ok()));
         result.set_flags(result.flags() & !(GGML_TENSOR_FLAG_COMPUTE as i32));
-        assert_eq!(memory.check(&nodes).unwrap().nodes().count(), 1, "a node that is not computed any more");
+        assert_eq!(memory.graph(&nodes).unwrap().nodes().count(), 1, "a node that is not computed any more");
     }
 }

@@ -1,4 +1,7 @@
 //! Which graphs a server still has. Both sides forget them by the same rule, without a word about it.
+//!
+//! This counts what the other side counts, by the numbers of graphs, and compares no tensors. So it shares nothing with
+//! [`graph::memo`](crate::graph::memo), which would forget in another order than a server does.
 #![forbid(unsafe_code)]
 
 use crate::rpc::protocol::GRAPHS_KEPT;

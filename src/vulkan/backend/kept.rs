@@ -1,12 +1,10 @@
 //! The commands of graphs that come again, as in the generation of text: they are submitted again instead of recorded
 //! again. A graph must be the one that was recorded in every byte that its commands depend on.
 
-use crate::alloc::ids::TensorIds;
-use crate::alloc::image::{Change, Images};
-use crate::alloc::pause::Pause;
 use crate::environment::debug;
 use crate::error::Result;
 use crate::graph::GraphRef;
+use crate::graph::memo::{BufferState, Memo, Place, Snapshot, Turn};
 use crate::tensor::TensorRef;
 use crate::vulkan::backend::graph::{self, Work};
 use crate::vulkan::gpu::buffer;
@@ -18,69 +16,34 @@ use std::sync::OnceLock;
 const GRAPHS: usize = 8;
 const NODES: usize = 1 << 14;
 
-/// A graph when its commands were recorded.
+/// The number of a buffer, if it is one of this backend.
+#[derive(PartialEq)]
+struct Serial(Option<u64>);
+
+impl BufferState for Serial {
+    fn of(t: TensorRef) -> Self {
+        Self(buffer::serial(t))
+    }
+}
+
+/// The commands of a graph.
 struct Record {
-    nodes: Vec<TensorRef>,
-    /// The nodes, their sources and their view sources: each tensor once, after a tensor that refers to it.
-    tensors: Vec<TensorRef>,
-    images: Images,
-    /// A tensor of each buffer, and the number of the buffer.
-    buffers: Vec<(TensorRef, Option<u64>)>,
     /// The nodes of chains, with the number of their readers.
     readers: Vec<(TensorRef, i32)>,
     commands: Kept,
 }
 
 impl Record {
-    fn new(graph: GraphRef, fused: Vec<TensorRef>, commands: Kept) -> Self {
-        let mut ids = TensorIds::default();
-        for node in graph.nodes() {
-            for t in std::iter::once(node).chain(node.srcs().map(|(_, s)| s)) {
-                ids.insert(t);
-                if let Some(v) = t.view_src() {
-                    ids.insert(v);
-                }
-            }
-        }
-        let tensors = ids.tensors().to_vec();
-        let mut images = Images::default();
-        // SAFETY: the nodes belong to a **valid graph**, so they, their sources and their view sources are valid
-        // tensors.
-        unsafe { images.take(&tensors) };
-        let mut buffers: Vec<(TensorRef, Option<u64>)> = Vec::new();
-        for &t in tensors.iter().filter(|t| !t.buffer_raw().is_null()) {
-            if buffers.iter().all(|(b, _)| b.buffer_raw() != t.buffer_raw()) {
-                buffers.push((t, buffer::serial(t)));
-            }
-        }
-        let readers = fused.into_iter().map(|t| (t, graph.use_count(t))).collect();
-        Self { nodes: graph.nodes().collect(), tensors, images, buffers, readers, commands }
-    }
-
-    /// Whether the commands are those of a graph. Names may differ.
-    fn is_of(&self, graph: GraphRef) -> bool {
-        let mut changed = Vec::new();
-        graph.nodes().eq(self.nodes.iter().copied())
-            // SAFETY: the nodes are valid tensors. Each other tensor is a source or view source of one before it in the
-            // list; if that one still refers to the same tensors, it is valid.
-            && unsafe { self.images.changes(&self.tensors, &mut changed) } == Change::None
-            && self.buffers.iter().all(|&(t, serial)| buffer::serial(t) == serial)
-            && self.readers.iter().all(|&(t, n)| graph.use_count(t) == n)
+    /// Whether the commands are those of a graph with the same nodes: other graphs may have other readers of them.
+    fn has_readers_of(&self, graph: GraphRef) -> bool {
+        self.readers.iter().all(|&(t, n)| graph.use_count(t) == n)
     }
 }
 
-/// A graph that was computed, identified by its first node and the number of nodes.
-struct Entry {
-    key: (TensorRef, usize),
-    record: Option<Record>,
-    /// Computations to go before the next record: a graph that changes every time is not worth one.
-    pause: Pause,
-}
-
-/// The graphs that a stream has computed recently, the latest last.
+/// The graphs that a stream has computed recently.
 #[derive(Default)]
 pub struct KeptGraphs {
-    entries: Vec<Entry>,
+    records: Memo<Record, Serial, GRAPHS, NODES>,
 }
 
 // SAFETY: the tensors that the handles refer to are accessed only in `compute`, while the host computes a **valid
@@ -96,51 +59,36 @@ impl KeptGraphs {
     /// Computes a graph: submits its commands again if they are known, or records them.
     pub fn compute(&mut self, recorder: &mut Recorder, work: Work<'_>) -> Result<()> {
         recorder.ask_host()?;
-        let n = work.graph.n_nodes();
-        if n == 0 || n > NODES || !is_enabled() || Profile::is_on(recorder.core()) {
-            return graph::record(recorder, work).map(drop);
+        let Work { graph, .. } = work;
+        if is_enabled() && !Profile::is_on(recorder.core()) {
+            let holds = |snapshot: &mut Snapshot<Serial>, record: &mut Record| {
+                Ok(snapshot.is_of(graph.nodes()) && record.has_readers_of(graph))
+            };
+            match self.records.turn(graph.nodes(), holds, |record| recorder.discard(record.commands))? {
+                Turn::Known(record) => {
+                    if recorder.replay(&mut record.commands)? {
+                        return Ok(());
+                    }
+                    // The device still executes the commands.
+                }
+                Turn::Due(place) => return keep(place, recorder, work),
+                Turn::Pass => {}
+            }
         }
-        let key = (work.graph.node(0), n);
-        let mut entry = match self.entries.iter().position(|e| e.key == key) {
-            Some(i) => self.entries.remove(i),
-            None => Entry { key, record: None, pause: Pause::of(1) },
-        };
-        let result = entry.compute(recorder, work);
-        self.entries.push(entry);
-        if self.entries.len() > GRAPHS {
-            self.entries.remove(0).record.into_iter().for_each(|r| recorder.discard(r.commands));
-        }
-        result
+        graph::record(recorder, work).map(drop)
     }
 }
 
-impl Entry {
-    fn compute(&mut self, recorder: &mut Recorder, work: Work<'_>) -> Result<()> {
-        match &mut self.record {
-            Some(record) if record.is_of(work.graph) => {
-                if recorder.replay(&mut record.commands)? {
-                    self.pause.succeeded();
-                    return Ok(());
-                }
-                // The device has not finished the graph.
-                return graph::record(recorder, work).map(drop);
-            }
-            Some(_) => {
-                self.record.take().into_iter().for_each(|r| recorder.discard(r.commands));
-                self.pause.failed();
-            }
-            None => {}
-        }
-        if !self.pause.take_turn() {
-            return graph::record(recorder, work).map(drop);
-        }
-        recorder.start_keeping()?;
-        let fused = graph::record(recorder, work);
-        let kept = recorder.end_keeping(fused.is_ok());
-        let fused = fused?;
-        self.record = kept.map(|commands| Record::new(work.graph, fused, commands));
-        Ok(())
+/// Computes a graph and keeps its commands.
+fn keep(place: Place<'_, Record, Serial>, recorder: &mut Recorder, work: Work<'_>) -> Result<()> {
+    recorder.start_keeping()?;
+    let fused = graph::record(recorder, work);
+    let kept = recorder.end_keeping(fused.is_ok());
+    let readers = fused?.into_iter().map(|t| (t, work.graph.use_count(t))).collect();
+    if let Some(commands) = kept {
+        place.keep(work.graph.nodes(), |_| Record { readers, commands });
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use crate::abi::ggml::{GGML_MAX_NAME, ggml_tensor};
 use crate::abi::raw;
 use crate::tensor::TensorRef;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::mem::offset_of;
 
 /// Bytes of a name that an image has itself.
@@ -35,30 +34,12 @@ const _: () = {
     assert!(LINKS == 8 * 8 + 3 * 8 && TAIL == GGML_MAX_NAME - NAME + 8 + 8);
 };
 
-/// Mixes words. Equal hashes cost time, nothing else.
-#[derive(Default)]
-struct WordHasher(u64);
-
-impl Hasher for WordHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.0 = (self.0 ^ u64::from_ne_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
-    }
-}
-
 /// Different values of one part.
 #[derive(Default)]
 struct Values<const N: usize>(Vec<[u8; N]>);
 
 /// The numbers of values, while images are taken.
-type Numbers<const N: usize> = HashMap<[u8; N], u32, BuildHasherDefault<WordHasher>>;
+type Numbers<const N: usize> = HashMap<[u8; N], u32>;
 
 impl<const N: usize> Values<N> {
     /// The number of a value, which is added when it is new.
@@ -190,16 +171,24 @@ impl Images {
     /// # Safety
     /// Each tensor is valid if those before it are as they were.
     pub unsafe fn are_of(&self, tensors: &[TensorRef]) -> bool {
-        std::iter::zip(tensors, &self.all).enumerate().all(|(i, (&t, image))| {
-            if let Some(later) = tensors.get(i + AHEAD) {
-                later.prefetch();
-            }
+        self.walk(tensors, |_, t, image| {
             // SAFETY: valid, by the caller's promise; the constants are those of whole fields.
             unsafe {
                 self.is_of(t, image)
                     && image.name == *part(t, offset_of!(ggml_tensor, name))
                     && self.tails.has(image.tail, part(t, TAIL_AT))
             }
+        })
+    }
+
+    /// Whether `goes_on` is true for each tensor with its number and its image. Stops at the first for which it is not.
+    #[inline(always)]
+    fn walk(&self, tensors: &[TensorRef], mut goes_on: impl FnMut(u32, TensorRef, &Image) -> bool) -> bool {
+        std::iter::zip(tensors, &self.all).enumerate().all(|(i, (&t, image))| {
+            if let Some(later) = tensors.get(i + AHEAD) {
+                later.prefetch();
+            }
+            goes_on(i as u32, t, image)
         })
     }
 
@@ -210,19 +199,15 @@ impl Images {
     /// Each tensor is valid if those before it refer to the same tensors as they did.
     pub unsafe fn changes(&self, tensors: &[TensorRef], changed: &mut Vec<u32>) -> Change {
         let mut greatest = Change::None;
-        for (i, (&t, image)) in std::iter::zip(tensors, &self.all).enumerate() {
-            if let Some(later) = tensors.get(i + AHEAD) {
-                later.prefetch();
-            }
+        self.walk(tensors, |i, t, image| {
             // SAFETY: valid, by the caller's promise: this is not reached if a tensor before refers to others.
             let change = unsafe { self.change(t, image) };
             greatest = greatest.max(change);
-            match change {
-                Change::None => {}
-                Change::Links => break,
-                Change::Values => changed.push(i as u32),
+            if change == Change::Values {
+                changed.push(i);
             }
-        }
+            change != Change::Links
+        });
         greatest
     }
 
