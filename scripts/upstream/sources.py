@@ -138,9 +138,3 @@ def variables(tree):
 def cmake(tree):
     """The lines of the CMake files of our parts, without comments."""
     return {path: re.findall(r"^\s*([^#\s].*?)(?:\s+#.*)?$", tree.text(path), re.M) for path in filter(_CMAKE.match, tree.files)}
-
-
-def built(tree, library):
-    """The C and C++ files that src/CMakeLists.txt makes a library of."""
-    calls = re.findall(rf"\b(?:add_library|target_sources)\s*\(\s*{library}\s([^)]*)\)", tree.text("src/CMakeLists.txt"))
-    return {"src/" + word for call in calls for word in call.split() if word.endswith((".c", ".cpp"))}
