@@ -57,10 +57,6 @@ class Allowed:
         return [f"{kind} {pattern}" for kind, patterns in self.entries.items() for pattern in patterns if (kind, pattern) not in self.used]
 
 
-def table(name):
-    return tomllib.loads((LISTS / name).read_text())
-
-
 def differences(kind, theirs, ours, allowed):
     """The items for facts that differ and that the list does not allow."""
     meant = {name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name) and allowed.has(kind, name)}
@@ -140,7 +136,7 @@ def main():
         sys.exit(__doc__.strip())
     builds, ours, debug = map(Path, sys.argv[1:])
     paths = {name: builds / "debug/lib" / f"{name}.so" for name in (*LIBRARIES, "libggml-rpc")}
-    allowed = Allowed(table("differences.toml"))
+    allowed = Allowed(tomllib.loads((LISTS / "differences.toml").read_text()))
 
     original, exported = {name: symbols(path) for name, path in paths.items()}, symbols(ours / "libggml-base.so")
     everything = set().union(*original.values())

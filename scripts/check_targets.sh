@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
 # Whether the library compiles for other systems and processors: check_targets.sh [TARGET ...]. Nothing is linked,
 # nothing runs, and warnings are no failures: a processor without kernels of its own leaves code unused.
-# The last line counts the checks.
 #
 # Needs the targets' standard libraries (rustup target add TARGET), and for the C shim a compiler for each (packages
-# gcc-mingw-w64-x86-64 and gcc-aarch64-linux-gnu). There is none for macOS here: its shim is left out, and the Rust
-# sources are checked.
+# gcc-mingw-w64-x86-64 and gcc-aarch64-linux-gnu). There is none for macOS here, whose shim is left out.
 set -u
 # shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"

@@ -60,7 +60,7 @@ def structs():
             kind = gdb.lookup_type(spelling).strip_typedefs()
         except gdb.error: # C's structs need the word
             continue
-        if kind.code in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION) and kind.fields():
+        if kind.code in (gdb.TYPE_CODE_STRUCT, gdb.TYPE_CODE_UNION) and kind.sizeof > 0: # Rust's opaque types have none
             label = "struct " + name.rsplit("::", 1)[-1]
             yield label, f"{kind.sizeof} bytes"
             yield from ((f"{label}.{member}", f"{text} at {at}") for member, at, text in members(kind))

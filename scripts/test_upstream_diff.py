@@ -52,9 +52,9 @@ def edited(edits):
 
 def ran(*arguments, **variables):
     """The status, the output and the messages of the program."""
-    own = ("CRATE", "VERSION", "DIR", "BASE", "BASE_CRATE", "BASE_VERSION", "CHECK")
-    clean = {name: value for name, value in os.environ.items() if name not in own}
-    r = subprocess.run([sys.executable, upstream_diff.__file__, *arguments], env={**clean, **variables}, capture_output=True, text=True)
+    none = dict.fromkeys(("CRATE", "VERSION", "DIR", "BASE", "BASE_CRATE", "BASE_VERSION", "CHECK"), "")
+    command = [sys.executable, upstream_diff.__file__, *arguments]
+    r = subprocess.run(command, env={**os.environ, **none, **variables}, capture_output=True, text=True)
     return r.returncode, r.stdout, r.stderr
 
 
@@ -77,7 +77,7 @@ def program(base, both):
     status, out, said = ran(BASE=base, DIR=llama, CHECK="1")
     same("no change in a whole llama.cpp", (status, out.splitlines()[-1], said), (0, "0 items in 0 of 18 sections", ""))
     status, out, said = ran(CHECK="0", **both)
-    same("a change", (status, out.splitlines()[:2], out.splitlines()[-1], said), (0, ["== version: 1", "~ ggml: 0.1.0 -> 0.2.0"], "7 items in 4 of 18 sections", ""))
+    same("a change", (status, out.splitlines()[:2], out.splitlines()[-1], said), (0, ["== version: 1", "~ ggml: 0.1.0 -> 0.2.0"], "5 items in 4 of 18 sections", ""))
     same("CHECK, and the same text again", ran(CHECK="1", PYTHONHASHSEED="7", **both), (1, out, ""))
     status, out, said = ran(BASE=both["DIR"], DIR=base)
     checks.check(status == 0 and "0.1.0 is older than 0.2.0" in said and "~ ggml: 0.2.0 -> 0.1.0\n" in out, "backwards", said)

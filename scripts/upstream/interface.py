@@ -56,15 +56,11 @@ def shown(c):
     return any(x.kind.name == "VISIBILITY_ATTR" and x.spelling == "default" for x in c.get_children())
 
 
-def _static(c):
-    return c.storage_class.name == "STATIC"
-
-
 def functions(tree):
     found = {}
     for name, c in read(tree).functions.items():
         params = [f"{spelled(a.type)} {a.spelling}".strip() for a in c.get_arguments()] + ["..."] * c.type.is_function_variadic()
-        marks = {"[exported]": shown(c), "[static]": _static(c), "[deprecated]": c.availability.name == "DEPRECATED"}
+        marks = {"[exported]": shown(c), "[static]": c.storage_class.name == "STATIC", "[deprecated]": c.availability.name == "DEPRECATED"}
         text = f"{header(c)}: {spelled(c.result_type)} ({', '.join(params) or 'void'})"
         found[name] = " ".join([text, *(mark for mark, marked in marks.items() if marked)])
     return found
@@ -115,5 +111,5 @@ def exported(tree):
     hide nothing."""
     hidden = "C_VISIBILITY_PRESET hidden" in " ".join(tree.text("src/CMakeLists.txt").split())
     declared = {**read(tree).functions, **read(tree).variables}
-    names = {name: header(c) for name, c in declared.items() if not _static(c) and (shown(c) or not hidden)}
+    names = {name: header(c) for name, c in declared.items() if c.storage_class.name != "STATIC" and (shown(c) or not hidden)}
     return {"visibility": "hidden" if hidden else "default", **names}

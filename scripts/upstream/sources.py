@@ -65,10 +65,6 @@ def _reachable(uses, names):
     return found
 
 
-def _plain(name):
-    return name.rsplit("::", 1)[-1]
-
-
 @functools.cache
 def _operations(tree):
     """(folder or file, function) -> the operations whose computation can reach it, or that a function of ggml.c makes,
@@ -78,7 +74,7 @@ def _operations(tree):
         bodies = {}
         for path, name, lines in tree.pieces("function"):
             if path.startswith(folder) and path.count("/") == 2:
-                bodies.setdefault(_plain(name), []).extend(lines)
+                bodies.setdefault(name.split("::")[-1], []).extend(lines)
         uses = {name: _words(lines) & bodies.keys() for name, lines in bodies.items()}
         for op, block in [case for name in _DISPATCH for case in _cases(bodies.get(name, []))[0].items()]:
             for name in _reachable(uses, _words(block) & bodies.keys()):
@@ -102,7 +98,7 @@ def functions(concerned, *trees):
             if len(cases) <= 3:
                 cases, rest = {}, lines
             place = next((place for place in (_CORE, _CPU, _VULKAN) if path.startswith(place)), path)
-            ops = sorted(set().union(*(_operations(side).get((place, _plain(name)), ()) for side in trees)))
+            ops = sorted(set().union(*(_operations(side).get((place, name.split("::")[-1]), ()) for side in trees)))
             label = f"{len(ops)} operations: " if len(ops) > _MANY else ", ".join(ops) + ": " if ops else ""
             if concerned:
                 found.update({f"{op}: {path} case in {name}": block for op, block in cases.items()})
@@ -139,17 +135,6 @@ def variables(tree):
     return {name: " ".join(sorted(paths)) for name, paths in sorted(found.items())}
 
 
-def _commands(tree, path):
-    """A CMake file without comments."""
-    return re.sub(r"(^|\s)#.*", "", tree.text(path))
-
-
 def cmake(tree):
-    """The lines of the CMake files of our parts."""
-    return {path: [line.strip() for line in _commands(tree, path).splitlines() if line.strip()] for path in filter(_CMAKE.match, tree.files)}
-
-
-def built(tree, library):
-    """The C and C++ files that src/CMakeLists.txt makes a library of."""
-    calls = re.findall(rf"\b(?:add_library|target_sources)\s*\(\s*{library}\s([^)]*)\)", _commands(tree, "src/CMakeLists.txt"))
-    return {"src/" + word for call in calls for word in call.split() if word.endswith((".c", ".cpp"))}
+    """The lines of the CMake files of our parts, without comments."""
+    return {path: re.findall(r"^\s*([^#\s].*?)(?:\s+#.*)?$", tree.text(path), re.M) for path in filter(_CMAKE.match, tree.files)}

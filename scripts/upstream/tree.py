@@ -137,17 +137,15 @@ def compared(old, new, limit=10 ** 6):
     that only one side has, or their number if there are more than `limit`."""
     items = []
     for name in {**new, **old}:
-        a, b = old.get(name), new.get(name)
-        sign = "+" if a is None else "-" if b is None else "~"
-        if isinstance(a or b, str):
-            if a != b:
-                items.append(f"{sign} {name}: {' -> '.join(text for text in (a, b) if text is not None)}")
-        elif list(map(_key, a or [])) != list(map(_key, b or [])):
-            gone, come = differing(a or [], b or [])
-            if len(gone) + len(come) > limit:
-                items.append(f"{sign} {name} +{len(come)} -{len(gone)}")
-            elif gone or come:
-                items += [f"- {name}: {line}" for line in gone] + [f"+ {name}: {line}" for line in come]
-            else:
-                items.append(f"~ {name} in another order")
+        before, after = ([fact] if isinstance(fact, str) else fact for fact in (old.get(name, []), new.get(name, [])))
+        gone, come = differing(before, after)
+        if len(gone) + len(come) > limit:
+            sign = "+" if name not in old else "-" if name not in new else "~"
+            items.append(f"{sign} {name} +{len(come)} -{len(gone)}")
+        elif len(gone) == len(come) == 1:
+            items.append(f"~ {name}: {gone[0]} -> {come[0]}")
+        elif gone or come:
+            items += [f"- {name}: {line}" for line in gone] + [f"+ {name}: {line}" for line in come]
+        elif list(map(_key, before)) != list(map(_key, after)):
+            items.append(f"~ {name} in another order")
     return items
