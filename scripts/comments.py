@@ -18,20 +18,12 @@ from checks import Checks
 from processes import ROOT
 
 WIDTH = 120
-# Archaic turns, and what only persons do.
-BANNED = re.compile(
-    r"\b(stands?|stood|standing|lies?|lay|lying|anew|at hand|who|whoever|whom|nobody|somebody|somewhere|wants?|wanted|wish|wishes|wished"
-    r"|asks?|asked|asking|told|tells?|hears?|heard|behind|in front of)\b",
-    re.IGNORECASE,
-)
-# Users, maintainers and authors are persons.
-PERSONS = re.compile(
-    r"\b(users?|maintainers?|authors?|developers?|engineers?|reader of this|anyone|everyone|person|people) (who( asks?| wants?)?|asks?|wants?)\b",
-    re.IGNORECASE,
-)
-# Files that are not checked: patterns for their paths, and why.
+# The words of rule 4, and files that are not checked.
 with open(f"{ROOT}/scripts/comments.toml", "rb") as f:
-    EXCEPT = tomllib.load(f)["except"]
+    RULES = tomllib.load(f)
+BANNED = re.compile(rf"\b({'|'.join(RULES['banned'])})\b", re.IGNORECASE)
+PERSONS = re.compile(rf"\b({'|'.join(RULES['persons'])}) (who( asks?| wants?)?|asks?|wants?)\b", re.IGNORECASE)
+EXCEPT = RULES["except"]
 
 SLASHES = re.compile(
     r"(?P<comment>//[^\n]*|/\*.*?\*/)"

@@ -32,16 +32,20 @@ linked() {
 }
 mkdir "$work/bin"
 
-# Every order in which a program may name them; it calls what it names. Swapped both ways.
-orders="ggml base cpu ggml,base base,ggml ggml,cpu cpu,ggml base,cpu cpu,base ggml,cpu,base cpu,ggml,base base,ggml,cpu base,cpu,ggml ggml,base,cpu cpu,base,ggml"
-swap() { # ORDER
-    flags=$(echo ",$1" | sed 's/,ggml/ -DUSE_GGML -lggml/; s/,base/ -DUSE_BASE -lggml-base/; s/,cpu/ -DUSE_CPU -lggml-cpu/')
-    linked "$other" "$work/bin/other-$1" -Wl,--no-as-needed $flags && linked "$prefix/lib" "$work/bin/ours-$1" -Wl,--no-as-needed $flags || return 1
-    [ "$(needed "$work/bin/other-$1")" = "$(needed "$work/bin/ours-$1")" ] && [ -n "$(needed "$work/bin/ours-$1")" ] &&
-        LD_LIBRARY_PATH="$prefix/lib" "$work/bin/other-$1" && LD_LIBRARY_PATH="$prefix/lib" "$work/bin/ours-$1" && LD_LIBRARY_PATH="$other" "$work/bin/ours-$1"
+# A host linked to the original and one linked to this library need the same files, and run with either.
+swap() { # NAME FLAGS ...
+    other_host=$work/bin/other-$1 our_host=$work/bin/ours-$1
+    shift
+    linked "$other" "$other_host" "$@" && linked "$prefix/lib" "$our_host" "$@" || return 1
+    echo "needed: $(needed "$other_host"), and by ours: $(needed "$our_host")"
+    [ "$(needed "$other_host")" = "$(needed "$our_host")" ] && [ -n "$(needed "$our_host")" ] &&
+        LD_LIBRARY_PATH="$prefix/lib" "$other_host" && LD_LIBRARY_PATH="$prefix/lib" "$our_host" && LD_LIBRARY_PATH="$other" "$our_host"
 }
+# Every order in which a program may name them; it calls what it names.
+orders="ggml base cpu ggml,base base,ggml ggml,cpu cpu,ggml base,cpu cpu,base ggml,cpu,base cpu,ggml,base base,ggml,cpu base,cpu,ggml ggml,base,cpu cpu,base,ggml"
 for order in $orders; do
-    check "linked to $order, swapped both ways" swap "$order"
+    check "linked to $order, swapped both ways" swap "$order" -Wl,--no-as-needed \
+        $(echo ",$order" | sed 's/,ggml/ -DUSE_GGML -lggml/; s/,base/ -DUSE_BASE -lggml-base/; s/,cpu/ -DUSE_CPU -lggml-cpu/')
 done
 
 # A processor that forward.sh has no jump for: files without functions, which libggml-base makes up for.
@@ -57,18 +61,12 @@ check "a processor without jumps" elsewhere
 # With --as-needed, a program needs the files in which the linker found something. libggml-base comes last, as in every
 # build that orders libraries by their dependencies. If it comes first, it has everything here, and the others are not
 # needed.
-as_needed() { # DEFINES LIBRARIES
-    linked "$other" "$work/bin/as-other" $1 -Wl,--as-needed $2 && linked "$prefix/lib" "$work/bin/as-ours" $1 -Wl,--as-needed $2 || return 1
-    needed "$work/bin/as-other"
-    needed "$work/bin/as-ours"
-    [ "$(needed "$work/bin/as-other")" = "$(needed "$work/bin/as-ours")" ] && LD_LIBRARY_PATH="$prefix/lib" "$work/bin/as-other" && LD_LIBRARY_PATH="$other" "$work/bin/as-ours"
-}
 for use in -DUSE_GGML -DUSE_BASE -DUSE_CPU "-DUSE_GGML -DUSE_BASE" "-DUSE_BASE -DUSE_CPU" "-DUSE_GGML -DUSE_CPU" "-DUSE_GGML -DUSE_BASE -DUSE_CPU"; do
-    check "--as-needed, $use" as_needed "$use" "-lggml -lggml-cpu -lggml-base"
-    check "--as-needed, $use, the CPU first" as_needed "$use" "-lggml-cpu -lggml -lggml-base"
+    check "--as-needed, $use" swap as-needed $use -Wl,--as-needed -lggml -lggml-cpu -lggml-base
+    check "--as-needed, $use, the CPU first" swap as-needed $use -Wl,--as-needed -lggml-cpu -lggml -lggml-base
 done
 if [ -n "$vulkan" ] && [ -z "$oracle" ]; then
-    check "--as-needed with Vulkan" as_needed "-DUSE_GGML -DUSE_BASE -DUSE_VULKAN" "-lggml -lggml-vulkan -lggml-cpu -lggml-base"
+    check "--as-needed with Vulkan" swap as-needed -DUSE_GGML -DUSE_BASE -DUSE_VULKAN -Wl,--as-needed -lggml -lggml-vulkan -lggml-cpu -lggml-base
 fi
 
 if command -v pkg-config > /dev/null; then

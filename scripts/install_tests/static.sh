@@ -18,9 +18,7 @@ for way in -static -static-pie; do
 done
 for way in $ways; do
     for order in "ggml ggml-cpu ggml-base" "ggml-base ggml-cpu ggml" "ggml-cpu ggml ggml-base" "ggml-base ggml"; do
-        files=
-        for name in $order; do files="$files -l:lib$name.a"; done
-        check "$way, $order" statics "$way -Wl,--gc-sections" -L"$archives" $files -lm -lpthread -ldl
+        check "$way, $order" statics "$way -Wl,--gc-sections" -L"$archives" $(printf -- '-l:lib%s.a ' $order) -lm -lpthread -ldl
     done
     # It cannot open libvulkan, and does not try, even if the user requests a device.
     check "$way looks for no Vulkan device" env -u GGML_DISABLE_VULKAN GGML_VK_VISIBLE_DEVICES=0 "$work/bin/static"
