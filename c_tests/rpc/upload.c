@@ -3,7 +3,6 @@
  * Sends tensors of 32 MiB, MIB in all, through a new backend in each round, and as many bytes over a plain connection
  * of this process to itself. Prints the best rate of each, in turns, as JSON. Programs see a server on another core, as
  * the plain receiver is. */
-#define _GNU_SOURCE
 #include "ggml.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"

@@ -5,7 +5,6 @@
  * about it, as JSON: bytes "up" (to the server) and "down", "turns" (how often the server has sent after the client:
  * round trips that the client waited for), "loaded" (bytes of tensors that were set before the first graph), "kept"
  * (those of them that the server may keep), and the number of each command. */
-#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
