@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Counts unsafe blocks where docs/HOUSE.md expects few, and files that forbid unsafe code: code_counts.py
+"""Counts what should stay small: lines, markers of bugs in the sources, variables of our own, unsafe blocks where
+docs/HOUSE.md expects few: code_counts.py
 
 (src/imports.rs checks imports, src/tensor/family.rs the places of operations, scripts/comments.py comments;
 `cargo clippy -- -W clippy::too_many_lines` finds long functions.)"""
 import collections
 import re
+import subprocess
 from pathlib import Path
 
 from processes import ROOT
@@ -20,9 +22,27 @@ def unsafe_blocks(text):
     return len(re.findall(r"\bunsafe\s*\{", text))
 
 
+def lines(*patterns):
+    """Lines of the repository's files that one of the patterns matches."""
+    files = subprocess.run(["git", "ls-files", "-z", *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    return sum(Path(ROOT, file).read_bytes().count(b"\n") for file in files if file and Path(ROOT, file).is_file())
+
+
+def own_variables():
+    """Variables that the original does not have, but for those of the system and of tests."""
+    table = Path(ROOT, "src/environment/table.rs").read_text(encoding="utf-8")
+    return re.findall(r'"(\w+)", (?!System|Tests)\w+, since "[^"]*", original NO\b', table)
+
+
 def main():
     folder = Path(ROOT, "src")
     sources = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.rs"))}
+    pages = [f"docs/{name}.md" for name in ("TESTS", "PERFORMANCE", "BENCHMARKS")]
+    print(f"lines: src {lines('src/*.rs')}, Python and shell of scripts {lines('scripts/*.py', 'scripts/*.sh')}, "
+          f"TESTS, PERFORMANCE and BENCHMARKS {lines(*pages)}, HOUSE {lines('docs/HOUSE.md')}")
+    print(f"markers of bugs in src: {sum(text.count('mutant::on') for text in sources.values())}")
+    own = own_variables()
+    print(f"variables of our own: {len(own)} ({', '.join(own)})")
     blocks = {path: unsafe_blocks(text) for path, text in sources.items()}
     outside = collections.Counter()
     for path, n in blocks.items():
