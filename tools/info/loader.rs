@@ -130,8 +130,11 @@ fn read_cache(data: &[u8], hwcaps: &[&str]) -> Option<Vec<(String, PathBuf)>> {
 
 /// A list of folders with the loader's variables replaced. An empty one is the current folder.
 fn folders(list: &str, separators: &[char], elf: &Elf) -> Vec<PathBuf> {
-    let real = elf.path.canonicalize().unwrap_or_else(|_| elf.path.clone());
-    let origin = real.parent().map(|p| p.display().to_string()).unwrap_or_default();
+    // That of a program is the folder of its file. That of a library is the folder where it was found, which may hold
+    // only a link to the file.
+    let whole = if elf.has_interpreter { elf.path.canonicalize() } else { std::path::absolute(&elf.path) };
+    let whole = whole.unwrap_or_else(|_| elf.path.clone());
+    let origin = whole.parent().map(|p| p.display().to_string()).unwrap_or_default();
     let lib = if Path::new("/lib").join(MULTIARCH).is_dir() { format!("lib/{MULTIARCH}") } else { "lib64".into() };
     let one = |text: &str| {
         let mut text = text.to_owned();
@@ -303,6 +306,19 @@ mod tests {
         let libc = loaded.found.iter().find(|f| f.name.starts_with("libc.so")).unwrap();
         assert!(libc.object.is_some(), "{libc:?}");
         assert!(loaded.found.iter().all(|f| f.object.is_some()), "{:?}", loaded.found);
+    }
+
+    #[test]
+    fn the_origin_of_a_library_is_where_it_was_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("libx.so");
+        let program = std::env::current_exe().unwrap().canonicalize().unwrap();
+        std::os::unix::fs::symlink(&program, &link).unwrap();
+        let mut elf = Elf::open(&link).unwrap();
+        elf.has_interpreter = false;
+        assert_eq!(folders("$ORIGIN/a", &[':'], &elf), [folder.path().join("a")]);
+        elf.has_interpreter = true;
+        assert_eq!(folders("${ORIGIN}", &[':'], &elf), [program.parent().unwrap()]);
     }
 
     #[test]

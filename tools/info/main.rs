@@ -3,6 +3,7 @@
 
 mod bench;
 mod check;
+mod constant;
 mod diff;
 mod elf;
 mod facts;
