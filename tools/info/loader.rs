@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::elf::Elf;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 /// The multi-arch folder of this processor on Debian and its relatives.
@@ -67,6 +67,22 @@ impl System {
             hwcaps,
         }
     }
+}
+
+impl System {
+    /// Whether the loader finds libraries in a folder for every program.
+    pub fn has(&self, folder: &Path) -> bool {
+        let is_it = |f: &Path| f.canonicalize().is_ok_and(|f| f == *folder);
+        let cached: BTreeSet<&Path> = self.cache.iter().filter_map(|(_, file)| file.parent()).collect();
+        cached.into_iter().any(is_it) || usual_folders().iter().any(|f| is_it(f))
+    }
+}
+
+/// The folders that are searched last.
+fn usual_folders() -> Vec<PathBuf> {
+    let multi = [format!("/lib/{MULTIARCH}"), format!("/usr/lib/{MULTIARCH}")];
+    let usual = multi.iter().map(String::as_str).chain(["/lib64", "/usr/lib64", "/lib", "/usr/lib"]);
+    usual.map(PathBuf::from).filter(|f| f.is_dir()).collect()
 }
 
 /// Levels of this processor for which the C library has folders.
@@ -245,9 +261,7 @@ impl Loaded {
         if let Some(found) = system.cache.iter().filter(|(n, _)| n == name).find_map(|(_, path)| open(path)) {
             return Some((found, "ld.so.cache".into()));
         }
-        let multi = [format!("/lib/{MULTIARCH}"), format!("/usr/lib/{MULTIARCH}")];
-        let usual = multi.iter().map(String::as_str).chain(["/lib64", "/usr/lib64", "/lib", "/usr/lib"]);
-        in_folders(usual.map(PathBuf::from).filter(|f| f.is_dir()).collect(), "folder of the system")
+        in_folders(usual_folders(), "folder of the system")
     }
 }
 

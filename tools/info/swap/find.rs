@@ -190,10 +190,10 @@ impl Found {
     /// The host that has these folders, of all that have had one of them.
     fn join(&mut self, folders: &BTreeSet<PathBuf>) -> &mut Host {
         let mut host = Host::default();
-        let (same, others) =
-            std::mem::take(&mut self.hosts).into_iter().partition(|h| h.folders.keys().any(|f| folders.contains(f)));
+        let has_one = |h: &Host| h.folders.keys().any(|f| folders.contains(f));
+        let (same, others): (Vec<Host>, Vec<Host>) = std::mem::take(&mut self.hosts).into_iter().partition(has_one);
         self.hosts = others;
-        for one in Vec::<Host>::from(same) {
+        for one in same {
             host.folders.extend(one.folders);
             host.users.extend(one.users);
         }

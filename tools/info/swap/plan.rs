@@ -1,0 +1,301 @@
+//! What a swap would do to a host, and the reasons not to do it.
+#![forbid(unsafe_code)]
+
+use super::exchange::{Entry, Record, State, Was, relative};
+use super::find::{ACCELERATORS, Found, Host, Part, REPLACED, stem};
+use super::ours::{Ours, file_name};
+use super::system::owner;
+use super::versions::{Class, Version, findings};
+use crate::elf::{Elf, is_ggml};
+use crate::loader::{Loaded, System};
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Names in a sentence; more are counted.
+const NAMED: usize = 6;
+
+/// A reason not to swap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// As a sentence without its full stop.
+    pub text: String,
+    /// Whether `--force` overrides it.
+    pub may_force: bool,
+    /// Whether the host is better off as it is: nothing is wrong with it.
+    pub is_alone: bool,
+}
+
+/// What a swap would do to a host.
+#[derive(Debug)]
+pub struct Plan {
+    /// The folder that gets `.ggml-swap`.
+    pub root: PathBuf,
+    /// What is exchanged.
+    pub record: Record,
+    /// The files of ours that replace those of the host, in the order of the record's.
+    pub files: Vec<PathBuf>,
+    /// Version of ggml that the host was built for.
+    pub version: Option<String>,
+    /// What it knows of ggml.
+    pub class: Class,
+    /// What the host loses or may show wrongly.
+    pub notes: Vec<String>,
+    /// Reasons not to do it.
+    pub refusals: Vec<Refusal>,
+}
+
+/// Some names, and how many more there are.
+fn some(names: &[&str]) -> String {
+    let shown = names[..names.len().min(NAMED)].join(", ");
+    if names.len() > NAMED { format!("{shown} and {} more", names.len() - NAMED) } else { shown }
+}
+
+/// What becomes of a file of ggml.
+enum Fate {
+    Replaced,
+    SetAside,
+    /// The device that would be lost.
+    Lost(String),
+}
+
+fn fate(part: &Part, ours: &Ours) -> Fate {
+    let stem = part.stem.as_str();
+    if ours.parts.contains_key(stem) {
+        Fate::Replaced
+    } else if stem.starts_with("ggml-cpu-") || ACCELERATORS.contains(&stem) {
+        Fate::SetAside
+    } else {
+        Fate::Lost(stem.trim_start_matches("ggml-").to_owned())
+    }
+}
+
+/// Everything that decides about a host.
+struct Judge<'a> {
+    host: &'a Host,
+    ours: &'a Ours,
+    refusals: Vec<Refusal>,
+}
+
+impl Judge<'_> {
+    fn refuse(&mut self, may_force: bool, text: String) {
+        let refusal = Refusal { text, may_force, is_alone: false };
+        if !self.refusals.contains(&refusal) {
+            self.refusals.push(refusal);
+        }
+    }
+
+    fn parts(&self) -> impl Iterator<Item = (&PathBuf, &Part)> {
+        self.host.folders.iter().flat_map(|(folder, parts)| parts.iter().map(move |p| (folder, p)))
+    }
+
+    /// The files of ggml whose contents are known.
+    fn read(&self) -> impl Iterator<Item = (&Part, &Elf)> {
+        self.parts().filter_map(|(_, p)| Some((p, p.elf.as_ref()?.as_ref().ok()?)))
+    }
+
+    /// Objects of the host that are not of ggml: each user, and what it loads.
+    fn objects(&self) -> impl Iterator<Item = (&Loaded, &Elf)> {
+        let is_other = |e: &&Elf| stem(&file_of(e)).is_none();
+        self.host.users.iter().flat_map(move |u| u.objects.iter().map(|o| &o.elf).filter(is_other).map(move |e| (u, e)))
+    }
+
+    /// Other processors, other C libraries, and devices.
+    fn machine(&mut self) {
+        let machine = self.ours.parts["ggml-base"].machine;
+        let mut all = Vec::new();
+        for (folder, part) in self.parts() {
+            match &part.elf {
+                Some(Err(why)) => all.push((false, why.clone())),
+                Some(Ok(elf)) if elf.machine != machine => {
+                    all.push((false, format!("{} is for another processor", part.name)))
+                }
+                Some(Ok(elf)) if elf.needed.iter().any(|n| n.starts_with("libc.musl") || n.starts_with("ld-musl")) => {
+                    all.push((false, format!("{} needs the C library musl; libggml-rs needs glibc", part.name)))
+                }
+                _ => {}
+            }
+            if part.elf.as_ref().is_some_and(|e| e.as_ref().is_ok_and(|e| e.note.is_some())) {
+                all.push((false, format!("{} is libggml-rs already", folder.join(&part.name).display())));
+            }
+        }
+        for (may_force, text) in all {
+            self.refuse(may_force, text);
+        }
+        let lost: BTreeSet<String> = self
+            .parts()
+            .filter_map(|(_, p)| match fate(p, self.ours) {
+                Fate::Lost(device) => Some(device),
+                _ => None,
+            })
+            .collect();
+        if !lost.is_empty() {
+            let names = Vec::from_iter(lost.iter().map(String::as_str));
+            let text = format!("it has backends that libggml-rs does not have, and would lose them: {}", some(&names));
+            self.refusals.push(Refusal { text, may_force: true, is_alone: true });
+        }
+    }
+
+    /// Another size of tensors.
+    fn names(&mut self) {
+        let sizes: BTreeSet<u32> = self.read().filter_map(|(_, e)| e.max_name).collect();
+        let ours = self.ours.note.max_name;
+        if let Some(other) = sizes.iter().find(|&&s| s != ours) {
+            let text =
+                format!("it was built with GGML_MAX_NAME={other}; this libggml-rs is for {ours} (docs/INSTALL.md)");
+            self.refuse(false, text);
+        } else if sizes.is_empty() && self.read().any(|(p, _)| p.stem == "ggml-base") {
+            self.refuse(true, "its GGML_MAX_NAME is not known".into());
+        }
+    }
+
+    /// What other files take from its ggml that ours does not have.
+    fn functions(&mut self) {
+        let mut lacks = BTreeSet::new();
+        for (user, elf) in self.objects() {
+            for (name, _) in elf.needs.iter().filter(|(_, weak)| !**weak) {
+                let definers = || user.objects.iter().map(|o| &o.elf).filter(|e| e.has.contains(name));
+                let replaced = definers().all(|e| stem(&file_of(e)).is_some());
+                let of_ours = |e: &Elf| {
+                    stem(&file_of(e)).and_then(|s| self.ours.parts.get(s)).is_some_and(|o| o.has.contains(name))
+                };
+                let is_there =
+                    self.ours.parts["ggml-base"].has.contains(name) || user.objects.iter().any(|o| of_ours(&o.elf));
+                if definers().next().is_some() && replaced && !is_there {
+                    lacks.insert(name.as_str());
+                }
+            }
+        }
+        let (own, other): (Vec<&str>, Vec<&str>) = lacks.into_iter().partition(|n| is_ggml(n));
+        let (own, other) = (some(&own), some(&other));
+        if !own.is_empty() {
+            self.refuse(false, format!("its ggml has functions of its own: {own}"));
+        }
+        if !other.is_empty() {
+            self.refuse(false, format!("it takes from its ggml what libggml-rs does not have: {other}"));
+        }
+        let mut direct: Vec<String> = Vec::new();
+        for (_, elf) in self.objects() {
+            direct.extend(elf.needed.iter().filter(|n| stem(n).is_some_and(|s| !REPLACED.contains(&s))).cloned());
+        }
+        for name in direct {
+            self.refuse(false, format!("it needs {name}, which libggml-rs does not have"));
+        }
+    }
+
+    /// Names in programs of hosts that open ggml by themselves.
+    fn scripts(&mut self, scripts: &[PathBuf]) {
+        if !self.host.users.is_empty() {
+            return;
+        }
+        let has: BTreeSet<&String> = self.ours.parts.values().flat_map(|e| &e.has).collect();
+        let gone: BTreeSet<&String> =
+            self.read().flat_map(|(_, e)| &e.has).filter(|n| is_ggml(n) && !has.contains(n)).collect();
+        let mut used = BTreeSet::new();
+        for text in scripts.iter().filter_map(|p| std::fs::read_to_string(p).ok()) {
+            let words: BTreeSet<&str> = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+            used.extend(gone.iter().filter(|n| words.contains(n.as_str())).map(|n| n.as_str()));
+        }
+        if !used.is_empty() {
+            let text = format!("its ggml has functions of its own: {}", some(&Vec::from_iter(used)));
+            self.refuse(true, text);
+        }
+    }
+
+    /// Files that belong to the system.
+    fn owners(&mut self, system: &System) {
+        let mut all = Vec::new();
+        for folder in self.host.folders.keys() {
+            if system.has(folder) {
+                all.push(format!("every program finds libraries in {}", folder.display()));
+            }
+        }
+        all.extend(self.parts().find_map(|(folder, p)| owner(&folder.join(&p.name))));
+        for text in all {
+            self.refuse(true, format!("it belongs to the system: {text}"));
+        }
+    }
+
+    /// Folders that a rename cannot reach.
+    fn devices(&mut self) {
+        let device = |folder: &PathBuf| std::fs::metadata(folder).map(|m| m.dev()).ok();
+        let all: BTreeSet<_> = self.host.folders.keys().map(device).collect();
+        if all.len() > 1 {
+            self.refuse(false, "its folders are on several file systems".into());
+        }
+    }
+}
+
+fn file_of(elf: &Elf) -> String {
+    elf.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The version that a host was built for: what its own libggml-base says, or else the name of this file.
+fn version_of(judge: &Judge) -> Option<String> {
+    let base = || judge.read().filter(|(p, _)| p.stem == "ggml-base");
+    let by_name = |name: &str| name.split_once(".so.").filter(|(_, v)| v.contains('.')).map(|(_, v)| v.to_owned());
+    base().find_map(|(_, e)| e.version.clone()).or_else(|| base().find_map(|(p, _)| by_name(&p.name)))
+}
+
+impl Plan {
+    /// Plans a swap of one of the hosts that were found.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn of(host: &Host, found: &Found, ours: &Ours, system: &System) -> Result<Self, String> {
+        let mut judge = Judge { host, ours, refusals: Vec::new() };
+        judge.machine();
+        judge.names();
+        judge.functions();
+        judge.scripts(&found.scripts);
+        judge.owners(system);
+        judge.devices();
+        let version = version_of(&judge);
+        let class = judge.objects().map(|(_, e)| Class::of(e)).max().unwrap_or(Class::OnlyCalls);
+        let calls = |name: &str| judge.objects().any(|(_, e)| e.needs.contains_key(name));
+        let mut notes = Vec::new();
+        for finding in findings(version.as_deref().and_then(Version::parse), class, calls) {
+            if finding.breaks {
+                judge.refuse(true, finding.text);
+            } else {
+                notes.push(finding.text);
+            }
+        }
+        let refusals = judge.refusals;
+        // The deepest one belongs to no other host.
+        let root = host.folders.keys().max_by_key(|f| f.components().count()).ok_or("a host without folders")?.clone();
+        let mut this =
+            Self { record: entries(host, &root, ours)?, files: Vec::new(), root, version, class, notes, refusals };
+        for name in &this.record.files {
+            this.files.push(ours.path(stem(name).unwrap_or_default())?);
+        }
+        Ok(this)
+    }
+
+    /// Names that get another file, or that are set aside.
+    pub fn names(&self, replaced: bool) -> Vec<String> {
+        let entries = self.record.entries.iter().filter(|e| e.was != Was::Nothing && e.becomes.is_some() == replaced);
+        entries.map(|e| self.record.folders[e.folder].join(&e.name).display().to_string()).collect()
+    }
+}
+
+/// What is done to each name.
+fn entries(host: &Host, root: &Path, ours: &Ours) -> Result<Record, String> {
+    let mut entries = Vec::new();
+    for (folder, (path, parts)) in host.folders.iter().enumerate() {
+        for part in parts {
+            let becomes = matches!(fate(part, ours), Fate::Replaced).then(|| file_name(&part.stem));
+            let place = path.join(&part.name);
+            let was = Was::at(&place).map_err(|e| format!("{}: {e}", place.display()))?;
+            entries.push(Entry { folder, name: part.name.clone(), was, becomes });
+        }
+        // What the other files of ours need, under the name by which they need it.
+        let base = file_name("ggml-base");
+        if !parts.iter().any(|p| p.name == base) {
+            entries.push(Entry { folder, name: base.clone(), was: Was::Nothing, becomes: Some(base) });
+        }
+    }
+    let files: BTreeSet<String> = entries.iter().filter_map(|e| e.becomes.clone()).collect();
+    let folders = host.folders.keys().map(|f| relative(root, f)).collect();
+    Ok(Record { state: State::Unfinished, folders, entries, files: files.into_iter().collect() })
+}
