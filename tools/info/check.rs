@@ -3,6 +3,8 @@
 
 use crate::elf::{Elf, is_ggml};
 use crate::loader::{Loaded, System};
+use crate::swap;
+use crate::swap::versions::{self, Class, Version};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
@@ -26,6 +28,28 @@ fn identity(elf: &Elf) -> String {
         }
         _ => "not libggml-rs".into(),
     }
+}
+
+/// The version of ggml that a program was built for: that of the libggml-base which it loads, or which it loaded before a
+/// swap.
+fn built_for(loaded: &Loaded) -> Option<String> {
+    let bases = loaded.objects.iter().skip(1).map(|o| &o.elf).filter(|e| e.is_part_of_ggml());
+    let of_base = |e: &Elf| match e.note {
+        Some(_) => Elf::open(&swap::former(&e.path)?).ok()?.version,
+        None => e.version.clone(),
+    };
+    bases.filter(|e| e.has.contains("ggml_version")).find_map(of_base)
+}
+
+/// What the program and its libraries know of ggml, and what may go wrong if they were built for another version.
+fn class(loaded: &Loaded, built_for: Option<&str>) -> (Class, Vec<String>) {
+    let users =
+        || loaded.objects.iter().enumerate().map(|(i, o)| (i, &o.elf)).filter(|(i, e)| *i == 0 || !e.is_part_of_ggml());
+    let class = users().map(|(_, e)| Class::of(e)).max().unwrap_or(Class::OnlyCalls);
+    let calls = |name: &str| users().any(|(_, e)| e.needs.contains_key(name));
+    let version = built_for.and_then(Version::parse);
+    let findings = version.map(|v| versions::findings(Some(v), class, calls)).unwrap_or_default();
+    (class, findings.into_iter().map(|f| f.text).collect())
 }
 
 /// Objects that define a name, in the order in which the loader searches.
@@ -92,6 +116,10 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
         None
     } else if inside && defines > 0 && !program.is_part_of_ggml() {
         Some("ggml is inside this file (linked statically): no other library can take its place")
+    } else if inside && program.mentions_ggml && !program.is_part_of_ggml() {
+        Some(
+            "ggml is probably inside this file (linked statically): it contains texts of ggml, but no names of functions",
+        )
     } else if inside && program.needed.is_empty() && !program.has_interpreter {
         Some("it needs no library at all: a static program")
     } else if inside && defines == 0 {
@@ -101,7 +129,10 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
     } else {
         None
     };
+    let version = built_for(&loaded);
+    let (class, with_ours) = class(&loaded, version.as_deref());
     Ok(json!({
+        "built_for": version, "class": (needed > 0).then(|| class.text()), "with_libggml_rs": with_ours,
         "file": path.display().to_string(), "ok": problems.is_empty(), "problems": problems, "libraries": libraries, "symbols_needed": needed,
         "missing": missing, "symbols_inside": defines, "note": note,
         "rpath": program.rpath, "runpath": program.runpath, "library_path": system.library_path,
@@ -133,6 +164,13 @@ pub fn text(answer: &Value) -> String {
                 let _ = writeln!(out, "  {:<18} not found", of(&l["name"]));
             }
         }
+    }
+    if let Some(class) = answer["class"].as_str() {
+        let version = answer["built_for"].as_str().unwrap_or("an unknown version of ggml");
+        let _ = writeln!(out, "  {:<18} {version}; it {class}", "built for");
+    }
+    for finding in answer["with_libggml_rs"].as_array().into_iter().flatten() {
+        let _ = writeln!(out, "  with libggml-rs    {}", of(finding));
     }
     const SHOWN: usize = 20;
     let missing: Vec<&Value> = answer["missing"].as_array().into_iter().flatten().collect();

@@ -3,29 +3,41 @@
 use super::*;
 use std::collections::BTreeMap;
 
+/// The variable that names the folder of the victim of `killed_at_any_moment`.
+const VICTIM: &str = "SWAP_VICTIM";
+
 /// A host with two folders, links, a module that is set aside, and a name that only the new files have.
 struct Host {
-    top: tempfile::TempDir,
+    /// Its folder, resolved.
+    top: PathBuf,
     files: Vec<PathBuf>,
     record: Record,
+    /// Removes the folder in the end.
+    temporary: Option<tempfile::TempDir>,
 }
 
 impl Host {
     fn new() -> Self {
-        let top = tempfile::tempdir().unwrap();
-        let at = |name: &str| top.path().canonicalize().unwrap().join(name);
+        let temporary = tempfile::tempdir().unwrap();
+        let at = |name: &str| temporary.path().canonicalize().unwrap().join(name);
         for folder in ["a", "b", "ours"] {
             fs::create_dir(at(folder)).unwrap();
         }
-        for (name, text) in
-            [("a/base.so.0.1", "old"), ("a/cpu-x.so", "old"), ("b/ggml.so", "old"), ("ours/base", "new")]
-        {
-            fs::write(at(name), text).unwrap();
+        for name in ["a/base.so.0.1", "a/cpu-x.so", "b/ggml.so"] {
+            fs::write(at(name), "old").unwrap();
         }
+        fs::write(at("ours/base"), "new").unwrap();
         symlink("base.so.0.1", at("a/base.so")).unwrap();
         symlink("../a/base.so", at("b/base.so")).unwrap();
+        let mut this = Self::at(&at(""));
+        this.temporary = Some(temporary);
+        this
+    }
+
+    /// The host in a folder, where its old files are.
+    fn at(top: &Path) -> Self {
         let entry = |folder, name: &str, becomes: bool| {
-            let was = Was::at(&at(["a", "b"][folder]).join(name)).unwrap();
+            let was = Was::at(&top.join(["a", "b"][folder]).join(name)).unwrap();
             Entry { folder, name: name.into(), was, becomes: becomes.then(|| "base".into()) }
         };
         let entries = vec![
@@ -38,11 +50,11 @@ impl Host {
         ];
         let folders = vec!["".into(), "../b".into()];
         let record = Record { state: State::Unfinished, folders, entries, files: vec!["base".into()] };
-        Self { files: vec![at("ours/base")], record, top }
+        Self { files: vec![top.join("ours/base")], record, top: top.canonicalize().unwrap(), temporary: None }
     }
 
     fn root(&self) -> PathBuf {
-        self.top.path().canonicalize().unwrap().join("a")
+        self.top.join("a")
     }
 
     fn exchange(&self) -> Exchange {
@@ -53,7 +65,7 @@ impl Host {
     fn seen(&self, links: bool) -> BTreeMap<PathBuf, String> {
         let mut all = BTreeMap::new();
         for folder in ["a", "b"] {
-            for entry in fs::read_dir(self.top.path().join(folder)).unwrap() {
+            for entry in fs::read_dir(self.top.join(folder)).unwrap() {
                 let path = entry.unwrap().path();
                 let text = fs::read_to_string(&path);
                 let target = if links { fs::read_link(&path).ok() } else { None };
@@ -63,6 +75,22 @@ impl Host {
             }
         }
         all
+    }
+}
+
+impl Host {
+    /// Fails unless a program finds all old or all new files.
+    fn check_whole(&self, old: &BTreeMap<PathBuf, String>, when: &str) {
+        let now = self.seen(false);
+        let is_new = now.len() == 5 && now.values().all(|text| text.contains("new"));
+        assert!(now == *old || is_new, "{when}: {now:?}");
+    }
+
+    /// Takes back whatever was done, completed or not.
+    fn recover(&self) {
+        if let Some(mut exchange) = Exchange::of(&self.root()).unwrap() {
+            exchange.back().unwrap();
+        }
     }
 }
 
@@ -92,15 +120,10 @@ fn interrupted_anywhere() {
         for back in 0.. {
             let host = Host::new();
             let (before, old) = (host.seen(true), host.seen(false));
-            let whole = |when: &str| {
-                let now = host.seen(false);
-                let is_new = now.len() == 5 && now.values().all(|text| text.contains("new"));
-                assert!(now == old || is_new, "{forward} steps, {back} back, {when}: {now:?}");
-            };
             let mut exchange = host.exchange();
             let steps = exchange.steps_forward(&host.files);
             exchange.run(&steps, forward).unwrap();
-            whole("forward");
+            host.check_whole(&old, &format!("{forward} steps forward"));
             drop(exchange);
             let mut count = 0;
             if let Some(mut exchange) = Exchange::of(&host.root()).unwrap() {
@@ -108,10 +131,8 @@ fn interrupted_anywhere() {
                 count = steps.len();
                 exchange.run(&steps, back).unwrap();
             }
-            whole("back");
-            if let Some(mut exchange) = Exchange::of(&host.root()).unwrap() {
-                exchange.back().unwrap();
-            }
+            host.check_whole(&old, &format!("{forward} steps forward, {back} back"));
+            host.recover();
             assert_eq!(host.seen(true), before, "{forward} steps, {back} back");
             assert!(!host.root().join(FOLDER).exists());
             cases += 1;
@@ -125,6 +146,48 @@ fn interrupted_anywhere() {
         }
     }
     assert!(cases > 200, "{cases}");
+}
+
+/// Not a test: exchanges files and takes them back, until it is killed.
+#[test]
+#[ignore = "for killed_at_any_moment"]
+fn victim() {
+    let Some(top) = std::env::var_os(VICTIM) else { return };
+    let host = Host::at(Path::new(&top));
+    loop {
+        let mut exchange = host.exchange();
+        exchange.forward(&host.files).unwrap();
+        exchange.keep().unwrap();
+        drop(exchange);
+        host.recover();
+    }
+}
+
+#[test]
+fn killed_at_any_moment() {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    let host = Host::new();
+    // It takes a moment to copy.
+    fs::write(&host.files[0], "new".repeat(100_000)).unwrap();
+    let (before, old) = (host.seen(true), host.seen(false));
+    let mut found_new = 0;
+    for round in 0..50 {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["swap::exchange::tests::victim", "--exact", "--ignored"]).env(VICTIM, &host.top);
+        let mut victim = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        while !host.root().join(FOLDER).exists() {
+            assert!(victim.try_wait().unwrap().is_none(), "the victim ended before it was killed");
+        }
+        let moment = Duration::from_micros(RandomState::new().build_hasher().finish() % 30_000);
+        std::thread::sleep(moment);
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        host.check_whole(&old, &format!("round {round}, after {moment:?}"));
+        found_new += usize::from(host.seen(false) != old);
+        host.recover();
+        assert_eq!(host.seen(true), before, "round {round}, after {moment:?}");
+    }
+    assert!((1..50).contains(&found_new), "{found_new} times the new files");
 }
 
 #[test]

@@ -100,40 +100,35 @@ impl Judge<'_> {
         self.host.users.iter().flat_map(move |u| u.objects.iter().map(|o| &o.elf).filter(is_other).map(move |e| (u, e)))
     }
 
-    /// Other processors, other C libraries, and devices.
-    fn machine(&mut self) {
+    /// Other processors, other C libraries, and devices. Returns whether the rest matters.
+    fn machine(&mut self) -> bool {
         let machine = self.ours.parts["ggml-base"].machine;
-        let mut all = Vec::new();
-        for (folder, part) in self.parts() {
-            match &part.elf {
-                Some(Err(why)) => all.push((false, why.clone())),
-                Some(Ok(elf)) if elf.machine != machine => {
-                    all.push((false, format!("{} is for another processor", part.name)))
-                }
-                Some(Ok(elf)) if elf.needed.iter().any(|n| n.starts_with("libc.musl") || n.starts_with("ld-musl")) => {
-                    all.push((false, format!("{} needs the C library musl; libggml-rs needs glibc", part.name)))
-                }
-                _ => {}
+        let is_musl = |e: &Elf| e.needed.iter().any(|n| n.starts_with("libc.musl") || n.starts_with("ld-musl"));
+        let unusable = self.parts().find_map(|(folder, part)| {
+            let name = folder.join(&part.name).display().to_string();
+            match part.elf.as_ref()? {
+                Err(why) => Some(why.clone()),
+                Ok(elf) if elf.machine != machine => Some(format!("{name} is for another processor")),
+                Ok(elf) if is_musl(elf) => Some(format!("{name} needs the C library musl; libggml-rs needs glibc")),
+                Ok(elf) if elf.note.is_some() => Some(format!("{name} is libggml-rs already")),
+                Ok(_) => None,
             }
-            if part.elf.as_ref().is_some_and(|e| e.as_ref().is_ok_and(|e| e.note.is_some())) {
-                all.push((false, format!("{} is libggml-rs already", folder.join(&part.name).display())));
-            }
+        });
+        if let Some(text) = unusable {
+            self.refusals.push(Refusal { text, may_force: false, is_alone: true });
+            return false;
         }
-        for (may_force, text) in all {
-            self.refuse(may_force, text);
-        }
-        let lost: BTreeSet<String> = self
-            .parts()
-            .filter_map(|(_, p)| match fate(p, self.ours) {
-                Fate::Lost(device) => Some(device),
-                _ => None,
-            })
-            .collect();
+        let device = |part: &Part| match fate(part, self.ours) {
+            Fate::Lost(device) => Some(device),
+            _ => None,
+        };
+        let lost: BTreeSet<String> = self.parts().filter_map(|(_, p)| device(p)).collect();
         if !lost.is_empty() {
             let names = Vec::from_iter(lost.iter().map(String::as_str));
-            let text = format!("it has backends that libggml-rs does not have, and would lose them: {}", some(&names));
+            let text = format!("it would lose what libggml-rs does not have: {}", some(&names));
             self.refusals.push(Refusal { text, may_force: true, is_alone: true });
         }
+        self.read().next().is_some()
     }
 
     /// Another size of tensors.
@@ -244,18 +239,22 @@ impl Plan {
     /// A file cannot be read.
     pub fn of(host: &Host, found: &Found, ours: &Ours, system: &System) -> Result<Self, String> {
         let mut judge = Judge { host, ours, refusals: Vec::new() };
-        judge.machine();
-        judge.names();
-        judge.functions();
-        judge.scripts(&found.scripts);
-        judge.owners(system);
-        judge.devices();
+        let matters = judge.machine();
+        if matters {
+            judge.names();
+            judge.functions();
+            judge.scripts(&found.scripts);
+            judge.owners(system);
+            judge.devices();
+        }
         let version = version_of(&judge);
         let class = judge.objects().map(|(_, e)| Class::of(e)).max().unwrap_or(Class::OnlyCalls);
         let calls = |name: &str| judge.objects().any(|(_, e)| e.needs.contains_key(name));
         let mut notes = Vec::new();
         for finding in findings(version.as_deref().and_then(Version::parse), class, calls) {
-            if finding.breaks {
+            if !matters {
+                break;
+            } else if finding.breaks {
                 judge.refuse(true, finding.text);
             } else {
                 notes.push(finding.text);
