@@ -30,8 +30,8 @@ fn identity(elf: &Elf) -> String {
     }
 }
 
-/// The version of ggml that a program was built for: that of the libggml-base which it loads, or which it loaded before a
-/// swap.
+/// The version of ggml that a program was built for: that of the libggml-base which it loads, or which it loaded before
+/// a swap.
 fn built_for(loaded: &Loaded) -> Option<String> {
     let bases = loaded.objects.iter().skip(1).map(|o| &o.elf).filter(|e| e.is_part_of_ggml());
     let of_base = |e: &Elf| match e.note {

@@ -9,7 +9,7 @@
 //!
 //! Each file becomes a link through `current`, first to itself in `old`. Replacing `current` by a link to `new` then
 //! exchanges all of them at once. Taking it back is the same in reverse. Both are lists of steps, each of which may be
-//! repeated: whoever is interrupted leaves all old or all new files in use, and [`Exchange::back`] completes the rest.
+//! repeated. After an interruption all old or all new files are in use, and [`Exchange::back`] takes the rest back.
 #![forbid(unsafe_code)]
 
 use serde_json::{Value, json};
