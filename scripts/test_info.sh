@@ -172,7 +172,7 @@ check "that would be lost" cp "$app/libggml.v1.so" "$app/libggml-cuda.so"
 check "is left alone" says 1 "left alone" "$info" --swap "$app"
 check "a program with ggml inside" $CC -I"$root/include" -DOVERHEAD=368 -DOWN= "$work/host.c" "$work/other.c" -o "$work/static"
 check "is refused, too" says 2 "no other library can take its place" "$info" --swap "$work/static"
-check "no installation" says 2 "no libggml-rs" "$info" --swap "$app" --from "$work"
+check "no installation" says 2 "no libggml-rs" "$info" --swap "$app" --from "$app"
 
 # Reports.
 report() { # BACKEND FILE
