@@ -5,7 +5,7 @@ use super::exchange::{Entry, Record, State, Was, relative};
 use super::find::{ACCELERATORS, Found, Host, Part, REPLACED, stem};
 use super::ours::{Ours, file_name};
 use super::system::owner;
-use super::versions::{Class, Version, findings};
+use super::versions::{Class, Version, changed, findings};
 use crate::elf::{Elf, is_ggml};
 use crate::loader::{Loaded, System};
 use std::collections::BTreeSet;
@@ -178,23 +178,11 @@ impl Judge<'_> {
         }
     }
 
-    /// Names in programs of hosts that open ggml by themselves.
-    fn scripts(&mut self, scripts: &[PathBuf]) {
-        if !self.host.users.is_empty() {
-            return;
-        }
+    /// Functions that only the host's ggml has.
+    fn gone(&self) -> BTreeSet<&str> {
         let has: BTreeSet<&String> = self.ours.parts.values().flat_map(|e| &e.has).collect();
-        let gone: BTreeSet<&String> =
-            self.read().flat_map(|(_, e)| &e.has).filter(|n| is_ggml(n) && !has.contains(n)).collect();
-        let mut used = BTreeSet::new();
-        for text in scripts.iter().filter_map(|p| std::fs::read_to_string(p).ok()) {
-            let words: BTreeSet<&str> = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
-            used.extend(gone.iter().filter(|n| words.contains(n.as_str())).map(|n| n.as_str()));
-        }
-        if !used.is_empty() {
-            let text = format!("its ggml has functions of its own: {}", some(&Vec::from_iter(used)));
-            self.refuse(true, text);
-        }
+        let theirs = self.read().flat_map(|(_, e)| &e.has);
+        theirs.filter(|n| is_ggml(n) && !has.contains(n)).map(String::as_str).collect()
     }
 
     /// Files that belong to the system.
@@ -225,6 +213,16 @@ fn file_of(elf: &Elf) -> String {
     elf.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// The words of scripts. They may call functions by their names, and then nothing else shows it.
+fn names_in(scripts: &[PathBuf]) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for text in scripts.iter().filter_map(|p| std::fs::read_to_string(p).ok()) {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        all.extend(words.filter(|w| is_ggml(w)).map(str::to_owned));
+    }
+    all
+}
+
 /// The version that a host was built for: what its own libggml-base says, or else the name of this file.
 fn version_of(judge: &Judge) -> Option<String> {
     let base = || judge.read().filter(|(p, _)| p.stem == "ggml-base");
@@ -243,22 +241,28 @@ impl Plan {
         if matters {
             judge.names();
             judge.functions();
-            judge.scripts(&found.scripts);
             judge.owners(system);
             judge.devices();
         }
         let version = version_of(&judge);
         let class = judge.objects().map(|(_, e)| Class::of(e)).max().unwrap_or(Class::OnlyCalls);
-        let calls = |name: &str| judge.objects().any(|(_, e)| e.needs.contains_key(name));
+        let names = if host.users.is_empty() { names_in(&found.scripts) } else { BTreeSet::new() };
         let mut notes = Vec::new();
-        for finding in findings(version.as_deref().and_then(Version::parse), class, calls) {
-            if !matters {
-                break;
-            } else if finding.breaks {
-                judge.refuse(true, finding.text);
-            } else {
-                notes.push(finding.text);
+        if matters {
+            let calls = |name: &str| judge.objects().any(|(_, e)| e.needs.contains_key(name));
+            let known = version.as_deref().and_then(Version::parse);
+            for finding in findings(known, class, calls) {
+                match finding.breaks {
+                    true => judge.refuse(true, finding.text),
+                    false => notes.push(finding.text),
+                }
             }
+            let gone: Vec<&str> = judge.gone().into_iter().filter(|n| names.contains(*n)).collect();
+            if !gone.is_empty() {
+                notes.push(format!("its scripts name functions that will be missing: {}", some(&gone)));
+            }
+            let changed = known.map(|v| changed(v, |n| names.contains(n))).unwrap_or_default();
+            notes.extend(changed.into_iter().map(|text| format!("if its scripts call it, results are wrong: {text}")));
         }
         let refusals = judge.refusals;
         // The deepest one belongs to no other host.

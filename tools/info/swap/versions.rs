@@ -104,6 +104,12 @@ pub struct Finding {
     pub breaks: bool,
 }
 
+/// The functions that a host for a version calls and that have changed since. `calls`: whether it calls a function.
+pub fn changed(version: Version, calls: impl Fn(&str) -> bool) -> Vec<String> {
+    let concerned = CHANGED.iter().filter(|c| version <= c.last && calls(c.function));
+    concerned.map(|c| format!("{} {} since a version after {}", c.function, c.what, c.last)).collect()
+}
+
 /// What may go wrong with a host of a class that was built for a version. `calls`: whether it calls a function.
 pub fn findings(version: Option<Version>, class: Class, calls: impl Fn(&str) -> bool) -> Vec<Finding> {
     let Some(version) = version else {
@@ -115,12 +121,7 @@ pub fn findings(version: Option<Version>, class: Class, calls: impl Fn(&str) -> 
         let text = format!("it was built for ggml {version}; {OLDEST} to {NEWEST} are known to work");
         all.push(Finding { text, breaks: true });
     }
-    for Changed { function, last, what } in CHANGED {
-        if version <= last && calls(function) {
-            let text = format!("it calls {function}, which {what} since a version after {last}");
-            all.push(Finding { text, breaks: true });
-        }
-    }
+    all.extend(changed(version, calls).into_iter().map(|text| Finding { text, breaks: true }));
     if class == Class::DefinesBackend && version <= OTHER_TABLES {
         let text = format!("it defines a backend for ggml {version}, whose tables of functions differ");
         all.push(Finding { text, breaks: true });
