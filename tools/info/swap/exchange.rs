@@ -15,7 +15,10 @@
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
+#[cfg(unix)]
 use std::os::unix::fs::symlink;
+#[cfg(windows)]
+use std::os::windows::fs::symlink_file as symlink;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 

@@ -9,7 +9,6 @@ use super::versions::{Class, Version, changed, findings};
 use crate::elf::{Elf, is_ggml};
 use crate::loader::{Loaded, System};
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Names in a sentence; more are counted.
@@ -198,15 +197,6 @@ impl Judge<'_> {
             self.refuse(true, format!("it belongs to the system: {text}"));
         }
     }
-
-    /// Folders that a rename cannot reach.
-    fn devices(&mut self) {
-        let device = |folder: &PathBuf| std::fs::metadata(folder).map(|m| m.dev()).ok();
-        let all: BTreeSet<_> = self.host.folders.keys().map(device).collect();
-        if all.len() > 1 {
-            self.refuse(false, "its folders are on several file systems".into());
-        }
-    }
 }
 
 fn file_of(elf: &Elf) -> String {
@@ -242,7 +232,6 @@ impl Plan {
             judge.names();
             judge.functions();
             judge.owners(system);
-            judge.devices();
         }
         let version = version_of(&judge);
         let class = judge.objects().map(|(_, e)| Class::of(e)).max().unwrap_or(Class::OnlyCalls);
