@@ -150,6 +150,7 @@ impl Found {
     /// Looks at files one by one, and at those beside the files of ggml that they load.
     fn group(&mut self, files: BTreeSet<PathBuf>, named: &Path, system: &System) {
         let (mut open, mut seen) = (Vec::from_iter(files), BTreeSet::new());
+        let mut names: BTreeSet<String> = open.iter().map(|p| name_of(p)).collect();
         while let Some(path) = open.pop() {
             let path = placed(&path);
             if !seen.insert(path.clone()) || !starts_as_elf(&path) {
@@ -159,7 +160,11 @@ impl Found {
             let own_folder = path.parent().filter(|_| stem(&name).is_some()).map(Path::to_owned);
             let is_device = stem(&name).is_some_and(|s| !is_read(s));
             let elf = if is_device { Err(String::new()) } else { Elf::open(&path) };
-            let loaded = elf.ok().and_then(|elf| self.look(elf, path == named, own_folder.is_some(), system));
+            let loaded = elf.ok().and_then(|elf| {
+                // It may use ggml through a library beside it.
+                let may_use = path == named || elf.needed.iter().any(|n| names.contains(n));
+                self.look(elf, may_use, own_folder.is_some(), system)
+            });
             let mut folders: BTreeSet<PathBuf> = own_folder.clone().into_iter().collect();
             for object in loaded.iter().flat_map(|l| &l.objects).filter(|o| stem(&name_of(&o.elf.path)).is_some()) {
                 folders.extend(placed(&object.elf.path).parent().map(Path::to_owned));
@@ -170,6 +175,7 @@ impl Found {
             for folder in folders.iter().filter(|f| !system.has(f)) {
                 let mut beside = BTreeSet::new();
                 collect(folder, false, &mut beside, &mut self.swapped);
+                names.extend(beside.iter().map(|p| name_of(p)));
                 open.extend(beside);
             }
             let host = self.join(&folders);
@@ -177,14 +183,14 @@ impl Found {
         }
     }
 
-    /// All that a file loads, if it uses a ggml that is not inside itself.
-    fn look(&mut self, elf: Elf, is_named: bool, is_part: bool, system: &System) -> Option<Loaded> {
+    /// All that a file loads, if it uses a ggml that is not inside itself, or `may_use` one.
+    fn look(&mut self, elf: Elf, may_use: bool, is_part: bool, system: &System) -> Option<Loaded> {
         let names_one = elf.needed.iter().any(|n| stem(n).is_some()) || elf.needs.keys().any(|n| is_ggml(n));
-        let has_one = elf.has.iter().chain(&elf.own).any(|n| is_ggml(n)) || elf.mentions_ggml && is_named;
+        let has_one = elf.has.iter().chain(&elf.own).any(|n| is_ggml(n)) || elf.mentions_ggml && may_use;
         if !names_one && has_one && !is_part {
             self.with_ggml_inside.push(elf.path.clone());
         }
-        (names_one || is_named).then(|| Loaded::of(elf, system))
+        (names_one || may_use).then(|| Loaded::of(elf, system))
     }
 
     /// The host that has these folders, of all that have had one of them.
