@@ -288,9 +288,20 @@ impl Exchange {
     /// Runs the first `most` steps.
     fn run(&mut self, steps: &[Step], most: usize) -> Result<(), String> {
         for step in steps.iter().take(most) {
-            self.apply(step).map_err(|e| format!("{}: {step:?}: {e}", self.root.display()))?;
+            self.apply(step).map_err(|e| format!("{}: {e}", self.subject(step).display()))?;
         }
         Ok(())
+    }
+
+    /// The file that a step reads or writes, for messages.
+    fn subject(&self, step: &Step) -> PathBuf {
+        match step {
+            Step::Keep(i) | Step::Name(i) | Step::Point(i) | Step::Remove(i) | Step::Restore(i) => {
+                self.place(&self.record.entries[*i])
+            }
+            Step::Copy(from, _) => from.clone(),
+            Step::Write(_) | Step::Current(_) | Step::Clear => self.root.join(FOLDER),
+        }
     }
 
     /// The place of a name.
@@ -315,9 +326,9 @@ impl Exchange {
         remove(&new)
     }
 
-    /// Writes to the disk what the folders contain.
+    /// Writes to the disk what the folders contain. A package manager may have removed one.
     fn sync(&self) -> io::Result<()> {
-        let folders = self.record.folders.iter().map(|f| self.root.join(f));
+        let folders = self.record.folders.iter().map(|f| self.root.join(f)).filter(|f| f.exists());
         folders.chain([self.root.join(FOLDER)]).try_for_each(|f| File::open(f)?.sync_all())
     }
 

@@ -199,6 +199,8 @@ fn what_others_have_put_there_stays() {
     let path = host.root().join("base.so");
     fs::remove_file(&path).unwrap();
     fs::write(&path, "newer").unwrap();
+    // And has removed a folder.
+    fs::remove_dir_all(host.top.join("b")).unwrap();
     exchange.back().unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "newer");
     assert_eq!(fs::read_to_string(host.root().join("base.so.0.1")).unwrap(), "old");
@@ -209,7 +211,8 @@ fn failures_are_taken_back() {
     let mut host = Host::new();
     let before = host.seen(true);
     host.files = vec![host.root().join("none")];
-    assert!(host.exchange().forward(&host.files).is_err());
+    let why = host.exchange().forward(&host.files).unwrap_err();
+    assert!(why.contains("/none: "), "{why}");
     assert_eq!(host.seen(true), before);
     assert!(!host.root().join(FOLDER).exists());
 }
