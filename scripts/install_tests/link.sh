@@ -65,6 +65,14 @@ former_host() {
 }
 check "a program that was linked to the layout of before" says "version=$version devices=1 vlen=0 copies=1" former_host
 
+# What libraries in C++ take from libggml where the C++ library lacks it.
+terminate() {
+    ${CXX:-c++} -Wall -Wextra -Werror "$root/c_tests/install/terminate.cpp" -o "$work/bin/terminate" -Wl,--no-as-needed -L"$prefix/lib" -lggml -lggml-base || return 1
+    LD_LIBRARY_PATH="$prefix/lib" "$work/bin/terminate"
+    [ $? = 7 ]
+}
+check "an exception in a function that is noexcept" terminate
+
 # A processor that forward.sh has no jump for: files without functions, which libggml-base makes up for.
 case $($CC -dumpmachine) in
     x86_64-* | aarch64-*)
