@@ -9,6 +9,7 @@ mod facts;
 mod library;
 mod loader;
 mod peak;
+mod versions;
 
 use library::Ggml;
 use serde_json::Value;
