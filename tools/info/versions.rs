@@ -1,8 +1,8 @@
 //! Which hosts run on this library, by the version of ggml that they were compiled for: the promise of
 //! docs/VERSIONS.md as data. Also how to find that version if no file states it.
 //!
-//! The tables come from the headers and sources of the versions that docs/VERSIONS.md lists. A version there may lie
-//! between two that were examined; it counts as the one of the two that promises less.
+//! The tables come from the headers and sources of the versions that docs/VERSIONS.md lists. A version between two
+//! that were examined counts as the one of the two that promises less.
 #![forbid(unsafe_code)]
 // The command that exchanges libraries uses it.
 #![cfg_attr(not(test), allow(dead_code))]
@@ -79,7 +79,7 @@ const fn row(function: &'static str, from: Version, before: Version, outcome: Ou
     Changed { function, from, before, outcome, what }
 }
 
-/// All public functions that kept their name but not their meaning. The library is told the version ([`HOST_FILE`]).
+/// All public functions that kept their name but not their meaning. The library knows the version ([`HOST_FILE`]).
 static CHANGED: [Changed; 8] = {
     use Outcome::*;
     [
