@@ -263,6 +263,12 @@ mod tests {
     }
 
     #[test]
+    fn the_library_reads_the_same_file() {
+        let reader = include_str!("../../src/environment/host.rs");
+        assert!(reader.contains(&format!("const FILE: &str = {HOST_FILE:?};")));
+    }
+
+    #[test]
     fn functions_tell_versions() {
         assert_eq!(oldest(&["ggml_init"]), None);
         assert_eq!(oldest(&["ggml_col2im_1d", "ggml_build_forward_select"]), Some((0, 13, 1)));
