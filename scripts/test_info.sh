@@ -155,10 +155,10 @@ listing > "$work/before"
 check "runs on its own" says 0 "0.20.0 0" "$app/main"
 check "a swap is only planned" says 0 "would be swapped" "$info" --swap "$app" --dry-run
 check "and has changed nothing" as_before
-check "its version" says 0 "0.20.0; it only calls functions" "$info" --check "$app/main"
+check "its version" says 0 "0.20.0; it calls functions" "$info" --check "$app/main"
 check "a swap" says 0 "set aside   libggml-cpu-haswell.so" "$info" --swap "$app"
 check "it runs on this library" says 0 "0.28.0 " "$app/main"
-check "which version it was built for" says 0 "0.20.0; it only calls functions" "$info" --check "$app/main"
+check "which version it was built for" says 0 "0.20.0; it calls functions" "$info" --check "$app/main"
 check "a swap again" says 0 "swapped already" "$info" --swap "$app/main"
 check "back" says 0 "taken back" "$info" --unswap "$app/main"
 check "as it was" as_before

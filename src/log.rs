@@ -67,7 +67,7 @@ fn send(level: ggml_log_level, text: &CStr) {
         Some(f) => {
             // SAFETY: the host promised with `ggml_log_set` that the callback may be called with its data from any
             // thread.
-            foreign::host(|| unsafe { f(level as i32, text.as_ptr(), user_data) });
+            foreign::call_host(|| unsafe { f(level as i32, text.as_ptr(), user_data) });
         }
         None if foreign::is_pending() => {}
         None => to_stderr(text),

@@ -36,6 +36,6 @@ impl Abort {
         let data = self.data;
         // SAFETY: the header's contract of the abort callback: it may be called with its data while a graph is
         // computed.
-        foreign::host(|| unsafe { f(data) }).unwrap_or(true)
+        foreign::call_host(|| unsafe { f(data) }).unwrap_or(true)
     }
 }

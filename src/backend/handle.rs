@@ -51,7 +51,7 @@ macro_rules! attempt {
                 let f = $crate::sys::unwind::MayUnwind::may_unwind(f);
                 #[allow(unused_unsafe)] // also used inside unsafe blocks
                 // SAFETY: the vtable contract, with the object the slot belongs to.
-                $crate::sys::foreign::module($otherwise, || unsafe { f($self.as_ptr() $(, $arg)*) })
+                $crate::sys::foreign::call_module($otherwise, || unsafe { f($self.as_ptr() $(, $arg)*) })
             }
             None => $crate::ggml_abort!(concat!("a backend object has no function '", stringify!($name), "'")),
         }

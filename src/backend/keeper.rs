@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Bytes of a tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct WeightBytes {
     /// In another order than that of the format, for the kernels.
     pub interleaved: u64,
     /// Those of them that are read from their file when they are needed, whether they are in memory or not.
@@ -50,7 +50,7 @@ pub struct Account {
 /// Implemented by the code that keeps weights.
 pub trait Keeper: Sync {
     /// What is known of a tensor: nothing if another buffer has it.
-    fn kept(&self, t: TensorRef) -> Kept;
+    fn bytes_of(&self, t: TensorRef) -> WeightBytes;
     /// The account of all buffers.
     fn account(&self) -> Account;
 }

@@ -95,7 +95,7 @@ impl BackendRef {
         if let Some(f) = slot!(self.synchronize).map(MayUnwind::may_unwind) {
             let _shield = Shield::new();
             // SAFETY: the vtable contract.
-            foreign::module((), || unsafe { f(self.as_ptr()) });
+            foreign::call_module((), || unsafe { f(self.as_ptr()) });
             observe::notify(|| Operation::Synchronized(self));
         }
     }
@@ -236,7 +236,8 @@ impl BackendRef {
         ggml_assert!(src.same_layout(dst), "cannot copy tensors with different layouts");
         let Some(f) = slot!(self.cpy_tensor_async).map(MayUnwind::may_unwind) else { return false };
         // SAFETY: the vtable contract.
-        let taken = foreign::module(false, || unsafe { f(from.as_ptr(), self.as_ptr(), src.as_ptr(), dst.as_ptr()) });
+        let taken =
+            foreign::call_module(false, || unsafe { f(from.as_ptr(), self.as_ptr(), src.as_ptr(), dst.as_ptr()) });
         if taken {
             observe::notify(|| Operation::CopyAsync(from, self, src, dst));
         }

@@ -7,7 +7,7 @@ use super::handle::slot;
 use super::observe::{self, Operation};
 use super::{BackendRef, BufferRef, damage};
 use crate::error::{Error, Result};
-use crate::sys::foreign::{self, module};
+use crate::sys::foreign::{self, call_module};
 use crate::sys::unwind::MayUnwind;
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, ggml_assert};
@@ -91,7 +91,7 @@ pub unsafe fn set(tensor: TensorRef, data: *const u8, offset: usize, size: usize
     observe::notify(|| Operation::Set(tensor, offset, size));
     match slot!(buffer.set_tensor).map(MayUnwind::may_unwind) {
         // SAFETY: the vtable contract, and the caller's promise for `data`.
-        Some(f) => module((), || unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }),
+        Some(f) => call_module((), || unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }),
         None => ggml_abort!("a buffer of type {} cannot be written", buffer.name()),
     }
     unless_thrown(tensor, offset, size);
@@ -118,7 +118,7 @@ pub unsafe fn get(tensor: TensorRef, data: *mut u8, offset: usize, size: usize) 
     observe::notify(|| Operation::Get(tensor, offset, size));
     match slot!(buffer.get_tensor).map(MayUnwind::may_unwind) {
         // SAFETY: the vtable contract, and the caller's promise for `data`.
-        Some(f) => module((), || unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }),
+        Some(f) => call_module((), || unsafe { f(buffer.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) }),
         None => ggml_abort!("a buffer of type {} cannot be read", buffer.name()),
     }
 }
@@ -145,7 +145,7 @@ pub fn memset(tensor: TensorRef, value: u8, offset: usize, size: usize) {
     observe::notify(|| Operation::Set(tensor, offset, size));
     match slot!(buffer.memset_tensor).map(MayUnwind::may_unwind) {
         // SAFETY: the vtable contract.
-        Some(f) => module((), || unsafe { f(buffer.as_ptr(), tensor.as_ptr(), value, offset, size) }),
+        Some(f) => call_module((), || unsafe { f(buffer.as_ptr(), tensor.as_ptr(), value, offset, size) }),
         None => ggml_abort!("memset not implemented by a buffer of type {}", buffer.name()),
     }
     unless_thrown(tensor, offset, size);
@@ -164,7 +164,7 @@ pub unsafe fn set_2d(tensor: TensorRef, data: *const u8, p: Pieces) {
                 tell_pieces(p, |offset| Operation::Set(tensor, offset, p.size));
                 let (b, t) = (buffer.as_ptr(), tensor.as_ptr());
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
-                module((), || unsafe {
+                call_module((), || unsafe {
                     f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data)
                 });
                 unless_thrown(tensor, p.offset, p.extent_in_tensor());
@@ -190,7 +190,7 @@ pub unsafe fn get_2d(tensor: TensorRef, data: *mut u8, p: Pieces) {
                 tell_pieces(p, |offset| Operation::Get(tensor, offset, p.size));
                 let (b, t) = (buffer.as_ptr(), tensor.as_ptr());
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
-                module((), || unsafe {
+                call_module((), || unsafe {
                     f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data)
                 });
             }
@@ -231,7 +231,7 @@ impl BackendRef {
             Some(f) => {
                 observe::notify(|| Operation::SetAsync(self, tensor, offset, size));
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
-                module((), || unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) });
+                call_module((), || unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) });
                 unless_thrown(tensor, offset, size);
             }
             None => {
@@ -253,7 +253,7 @@ impl BackendRef {
             Some(f) => {
                 observe::notify(|| Operation::GetAsync(self, tensor, offset, size));
                 // SAFETY: the vtable contract, and the caller's promise for `data`.
-                module((), || unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) });
+                call_module((), || unsafe { f(self.as_ptr(), tensor.as_ptr(), data.cast(), offset, size) });
             }
             None => {
                 // What is queued may still write the tensor.
@@ -277,7 +277,7 @@ impl BackendRef {
                     tell_pieces(p, |offset| Operation::SetAsync(self, tensor, offset, p.size));
                     let (b, t) = (self.as_ptr(), tensor.as_ptr());
                     // SAFETY: the vtable contract, and the caller's promise for `data`.
-                    module((), || unsafe {
+                    call_module((), || unsafe {
                         f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data)
                     });
                 }
@@ -303,7 +303,7 @@ impl BackendRef {
                     tell_pieces(p, |offset| Operation::GetAsync(self, tensor, offset, p.size));
                     let (b, t) = (self.as_ptr(), tensor.as_ptr());
                     // SAFETY: the vtable contract, and the caller's promise for `data`.
-                    module((), || unsafe {
+                    call_module((), || unsafe {
                         f(b, t, data.cast(), p.offset, p.size, p.count, p.stride_tensor, p.stride_data)
                     });
                 }
@@ -324,7 +324,7 @@ pub fn buffer_copy(src: TensorRef, dst: TensorRef) -> bool {
     // SAFETY: the vtable contract.
     slot!(buffer.cpy_tensor)
         .map(MayUnwind::may_unwind)
-        .is_some_and(|f| module(false, || unsafe { f(buffer.as_ptr(), src.as_ptr(), dst.as_ptr()) }))
+        .is_some_and(|f| call_module(false, || unsafe { f(buffer.as_ptr(), src.as_ptr(), dst.as_ptr()) }))
 }
 
 /// Copies a tensor to one of the same layout, on any devices, and returns when it is done.

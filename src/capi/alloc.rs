@@ -9,7 +9,7 @@ use crate::alloc::{GraphAllocator, inplace, linear};
 use crate::capi::convert::{boxed, exclusive, given, list, logged, need, objects, optional, passed, take};
 use crate::graph::GraphRef;
 use crate::guard::guarded;
-use crate::sys::foreign::hold;
+use crate::sys::foreign::call_export;
 use crate::tensor::Context;
 use crate::{ggml_abort, ggml_assert, log_error};
 use std::ffi::c_int;
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn ggml_gallocr_free(galloc: ggml_gallocr_t) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_gallocr_reserve(galloc: ggml_gallocr_t, graph: *mut ggml_cgraph) -> bool {
     // SAFETY: forwarded to the caller.
-    hold(|| unsafe { ggml_gallocr_reserve_n(galloc, graph, std::ptr::null(), std::ptr::null()) })
+    call_export(|| unsafe { ggml_gallocr_reserve_n(galloc, graph, std::ptr::null(), std::ptr::null()) })
 }
 
 /// Plans `graph` without allocating buffers. Writes the number of bytes that each buffer type needs to `sizes` (a
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn ggml_backend_alloc_ctx_tensors(
 ) -> *mut ggml_backend_buffer {
     need!(backend);
     // SAFETY: forwarded to the caller.
-    hold(|| unsafe { ggml_backend_alloc_ctx_tensors_from_buft(ctx, backend.default_buffer_type().as_ptr()) })
+    call_export(|| unsafe { ggml_backend_alloc_ctx_tensors_from_buft(ctx, backend.default_buffer_type().as_ptr()) })
 }
 
 /// Returns whether the result of `op` may use the memory of one of its sources. A backend must not assume that source

@@ -1,5 +1,5 @@
-//! Checks that exported functions call each other through `hold` only: without it, an exception of the host would
-//! continue in a frame of Rust.
+//! Checks that exported functions call each other through `call_export` only: without it, an exception of the host
+//! would continue in a frame of Rust.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn names_after<'a>(text: &'a str, before: &str) -> impl Iterator<Item = &'a str>
     text.split(before).skip(1).filter_map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next())
 }
 
-/// Lines that call one of the functions, but not through `hold`.
+/// Lines that call one of the functions, but not through `call_export`.
 fn direct_calls<'a>(text: &'a str, functions: &[&str]) -> Vec<&'a str> {
     let code = text.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
     let calls = |line: &str| {
@@ -30,7 +30,7 @@ fn direct_calls<'a>(text: &'a str, functions: &[&str]) -> Vec<&'a str> {
             functions.contains(&name) && !line[..at].ends_with(&format!("fn {name}"))
         })
     };
-    code.lines().filter(|l| !l.trim_start().starts_with("//") && !l.contains("hold(||") && calls(l)).collect()
+    code.lines().filter(|l| !l.trim_start().starts_with("//") && !l.contains("call_export(||") && calls(l)).collect()
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn exported_functions_call_each_other_through_hold() {
     let functions: Vec<&str> =
         texts.iter().flat_map(|t| names_after(t, "extern \"C\" fn ")).filter(|n| n.starts_with("gg")).collect();
     assert!(functions.len() > 600, "{}", functions.len());
-    let made_up = "    unsafe { ggml_free(ctx) }\n    hold(|| unsafe { ggml_free(ctx) });\n    // ggml_free(ctx)\nfn ggml_free(ctx) {}\nf(\"ggml_free(ctx)\")";
+    let made_up = "    unsafe { ggml_free(ctx) }\n    call_export(|| unsafe { ggml_free(ctx) });\n    // ggml_free(ctx)\nfn ggml_free(ctx) {}\nf(\"ggml_free(ctx)\")";
     assert_eq!(direct_calls(made_up, &functions), ["    unsafe { ggml_free(ctx) }"]);
     for text in &texts {
         assert_eq!(direct_calls(text, &functions), [""; 0]);

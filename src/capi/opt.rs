@@ -14,7 +14,7 @@ use crate::opt::epoch::{Watch, epoch};
 use crate::opt::fit::{FitPlan, fit};
 use crate::opt::progress::Progress;
 use crate::opt::{BatchCallback, Dataset, Lent, Model, ParamsSource, Results, Run, Settings, Shared, eval};
-use crate::sys::foreign::hold;
+use crate::sys::foreign::call_export;
 use crate::sys::process;
 use crate::sys::time::monotonic_us;
 use crate::tensor::{Context, TensorRef};
@@ -528,7 +528,7 @@ pub unsafe extern "C" fn ggml_opt_fit(
     silent: bool,
 ) {
     // SAFETY: the function has no requirements: it only copies its arguments.
-    let defaults = hold(|| unsafe { ggml_opt_default_params(backend_sched, loss_type) });
+    let defaults = call_export(|| unsafe { ggml_opt_default_params(backend_sched, loss_type) });
     // SAFETY: the header requires a valid scheduler, which `fit` uses during this call only; the function gets no other
     // argument than the one that `fit` gives it.
     let settings = unsafe { settings(&ggml_opt_params { optimizer, get_opt_pars, ..defaults }) };

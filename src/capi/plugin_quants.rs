@@ -7,7 +7,7 @@ use crate::guard::guarded;
 use crate::quant::lattice::{self, Grid};
 use crate::quant::types::{FromFloat, ToFloat};
 use crate::quant::{self, block, q8_k::BlockQ8K};
-use crate::sys::foreign::hold;
+use crate::sys::foreign::call_export;
 use crate::sys::slices::{source, values_mut};
 use crate::{ggml_abort, ggml_assert};
 use std::ffi::{c_int, c_void};
@@ -84,7 +84,7 @@ macro_rules! exported {
             imatrix: *const f32,
         ) -> usize {
             // SAFETY: forwarded to the caller.
-            hold(|| unsafe { ggml_quantize_chunk($ty as c_int, src, dst, 0, nrows, n_per_row, imatrix) })
+            call_export(|| unsafe { ggml_quantize_chunk($ty as c_int, src, dst, 0, nrows, n_per_row, imatrix) })
         }
     };
 }

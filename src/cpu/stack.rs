@@ -17,7 +17,7 @@ const STEP: usize = 256;
 /// Calls `f` with a stack whose addresses are below `address`, modulo the size of a page: kernels with small frames do
 /// not use the lowest bits of what starts there.
 #[inline]
-pub fn below(address: usize, f: &mut dyn FnMut()) {
+pub fn call_below(address: usize, f: &mut dyn FnMut()) {
     let local = 0u8;
     let here = std::ptr::from_ref(black_box(&local)).addr();
     // At most a step below the address, as the padding rounds up.
@@ -67,7 +67,7 @@ mod tests {
     fn frames_are_just_below_the_address() {
         for address in (0..PAGE).step_by(64) {
             let (mut calls, mut at) = (0, 0);
-            below(address, &mut || {
+            call_below(address, &mut || {
                 calls += 1;
                 at = frame();
             });

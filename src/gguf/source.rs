@@ -83,7 +83,7 @@ impl Source for Callback {
             let Some(at) = offset.checked_add(n as u64) else { break };
             let (f, userdata, to) = (self.function.may_unwind(), self.userdata, out[n..].as_mut_ptr());
             // SAFETY: by the promise of `new`; `out` has `chunk` bytes from offset `n` on.
-            let Some(got) = foreign::host(|| unsafe { f(userdata, to.cast(), at, chunk) }) else { break };
+            let Some(got) = foreign::call_host(|| unsafe { f(userdata, to.cast(), at, chunk) }) else { break };
             // A host may claim to have read more than was requested.
             n += got.min(chunk);
             if got != chunk {

@@ -118,13 +118,13 @@ struct Frame {
 }
 
 /// What the walk keeps from one call to the next on a thread: hosts expand after every few operations.
-struct Kept {
+struct WalkMemory {
     stack: Vec<Frame>,
     modulus: Modulus,
 }
 
 thread_local! {
-    static KEPT: Cell<Option<Kept>> = const { Cell::new(None) };
+    static WALK_MEMORY: Cell<Option<WalkMemory>> = const { Cell::new(None) };
 }
 
 impl GraphRef {
@@ -136,8 +136,8 @@ impl GraphRef {
     pub fn expand(self, tensor: TensorRef, compute: bool) {
         let (n_old, set) = (self.n_nodes(), self.visited());
         // A destructor of the host may be the caller, after the thread's own values are gone.
-        let kept = KEPT.try_with(Cell::take).ok().flatten();
-        let mut kept = kept.unwrap_or_else(|| Kept { stack: Vec::new(), modulus: Modulus::new(0) });
+        let kept = WALK_MEMORY.try_with(Cell::take).ok().flatten();
+        let mut kept = kept.unwrap_or_else(|| WalkMemory { stack: Vec::new(), modulus: Modulus::new(0) });
         if kept.modulus.number() != set.size() {
             kept.modulus = Modulus::new(set.size());
         }
@@ -151,8 +151,8 @@ impl GraphRef {
             stack: kept.stack,
         };
         walk.run(tensor);
-        let kept = Kept { stack: walk.stack, modulus: walk.modulus };
-        let _ = KEPT.try_with(|place| place.set(Some(kept)));
+        let kept = WalkMemory { stack: walk.stack, modulus: walk.modulus };
+        let _ = WALK_MEMORY.try_with(|place| place.set(Some(kept)));
         if self.n_nodes() > n_old {
             ggml_assert!(self.node(self.n_nodes() - 1) == tensor, "the result must be the last node");
         }

@@ -38,7 +38,7 @@ pub fn end(file: &str, line: u32, message: &str) -> ! {
         (Some(f), Ok(c)) => {
             let f = f.may_unwind();
             // SAFETY: the host promised with `ggml_set_abort_callback` that the callback may be called from any thread.
-            if foreign::host(|| unsafe { f(c.as_ptr()) }).is_none() {
+            if foreign::call_host(|| unsafe { f(c.as_ptr()) }).is_none() {
                 super::escape();
             }
         }

@@ -162,8 +162,8 @@ pub(crate) fn leave(text: &str) {
     }
 }
 
-/// Leaves the guarded function that the thread is in, which fails: for a caller of `foreign::host` without another way
-/// of failing.
+/// Leaves the guarded function that the thread is in, which fails: for a caller of `foreign::call_host` without another
+/// way of failing.
 #[cold]
 pub fn escape() -> ! {
     resume_unwind(Box::new(Violation("a function of the host was left by an exception".to_owned())))

@@ -45,6 +45,6 @@ impl BatchCallback {
         // SAFETY: the promise of `new`: the function may be called as ggml-opt.h says. The pointers are NULL or of
         // borrowed objects, which live during the call, and none of these is in use (`Shared::with`).
         let call = || unsafe { function(train, run.as_ptr(), dataset.as_ptr(), results, done, all, started) };
-        foreign::host(call).unwrap_or_else(|| guard::escape());
+        foreign::call_host(call).unwrap_or_else(|| guard::escape());
     }
 }

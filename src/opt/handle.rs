@@ -119,7 +119,7 @@ impl ParamsSource {
         let Some(function) = self.function else { ggml_abort!("a step needs get_opt_pars") };
         let (function, argument) = (function.may_unwind(), self.argument);
         // SAFETY: the promise of `new` and `with_argument`: the function may be called with this argument.
-        foreign::host(|| unsafe { function(argument) }).unwrap_or_else(|| guard::escape())
+        foreign::call_host(|| unsafe { function(argument) }).unwrap_or_else(|| guard::escape())
     }
 }
 

@@ -40,7 +40,7 @@ impl Scheduler {
             // It gets the address of a `Scheduler`, as all exported functions take it, which lives for the call and is
             // only ever used shared.
             let call = || unsafe { f(sched, graph.as_ptr().cast(), moves, is_resized, user_data) };
-            foreign::host(call).unwrap_or_else(|| guard::escape());
+            foreign::call_host(call).unwrap_or_else(|| guard::escape());
         }
         Ok(())
     }

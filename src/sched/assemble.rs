@@ -2,7 +2,7 @@
 //! copies at the start of the split that reads them, and what has to stay in memory longer than its readers.
 
 use super::settings::Settings;
-use super::split_graph::{Kept, SplitGraph};
+use super::split_graph::{Retained, SplitGraph};
 use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
 use crate::abi::ggml::{GGML_MAX_SRC, ggml_tensor};
 use crate::alloc::{NONE, Problem};
@@ -16,11 +16,11 @@ use std::ffi::c_void;
 /// `add_alloc_dep` for backends.
 ///
 /// # Safety
-/// `user_data` is the `Kept` of the call to `graph_optimize` under way; the tensors are valid.
+/// `user_data` is the `Retained` of the call to `graph_optimize` under way; the tensors are valid.
 unsafe extern "C" fn keep(user_data: *mut c_void, tensor: *mut ggml_tensor, until: *mut ggml_tensor) {
     // SAFETY: by the contract of the function; no other code uses the map during the call.
     let (kept, tensor, until) = unsafe {
-        let Some(kept) = user_data.cast::<Kept>().as_mut() else { return };
+        let Some(kept) = user_data.cast::<Retained>().as_mut() else { return };
         (kept, TensorRef::from_ptr(tensor), TensorRef::from_ptr(until))
     };
     if let (Some(tensor), Some(until)) = (tensor, until) {
@@ -32,8 +32,8 @@ unsafe extern "C" fn keep(user_data: *mut c_void, tensor: *mut ggml_tensor, unti
 }
 
 /// Lets each backend reorder its split, and collects the tensors that must live longer.
-fn optimize(graph: GraphRef, splits: &mut [Split], backends: &[crate::backend::BackendRef]) -> Kept {
-    let mut kept = Kept::new();
+fn optimize(graph: GraphRef, splits: &mut [Split], backends: &[crate::backend::BackendRef]) -> Retained {
+    let mut kept = Retained::new();
     for split in splits {
         let part = split.graph.insert(graph.slice(split.nodes.clone()));
         // SAFETY: a slice of a valid graph, in its place for the call.
@@ -85,7 +85,7 @@ impl Assembler<'_> {
     }
 
     /// All nodes in the order of their evaluation.
-    fn nodes(&mut self, graph: GraphRef, mut kept: Kept) -> Result<()> {
+    fn nodes(&mut self, graph: GraphRef, mut kept: Retained) -> Result<()> {
         let (s, reorders) = (self.graph, self.settings.reorders);
         for split in &s.splits {
             for input in &split.inputs {

@@ -41,7 +41,7 @@ impl Eval {
     pub fn ask(&self, t: TensorRef, ask: bool) -> Option<bool> {
         let Some(f) = self.callback.map(MayUnwind::may_unwind) else { return Some(true) };
         // SAFETY: the host promised with `ggml_backend_sched_set_eval_callback` that its function may be called.
-        foreign::host(|| unsafe { f(t.as_ptr(), ask, self.user_data) })
+        foreign::call_host(|| unsafe { f(t.as_ptr(), ask, self.user_data) })
     }
 }
 
@@ -51,6 +51,6 @@ impl CopyWeights {
         let Some(f) = self.callback.map(MayUnwind::may_unwind) else { return false };
         // SAFETY: the host promised with `ggml_backend_sched_set_copy_callback` that its function may be called.
         let call = || unsafe { f(to.as_ptr(), weight.as_ptr(), copy.as_ptr(), graph.as_ptr().cast(), self.user_data) };
-        foreign::host(call).unwrap_or_else(|| guard::escape())
+        foreign::call_host(call).unwrap_or_else(|| guard::escape())
     }
 }

@@ -30,7 +30,7 @@ pub enum Life {
 }
 
 /// What backends request to keep: for each node, the tensors that must live until it has been computed.
-pub type Kept = HashMap<TensorRef, Vec<TensorRef>>;
+pub type Retained = HashMap<TensorRef, Vec<TensorRef>>;
 
 /// A graph that was split.
 pub struct SplitGraph {
@@ -69,7 +69,7 @@ pub struct SplitGraph {
     /// The nodes after backends have reordered them.
     pub reordered: Vec<TensorRef>,
     /// The tensors that backends have requested to keep in memory.
-    pub kept: Kept,
+    pub kept: Retained,
     /// The graph plans of the backends for the splits.
     pub plans: BackendPlans,
 
@@ -108,7 +108,7 @@ impl SplitGraph {
             rewired: Vec::new(),
             graph_inputs: Vec::new(),
             reordered: Vec::new(),
-            kept: Kept::default(),
+            kept: Retained::default(),
             plans: BackendPlans::default(),
             is_plain: false,
             problem: Problem::default(),

@@ -1,7 +1,7 @@
 //! Calls of the host's functions, which C++ code may leave by an exception, and any code by `pthread_exit` or by
 //! cancellation.
 //!
-//! [`host`] stops that, and the thread remembers it. The caller then takes its ordinary way of failing; until the
+//! [`call_host`] stops that, and the thread remembers it. The caller then takes its ordinary way of failing; until the
 //! exported function has ended, the thread calls no other function of the host. There `resume` continues. What the host
 //! catches has passed none of our frames that had something to clean up, so all objects are in the state that a failed
 //! call leaves.
@@ -28,8 +28,8 @@ static ANY: AtomicUsize = AtomicUsize::new(0);
 thread_local! {
     /// What has left a function of the host.
     static PENDING: Cell<Option<Unwinding>> = const { Cell::new(None) };
-    /// Whether Rust code has called the exported function that is running ([`hold`]).
-    static HELD: Cell<bool> = const { Cell::new(false) };
+    /// Whether Rust code has called the exported function that is running ([`call_export`]).
+    static CALLED_BY_RUST: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether a function of the host was left by unwinding, since the call of the exported function that the thread is in.
@@ -57,24 +57,24 @@ pub fn is_ending() -> bool {
 
 /// Calls a function of the host. `None` if it was left by unwinding, or was not called because an earlier one was.
 #[inline]
-pub fn host<T: Copy>(function: impl FnOnce() -> T + Copy) -> Option<T> {
+pub fn call_host<T: Copy>(function: impl FnOnce() -> T + Copy) -> Option<T> {
     if is_pending() {
         return None;
     }
     // What the host calls from there is called by C.
-    let held = HELD.replace(false);
+    let held = CALLED_BY_RUST.replace(false);
     let result = exposed(|| unwind::call(function));
-    HELD.set(held);
+    CALLED_BY_RUST.set(held);
     result.map_err(remember).ok()
 }
 
 /// Calls a function of a module, which has to be called even if something is pending. `otherwise` is the result if it
 /// is left by unwinding.
 #[inline]
-pub fn module<T: Copy>(otherwise: T, function: impl FnOnce() -> T + Copy) -> T {
-    let held = HELD.replace(false);
+pub fn call_module<T: Copy>(otherwise: T, function: impl FnOnce() -> T + Copy) -> T {
+    let held = CALLED_BY_RUST.replace(false);
     let result = unwind::call(function);
-    HELD.set(held);
+    CALLED_BY_RUST.set(held);
     result.unwrap_or_else(|unwinding| {
         remember(unwinding);
         otherwise
@@ -122,7 +122,7 @@ pub unsafe fn resume() {
 #[cold]
 #[inline(never)]
 unsafe fn resume_here() {
-    if HELD.get() {
+    if CALLED_BY_RUST.get() {
         return;
     }
     if let Some(unwinding) = take() {
@@ -142,15 +142,15 @@ fn nobody_catches() -> ! {
 
 /// Calls an exported function from Rust code: what is pending continues only where C code has called.
 #[inline]
-pub fn hold<T>(call: impl FnOnce() -> T) -> T {
+pub fn call_export<T>(call: impl FnOnce() -> T) -> T {
     /// Restores it, also after a broken contract or a panic.
     struct Before(bool);
     impl Drop for Before {
         fn drop(&mut self) {
-            HELD.set(self.0);
+            CALLED_BY_RUST.set(self.0);
         }
     }
-    let _before = Before(HELD.replace(true));
+    let _before = Before(CALLED_BY_RUST.replace(true));
     call()
 }
 

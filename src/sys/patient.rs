@@ -25,7 +25,7 @@ pub fn wait<T: Copy>(function: impl FnOnce() -> T + Copy) -> Result<(T, i32)> {
     if foreign::is_pending() && !foreign::is_ending() {
         return Ok(call());
     }
-    foreign::host(call).ok_or_else(cancelled)
+    foreign::call_host(call).ok_or_else(cancelled)
 }
 
 /// An open file.

@@ -4,7 +4,7 @@
 use crate::elf::{Elf, is_ggml};
 use crate::loader::{Loaded, System};
 use crate::swap;
-use crate::swap::versions::{self, Class, Version};
+use crate::versions::{self, Class, Verdict, Version};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
@@ -32,24 +32,22 @@ fn identity(elf: &Elf) -> String {
 
 /// The version of ggml that a program was built for: that of the libggml-base which it loads, or which it loaded before
 /// a swap.
-fn built_for(loaded: &Loaded) -> Option<String> {
+fn built_for(loaded: &Loaded) -> Option<Version> {
     let bases = loaded.objects.iter().skip(1).map(|o| &o.elf).filter(|e| e.is_part_of_ggml());
     let of_base = |e: &Elf| match e.note {
-        Some(_) => Elf::open(&swap::former(&e.path)?).ok()?.version,
-        None => e.version.clone(),
+        Some(_) => versions::of_base(&Elf::open(&swap::former(&e.path)?).ok()?),
+        None => versions::of_base(e),
     };
     bases.filter(|e| e.has.contains("ggml_version")).find_map(of_base)
 }
 
-/// What the program and its libraries know of ggml, and what may go wrong if they were built for another version.
-fn class(loaded: &Loaded, built_for: Option<&str>) -> (Class, Vec<String>) {
-    let users =
-        || loaded.objects.iter().enumerate().map(|(i, o)| (i, &o.elf)).filter(|(i, e)| *i == 0 || !e.is_part_of_ggml());
-    let class = users().map(|(_, e)| Class::of(e)).max().unwrap_or(Class::OnlyCalls);
-    let calls = |name: &str| users().any(|(_, e)| e.needs.contains_key(name));
-    let version = built_for.and_then(Version::parse);
-    let findings = version.map(|v| versions::findings(Some(v), class, calls)).unwrap_or_default();
-    (class, findings.into_iter().map(|f| f.text).collect())
+/// What the program and its libraries know of ggml, and what the promise says of them if they were built for a version.
+fn class(loaded: &Loaded, built_for: Option<Version>) -> (Class, Option<Verdict>) {
+    let others = loaded.objects.iter().skip(1).map(|o| &o.elf).filter(|e| !e.is_part_of_ggml());
+    let users: Vec<&Elf> = others.chain(loaded.objects.first().map(|o| &o.elf)).collect();
+    let class = users.iter().map(|e| Class::of_file(e)).max().unwrap_or(Class::OnlyCalls);
+    let imports: Vec<&str> = users.iter().flat_map(|e| e.needs.keys()).map(String::as_str).collect();
+    (class, built_for.map(|version| versions::verdict(version, class, &imports)))
 }
 
 /// Objects that define a name, in the order in which the loader searches.
@@ -130,9 +128,10 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
         None
     };
     let version = built_for(&loaded);
-    let (class, with_ours) = class(&loaded, version.as_deref());
+    let (class, verdict) = class(&loaded, version);
     Ok(json!({
-        "built_for": version, "class": (needed > 0).then(|| class.text()), "with_libggml_rs": with_ours,
+        "built_for": version.map(versions::text), "class": (needed > 0).then(|| class.text()),
+        "with_libggml_rs": verdict.map_or(Vec::new(), |v| v.reasons),
         "file": path.display().to_string(), "ok": problems.is_empty(), "problems": problems, "libraries": libraries, "symbols_needed": needed,
         "missing": missing, "symbols_inside": defines, "note": note,
         "rpath": program.rpath, "runpath": program.runpath, "library_path": system.library_path,

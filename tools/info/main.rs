@@ -12,6 +12,7 @@ mod library;
 mod loader;
 mod peak;
 mod swap;
+mod versions;
 
 use library::Ggml;
 use serde_json::Value;

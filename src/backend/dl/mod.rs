@@ -189,7 +189,8 @@ fn put_pending(module: Module, path: &Path, silent: bool) -> Option<RegRef> {
     };
     // SAFETY: the code of a module may run, and has this type (`Trust`): NULL, or a registry that lives as long as the
     // library is open.
-    let Some(reg) = (unsafe { RegRef::from_ptr(foreign::module(std::ptr::null_mut(), || init.may_unwind()())) }) else {
+    let Some(reg) = (unsafe { RegRef::from_ptr(foreign::call_module(std::ptr::null_mut(), || init.may_unwind()())) })
+    else {
         let text = format_args!("failed to initialize backend from {shown}: ggml_backend_init returned NULL");
         complain(silent, error, text);
         return None;

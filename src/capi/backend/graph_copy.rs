@@ -69,6 +69,6 @@ pub unsafe extern "C" fn ggml_backend_compare_graph_backend(
         let Some(f) = callback else { return true };
         // SAFETY: the host's function may be called with its data during this call.
         let call = || unsafe { f(i as c_int, t1.as_ptr(), t2.as_ptr(), user_data) };
-        foreign::host(call).unwrap_or_else(|| guard::escape())
+        foreign::call_host(call).unwrap_or_else(|| guard::escape())
     })
 }

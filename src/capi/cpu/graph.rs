@@ -14,7 +14,7 @@ use crate::cpu::threadpool::Pool;
 use crate::cpu::worker::Scratch;
 use crate::error::Error;
 use crate::guard::guarded;
-use crate::sys::foreign::hold;
+use crate::sys::foreign::call_export;
 use crate::tensor::{ObjectKind, TensorRef};
 use crate::{ggml_assert, log_error, log_warn};
 use std::ffi::c_int;
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn ggml_graph_compute_with_ctx(
     n_threads: c_int,
 ) -> raw::ggml_status {
     // SAFETY: forwarded to the caller.
-    let mut plan = hold(|| unsafe { ggml_graph_plan(cgraph, n_threads, std::ptr::null_mut()) });
+    let mut plan = call_export(|| unsafe { ggml_graph_plan(cgraph, n_threads, std::ptr::null_mut()) });
     need!(ctx);
     match ctx.new_object(ObjectKind::GGML_OBJECT_TYPE_WORK_BUFFER, plan.work_size) {
         Ok(p) => plan.work_data = p.as_ptr(),
@@ -159,5 +159,5 @@ pub unsafe extern "C" fn ggml_graph_compute_with_ctx(
         }
     }
     // SAFETY: forwarded to the caller; the work memory is the object just made.
-    hold(|| unsafe { ggml_graph_compute(cgraph, &mut plan) })
+    call_export(|| unsafe { ggml_graph_compute(cgraph, &mut plan) })
 }

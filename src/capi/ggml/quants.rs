@@ -6,7 +6,7 @@ use crate::capi::convert::{broken, dtype, logged};
 use crate::guard::guarded;
 use crate::quant::types::{COUNT, TABLE, TypeTraits};
 use crate::quant::{self, convert};
-use crate::sys::foreign::hold;
+use crate::sys::foreign::call_export;
 use crate::sys::slices::{source, values, values_mut};
 use crate::{ggml_assert, log_error};
 use std::ffi::{c_char, c_void};
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn ggml_fp32_to_bf16_row_ref(x: *const f32, y: *mut ggml_b
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_fp32_to_bf16_row(x: *const f32, y: *mut ggml_bf16_t, n: i64) {
     // SAFETY: forwarded to the caller.
-    hold(|| unsafe { ggml_fp32_to_bf16_row_ref(x, y, n) })
+    call_export(|| unsafe { ggml_fp32_to_bf16_row_ref(x, y, n) })
 }
 
 /// Returns the number of elements in a block of the type; 1 for plain numbers. 0 for an unknown or removed type.

@@ -100,7 +100,7 @@ impl<'a, C: Columns> Job<'a, C> {
             }
             (Method::Dots, None, _) if self.cols.len() == 1 => {
                 let (from, _) = self.columns.get(self.cols.start);
-                stack::below(self.activations.row(from).addr(), &mut || self.dots(dest));
+                stack::call_below(self.activations.row(from).addr(), &mut || self.dots(dest));
             }
             (Method::Dots, None, _) => self.dots(dest),
             (Method::Tiles, None, Some(strips)) => self.columns(dest, strips, Some(plan.panels.split(own))),
@@ -236,7 +236,7 @@ impl<'a, C: Columns> Job<'a, C> {
                 }
             };
             match n {
-                1 => stack::below(at.acts[0].addr(), &mut multiply),
+                1 => stack::call_below(at.acts[0].addr(), &mut multiply),
                 _ => multiply(),
             }
         }

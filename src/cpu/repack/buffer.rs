@@ -7,7 +7,7 @@ use super::strips::{New, Reader, strips};
 use super::{loader, relief};
 use crate::abi::ggml::ggml_op::{self, *};
 use crate::backend::author::{Buffer, BufferType, NOT_READ, buffer_author, leak_buffer_type};
-use crate::backend::keeper::{self, Kept};
+use crate::backend::keeper::{self, WeightBytes};
 use crate::backend::{BufferRef, BufferTypeRef, DeviceRef};
 use crate::cpu::simd::{Level, kernels};
 use crate::error::Result;
@@ -256,12 +256,12 @@ impl Buffer for RepackBuffer {
 struct Keeper;
 
 impl keeper::Keeper for Keeper {
-    fn kept(&self, t: TensorRef) -> Kept {
+    fn bytes_of(&self, t: TensorRef) -> WeightBytes {
         if !is_interleaved(t) {
-            return Kept::default();
+            return WeightBytes::default();
         }
         let bytes = t.nbytes() as u64;
-        Kept { interleaved: bytes, from_file: if is_from_file(t) { bytes } else { 0 } }
+        WeightBytes { interleaved: bytes, from_file: if is_from_file(t) { bytes } else { 0 } }
     }
 
     fn account(&self) -> keeper::Account {

@@ -121,7 +121,7 @@ impl Connection {
         let mut graphs = lock(&self.graphs);
         // A graph that cannot be described is no failure of the connection, and is not counted.
         let request = if graphs.has(device, uid) { Request::GraphRecompute { device, uid } } else { describe()? };
-        graphs.has_or_will(device, uid);
+        graphs.contains_or_insert(device, uid);
         self.requests.post(&request, &[], true)
     }
 

@@ -18,7 +18,7 @@ impl Graphs {
     }
 
     /// Whether the server has a graph. If not, it is counted: the caller sends it now.
-    pub fn has_or_will(&mut self, device: u32, uid: u64) -> bool {
+    pub fn contains_or_insert(&mut self, device: u32, uid: u64) -> bool {
         if uid == 0 {
             return false;
         }
@@ -46,12 +46,12 @@ mod tests {
     #[test]
     fn graphs_are_forgotten_when_the_server_does() {
         let mut g = Graphs::default();
-        assert!(!g.has_or_will(0, 0) && !g.has_or_will(0, 0));
-        assert!(!g.has_or_will(0, 7) && g.has_or_will(0, 7) && !g.has_or_will(1, 7));
+        assert!(!g.contains_or_insert(0, 0) && !g.contains_or_insert(0, 0));
+        assert!(!g.contains_or_insert(0, 7) && g.contains_or_insert(0, 7) && !g.contains_or_insert(1, 7));
         g.spoil();
-        assert!(!g.has_or_will(0, 7) && g.has_or_will(0, 7));
-        (8..8 + GRAPHS_KEPT as u64 - 1).for_each(|uid| assert!(!g.has_or_will(0, uid)));
+        assert!(!g.contains_or_insert(0, 7) && g.contains_or_insert(0, 7));
+        (8..8 + GRAPHS_KEPT as u64 - 1).for_each(|uid| assert!(!g.contains_or_insert(0, uid)));
         assert!(g.has(0, 7) && !g.has(1, 7));
-        assert!(!g.has_or_will(0, 5000) && !g.has_or_will(0, 7) && g.has_or_will(0, 5000));
+        assert!(!g.contains_or_insert(0, 5000) && !g.contains_or_insert(0, 7) && g.contains_or_insert(0, 5000));
     }
 }

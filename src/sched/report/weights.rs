@@ -2,7 +2,7 @@
 //! that is in memory, and what the library keeps there.
 
 use super::view::View;
-use crate::backend::keeper::{self, Account, Fit, Kept};
+use crate::backend::keeper::{self, Account, Fit, WeightBytes};
 use crate::backend::{BufferRef, BufferTypeRef};
 use crate::sys::mapping::{MappedFiles, ResidentPages};
 use crate::tensor::TensorRef;
@@ -32,7 +32,7 @@ impl Weights {
     fn add(&mut self, t: TensorRef, buffer: BufferRef, files: &MappedFiles, pages: Option<&ResidentPages>) {
         let (start, size) = (t.data().addr(), t.nbytes());
         let (addresses, bytes) = (start..start + size, size as u64);
-        let kept = keeper::keeper().map_or_else(Kept::default, |k| k.kept(t));
+        let kept = keeper::keeper().map_or_else(WeightBytes::default, |k| k.bytes_of(t));
         self.buffers.insert(buffer);
         self.tensors += 1;
         self.bytes += bytes;

@@ -59,7 +59,7 @@ macro_rules! fun {
             unsafe fn call(self, node: TensorRef, ith: c_int, nth: c_int, userdata: *mut c_void) -> Option<()> {
                 let Some(f) = self.map(MayUnwind::may_unwind) else { return Some(()) };
                 // SAFETY: the caller's promise; the tensors are valid.
-                foreign::host(|| unsafe { f(node.as_ptr() $(, raw(node, $source))*, ith, nth, userdata) })
+                foreign::call_host(|| unsafe { f(node.as_ptr() $(, raw(node, $source))*, ith, nth, userdata) })
             }
         }
     )*};

@@ -129,6 +129,15 @@ impl Record {
     }
 }
 
+/// Where a file in `new` comes from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A copy of this file.
+    File(PathBuf),
+    /// It contains this text.
+    Text(String),
+}
+
 /// A step of an exchange. Each may be repeated.
 #[derive(Clone, Debug)]
 enum Step {
@@ -136,8 +145,8 @@ enum Step {
     Write(State),
     /// Keeps what a name was in `old`.
     Keep(usize),
-    /// Copies a file from the path into `new`.
-    Copy(PathBuf, String),
+    /// Makes a file of this name in `new`.
+    Make(Source, String),
     /// Makes the link in `new` for a name.
     Name(usize),
     /// Makes a name a link through `current`.
@@ -225,12 +234,12 @@ impl Exchange {
         self.root.join(FOLDER).join("new")
     }
 
-    /// Puts the new files in place. `files` are the paths of those that `new` gets.
+    /// Puts the new files in place. `sources` are those of the files that the record names.
     ///
     /// # Errors
     /// A file cannot be written. What has been done is taken back.
-    pub fn forward(&mut self, files: &[PathBuf]) -> Result<(), String> {
-        let steps = self.steps_forward(files);
+    pub fn forward(&mut self, sources: &[Source]) -> Result<(), String> {
+        let steps = self.steps_forward(sources);
         self.run(&steps, usize::MAX).map_err(|e| match self.back() {
             Ok(()) => e,
             Err(more) => format!("{e}; and it could not be taken back: {more}"),
@@ -258,11 +267,11 @@ impl Exchange {
         (0..self.record.entries.len()).filter(|&i| is(&self.record.entries[i])).collect()
     }
 
-    fn steps_forward(&self, files: &[PathBuf]) -> Vec<Step> {
+    fn steps_forward(&self, sources: &[Source]) -> Vec<Step> {
         let all = || self.of_kind(|_| true).into_iter();
         let mut steps = vec![Step::Write(State::Unfinished)];
         steps.extend(all().map(Step::Keep));
-        steps.extend(files.iter().zip(&self.record.files).map(|(from, name)| Step::Copy(from.clone(), name.clone())));
+        steps.extend(sources.iter().zip(&self.record.files).map(|(from, name)| Step::Make(from.clone(), name.clone())));
         steps.extend(self.of_kind(|e| e.becomes.is_some()).into_iter().map(Step::Name));
         steps.push(Step::Current("old"));
         steps.extend(all().map(Step::Point));
@@ -299,7 +308,8 @@ impl Exchange {
             Step::Keep(i) | Step::Name(i) | Step::Point(i) | Step::Remove(i) | Step::Restore(i) => {
                 self.place(&self.record.entries[*i])
             }
-            Step::Copy(from, _) => from.clone(),
+            Step::Make(Source::File(from), _) => from.clone(),
+            Step::Make(Source::Text(_), name) => self.new_files().join(name),
             Step::Write(_) | Step::Current(_) | Step::Clear => self.root.join(FOLDER),
         }
     }
@@ -347,10 +357,13 @@ impl Exchange {
                 self.sync()
             }
             Step::Keep(i) => self.keep_old(entry(*i), &part("old", entry(*i))),
-            Step::Copy(from, name) => {
+            Step::Make(from, name) => {
                 fs::create_dir_all(swap.join("new"))?;
                 self.put(&swap.join("new").join(name), |new| {
-                    fs::copy(from, new)?;
+                    match from {
+                        Source::File(path) => fs::copy(path, new).map(|_| ())?,
+                        Source::Text(text) => fs::write(new, text)?,
+                    }
                     File::open(new)?.sync_all()
                 })
             }

@@ -10,7 +10,7 @@ const VICTIM: &str = "SWAP_VICTIM";
 struct Host {
     /// Its folder, resolved.
     top: PathBuf,
-    files: Vec<PathBuf>,
+    sources: Vec<Source>,
     record: Record,
     /// Removes the folder in the end.
     temporary: Option<tempfile::TempDir>,
@@ -50,7 +50,12 @@ impl Host {
         ];
         let folders = vec!["".into(), "../b".into()];
         let record = Record { state: State::Unfinished, folders, entries, files: vec!["base".into()] };
-        Self { files: vec![top.join("ours/base")], record, top: top.canonicalize().unwrap(), temporary: None }
+        Self {
+            sources: vec![Source::File(top.join("ours/base"))],
+            record,
+            top: top.canonicalize().unwrap(),
+            temporary: None,
+        }
     }
 
     fn root(&self) -> PathBuf {
@@ -88,7 +93,7 @@ impl Host {
 
     fn there_and_back(&self) {
         let mut exchange = self.exchange();
-        exchange.forward(&self.files).unwrap();
+        exchange.forward(&self.sources).unwrap();
         exchange.keep().unwrap();
         drop(exchange);
         self.recover();
@@ -107,7 +112,7 @@ fn there_and_back() {
     let host = Host::new();
     let before = host.seen(true);
     let mut exchange = host.exchange();
-    exchange.forward(&host.files).unwrap();
+    exchange.forward(&host.sources).unwrap();
     exchange.keep().unwrap();
     drop(exchange);
     let new = host.seen(true);
@@ -129,7 +134,7 @@ fn interrupted_anywhere() {
             let host = Host::new();
             let (before, old) = (host.seen(true), host.seen(false));
             let mut exchange = host.exchange();
-            let steps = exchange.steps_forward(&host.files);
+            let steps = exchange.steps_forward(&host.sources);
             exchange.run(&steps, forward).unwrap();
             host.check_whole(&old, &format!("{forward} steps forward"));
             drop(exchange);
@@ -172,7 +177,7 @@ fn killed_at_any_moment() {
     use std::hash::{BuildHasher, Hasher, RandomState};
     let host = Host::new();
     // It takes a moment to copy.
-    fs::write(&host.files[0], "new".repeat(100_000)).unwrap();
+    fs::write(host.top.join("ours/base"), "new".repeat(100_000)).unwrap();
     let (before, old) = (host.seen(true), host.seen(false));
     // How long that takes depends on the disk.
     let start = Instant::now();
@@ -207,7 +212,7 @@ fn killed_at_any_moment() {
 fn what_others_have_put_there_stays() {
     let host = Host::new();
     let mut exchange = host.exchange();
-    exchange.forward(&host.files).unwrap();
+    exchange.forward(&host.sources).unwrap();
     // A package manager has installed another version.
     let path = host.root().join("base.so");
     fs::remove_file(&path).unwrap();
@@ -223,8 +228,8 @@ fn what_others_have_put_there_stays() {
 fn failures_are_taken_back() {
     let mut host = Host::new();
     let before = host.seen(true);
-    host.files = vec![host.root().join("none")];
-    let why = host.exchange().forward(&host.files).unwrap_err();
+    host.sources = vec![Source::File(host.root().join("none"))];
+    let why = host.exchange().forward(&host.sources).unwrap_err();
     assert!(why.contains("/none: "), "{why}");
     assert_eq!(host.seen(true), before);
     assert!(!host.root().join(FOLDER).exists());

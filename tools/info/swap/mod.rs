@@ -2,7 +2,6 @@
 //!
 //! - `find`: what is below a path;
 //! - `ours`: the installation that goes in;
-//! - `versions`: which hosts run on this library;
 //! - `plan`: what would be done to a host, or why nothing;
 //! - `exchange`: does it, whole at every moment;
 //! - `system`: owners of files, and the dynamic loader.
@@ -13,10 +12,10 @@ mod find;
 mod ours;
 mod plan;
 mod system;
-pub mod versions;
 
 use crate::loader::{Loaded, System};
-use exchange::{Exchange, State};
+use crate::versions;
+use exchange::{Entry, Exchange, State};
 use find::{Found, Host, stem};
 use ours::Ours;
 use plan::{Plan, Refusal};
@@ -92,15 +91,17 @@ pub fn swap(path: &Path, how: &How) -> Result<Value, String> {
 /// Whether an exchange has put the files of this installation in place.
 fn is_same(exchange: &Exchange, ours: &Ours) -> bool {
     let record = exchange.record();
-    let of_ours = |name: &str| ours.path(stem(name).unwrap_or_default());
-    let is_ours = |name: &String| of_ours(name).is_ok_and(|p| ours::same(&p, &exchange.new_files().join(name)));
-    record.state == State::Swapped && record.files.iter().all(is_ours)
+    let mut libraries = record.files.iter().filter_map(|name| Some((name, stem(name)?)));
+    let is_ours = |(name, stem): (&String, &str)| {
+        ours.path(stem).is_ok_and(|path| ours::same(&path, &exchange.new_files().join(name)))
+    };
+    record.state == State::Swapped && libraries.all(is_ours)
 }
 
 fn swap_one(plan: &Plan, host: &Host, how: &How) -> Result<Value, String> {
     let users: BTreeSet<String> = users(host).map(|p| p.display().to_string()).collect();
     let mut answer = json!({
-        "folder": plan.root, "built_for": plan.version, "class": plan.class.text(), "used_by": users,
+        "folder": plan.root, "built_for": plan.version.map(versions::text), "class": plan.class.text(), "used_by": users,
         "replaced": plan.names(true), "set_aside": plan.names(false), "notes": plan.notes,
         "refusals": plan.refusals.iter().map(|r| json!({ "text": r.text, "may_force": r.may_force })).collect::<Vec<_>>(),
     });
@@ -132,7 +133,7 @@ fn users(host: &Host) -> impl Iterator<Item = &Path> {
 fn exchange(plan: &Plan, host: &Host) -> Result<(), String> {
     let before = users(host).map(system::loads).collect::<Result<Vec<_>, _>>()?;
     let mut exchange = Exchange::new(&plan.root, plan.record.clone())?;
-    exchange.forward(&plan.files)?;
+    exchange.forward(&plan.sources)?;
     let verified = verify(&exchange, plan, host, &before).and_then(|()| exchange.keep());
     verified.map_err(|e| match exchange.back() {
         Ok(()) => format!("{}: taken back, because {e}", plan.root.display()),
@@ -156,7 +157,8 @@ fn verify(exchange: &Exchange, plan: &Plan, host: &Host, before: &[Loads]) -> Re
     }
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut seen = BTreeSet::new();
-    for entry in plan.record.entries.iter().filter(|e| e.becomes.is_some()) {
+    let is_library = |e: &&Entry| e.becomes.as_deref().is_some_and(|name| stem(name).is_some());
+    for entry in plan.record.entries.iter().filter(is_library) {
         if !seen.insert((entry.folder, &entry.becomes)) {
             continue;
         }

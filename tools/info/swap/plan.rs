@@ -1,13 +1,13 @@
 //! What a swap would do to a host, and the reasons not to do it.
 #![forbid(unsafe_code)]
 
-use super::exchange::{Entry, Record, State, Was, relative};
+use super::exchange::{Entry, Record, Source, State, Was, relative};
 use super::find::{ACCELERATORS, Found, Host, Part, REPLACED, stem};
 use super::ours::{Ours, file_name};
 use super::system::owner;
-use super::versions::{Class, Version, changed, findings};
 use crate::elf::{Elf, is_ggml};
 use crate::loader::{Loaded, System};
+use crate::versions::{self, Class, HOST_FILE, Outcome, Verdict, Version, verdict};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -32,10 +32,10 @@ pub struct Plan {
     pub root: PathBuf,
     /// What is exchanged.
     pub record: Record,
-    /// The files of ours that replace those of the host, in the order of the record's.
-    pub files: Vec<PathBuf>,
+    /// Where the new files come from, in the order of the record.
+    pub sources: Vec<Source>,
     /// Version of ggml that the host was built for.
-    pub version: Option<String>,
+    pub version: Option<Version>,
     /// What it knows of ggml.
     pub class: Class,
     /// What the host loses or may show wrongly.
@@ -177,6 +177,38 @@ impl Judge<'_> {
         }
     }
 
+    /// What the promise about versions says.
+    fn promise(&mut self, version: Option<Version>, class: Class, notes: &mut Vec<String>) {
+        let Some(version) = version else {
+            let (from, to) = (versions::text(versions::OLDEST), versions::text(versions::NEWEST));
+            self.refuse(true, format!("it does not say for which ggml it was built; those for {from} to {to} run"));
+            return;
+        };
+        let imports: Vec<&str> = self.objects().flat_map(|(_, e)| e.needs.keys()).map(String::as_str).collect();
+        let Verdict { outcome, reasons } = verdict(version, class, &imports);
+        for reason in reasons {
+            match outcome {
+                Outcome::Refused => self.refuse(true, reason),
+                Outcome::Runs | Outcome::Limited => notes.push(reason),
+            }
+        }
+    }
+
+    /// What scripts of hosts name that open ggml by themselves. Whether they call it is not known.
+    fn scripts(&self, scripts: &[PathBuf], version: Option<Version>, notes: &mut Vec<String>) {
+        if !self.host.users.is_empty() {
+            return;
+        }
+        let words = names_in(scripts);
+        let names: Vec<&str> = words.iter().map(String::as_str).collect();
+        let gone: Vec<&str> = self.gone().into_iter().filter(|n| words.contains(*n)).collect();
+        if !gone.is_empty() {
+            notes.push(format!("its scripts name functions that will be missing: {}", some(&gone)));
+        }
+        let reasons = version.map(|v| verdict(v, Class::OnlyCalls, &names).reasons).unwrap_or_default();
+        notes.extend(reasons.into_iter().map(|why| format!("its scripts name a function: {why}")));
+    }
+
     /// Functions that only the host's ggml has.
     fn gone(&self) -> BTreeSet<&str> {
         let has: BTreeSet<&String> = self.ours.parts.values().flat_map(|e| &e.has).collect();
@@ -213,11 +245,9 @@ fn names_in(scripts: &[PathBuf]) -> BTreeSet<String> {
     all
 }
 
-/// The version that a host was built for: what its own libggml-base says, or else the name of this file.
-fn version_of(judge: &Judge) -> Option<String> {
-    let base = || judge.read().filter(|(p, _)| p.stem == "ggml-base");
-    let by_name = |name: &str| name.split_once(".so.").filter(|(_, v)| v.contains('.')).map(|(_, v)| v.to_owned());
-    base().find_map(|(_, e)| e.version.clone()).or_else(|| base().find_map(|(p, _)| by_name(&p.name)))
+/// The version that a host was built for: that of its own libggml-base.
+fn version_of(judge: &Judge) -> Option<Version> {
+    judge.read().filter(|(p, _)| p.stem == "ggml-base").find_map(|(_, e)| versions::of_base(e))
 }
 
 impl Plan {
@@ -234,34 +264,22 @@ impl Plan {
             judge.owners(system);
         }
         let version = version_of(&judge);
-        let class = judge.objects().map(|(_, e)| Class::of(e)).max().unwrap_or(Class::OnlyCalls);
-        let names = if host.users.is_empty() { names_in(&found.scripts) } else { BTreeSet::new() };
+        let class = judge.objects().map(|(_, e)| Class::of_file(e)).max().unwrap_or(Class::OnlyCalls);
         let mut notes = Vec::new();
         if matters {
-            let calls = |name: &str| judge.objects().any(|(_, e)| e.needs.contains_key(name));
-            let known = version.as_deref().and_then(Version::parse);
-            for finding in findings(known, class, calls) {
-                match finding.breaks {
-                    true => judge.refuse(true, finding.text),
-                    false => notes.push(finding.text),
-                }
-            }
-            let gone: Vec<&str> = judge.gone().into_iter().filter(|n| names.contains(*n)).collect();
-            if !gone.is_empty() {
-                notes.push(format!("its scripts name functions that will be missing: {}", some(&gone)));
-            }
-            let changed = known.map(|v| changed(v, |n| names.contains(n))).unwrap_or_default();
-            notes.extend(changed.into_iter().map(|text| format!("if its scripts call it, results are wrong: {text}")));
+            judge.promise(version, class, &mut notes);
+            judge.scripts(&found.scripts, version, &mut notes);
         }
         let refusals = judge.refusals;
         // The deepest one belongs to no other host.
         let root = host.folders.keys().max_by_key(|f| f.components().count()).ok_or("a host without folders")?.clone();
-        let mut this =
-            Self { record: entries(host, &root, ours)?, files: Vec::new(), root, version, class, notes, refusals };
-        for name in &this.record.files {
-            this.files.push(ours.path(stem(name).unwrap_or_default())?);
-        }
-        Ok(this)
+        let record = entries(host, &root, ours, version.is_some())?;
+        let source = |name: &String| match (stem(name), version) {
+            (None, Some(version)) => Ok(Source::Text(format!("{}\n", versions::text(version)))),
+            (stem, _) => ours.path(stem.unwrap_or_default()).map(Source::File),
+        };
+        let sources = record.files.iter().map(source).collect::<Result<_, _>>()?;
+        Ok(Self { root, record, sources, version, class, notes, refusals })
     }
 
     /// Names that get another file, or that are set aside.
@@ -271,8 +289,8 @@ impl Plan {
     }
 }
 
-/// What is done to each name.
-fn entries(host: &Host, root: &Path, ours: &Ours) -> Result<Record, String> {
+/// What is done to each name. `has_version`: whether the library gets a file with the version of the host.
+fn entries(host: &Host, root: &Path, ours: &Ours, has_version: bool) -> Result<Record, String> {
     let mut entries = Vec::new();
     for (folder, (path, parts)) in host.folders.iter().enumerate() {
         for part in parts {
@@ -281,10 +299,12 @@ fn entries(host: &Host, root: &Path, ours: &Ours) -> Result<Record, String> {
             let was = Was::at(&place).map_err(|e| format!("{}: {e}", place.display()))?;
             entries.push(Entry { folder, name: part.name.clone(), was, becomes });
         }
-        // What the other files of ours need, under the name by which they need it.
-        let base = file_name("ggml-base");
-        if !parts.iter().any(|p| p.name == base) {
-            entries.push(Entry { folder, name: base.clone(), was: Was::Nothing, becomes: Some(base) });
+        // What the other files of ours need, under the name by which they need it, and what the library reads.
+        let version = has_version.then(|| HOST_FILE.to_owned());
+        for name in [file_name("ggml-base")].into_iter().chain(version) {
+            if !parts.iter().any(|p| p.name == name) {
+                entries.push(Entry { folder, name: name.clone(), was: Was::Nothing, becomes: Some(name) });
+            }
         }
     }
     let files: BTreeSet<String> = entries.iter().filter_map(|e| e.becomes.clone()).collect();

@@ -1,7 +1,7 @@
 //! The gated delta rule.
 #![forbid(unsafe_code)]
 
-use super::{Aside, Block, Kept, check_dense, check_inputs, ensure, product, slices, src};
+use super::{Aside, Block, StateSets, check_dense, check_inputs, ensure, product, slices, src};
 use crate::cpu::access::Dest;
 use crate::cpu::checked::CheckedNode;
 use crate::cpu::simd::kernels;
@@ -17,7 +17,7 @@ pub fn gated_delta_net(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let (q, k, v, gate, beta, s0) = (p(0), p(1), p(2), p(3), p(4), p(5));
     let [n, heads, tokens, sequences] = v.ne;
     let (len, sets) = (n * n * heads * sequences, node.op_param_i32(0) as usize);
-    let kept = Kept { first: n * heads * tokens * sequences, len, sets, tokens };
+    let kept = StateSets { first: n * heads * tokens * sequences, len, sets, tokens };
     let scale = 1.0 / (n as f32).sqrt();
     let kernels = &kernels().recurrent;
     let (mut decay, mut aside) = (Vec::new(), Aside::default());

@@ -1,7 +1,7 @@
 //! Recurrences with a square matrix as the state of each head: RWKV and gated linear attention.
 #![forbid(unsafe_code)]
 
-use super::{Aside, Block, Kept, check_dense, check_inputs, ensure, product, src};
+use super::{Aside, Block, StateSets, check_dense, check_inputs, ensure, product, src};
 use crate::cpu::Worker;
 use crate::cpu::access::{Apart, Dest};
 use crate::cpu::checked::CheckedNode;
@@ -39,7 +39,7 @@ impl<'a> Matrices<'a> {
     fn run(&mut self, w: &Worker<'_>, f: impl Fn(State<'_>, usize, usize, &mut [f32])) {
         let (n, width) = (self.size, self.heads * self.size);
         let tokens = self.tokens / self.sequences;
-        let kept = Kept { first: width * self.tokens, len: self.states.len(), sets: 1, tokens };
+        let kept = StateSets { first: width * self.tokens, len: self.states.len(), sets: 1, tokens };
         let starts = self.states.span(0, self.states.len());
         let mut aside = Aside::default();
         // The kernels of some operations need whole states.

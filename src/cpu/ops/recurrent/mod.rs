@@ -86,7 +86,7 @@ impl Block {
 }
 
 /// The sets of states at the end of a result: those after the last tokens, the newest first.
-struct Kept {
+struct StateSets {
     /// Number of the first float.
     first: usize,
     /// Floats in a set.
@@ -97,7 +97,7 @@ struct Kept {
     tokens: usize,
 }
 
-impl Kept {
+impl StateSets {
     /// Range of `part` in the set for the state after a token, if that is kept.
     fn set(&self, token: usize, part: &Range<usize>) -> Option<Range<usize>> {
         let set = self.tokens - 1 - token;

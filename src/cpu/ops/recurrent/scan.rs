@@ -1,7 +1,7 @@
 //! Selective scans of state-space models (Mamba and Mamba-2).
 #![forbid(unsafe_code)]
 
-use super::{Aside, Block, Kept, PART, check_inputs, check_type, ensure, product, slices, src};
+use super::{Aside, Block, PART, StateSets, check_inputs, check_type, ensure, product, slices, src};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Apart, Dest};
 use crate::cpu::checked::CheckedNode;
@@ -28,7 +28,7 @@ struct Scan<'a> {
     c: Apart<'a>,
     /// The initial state of each sequence.
     ids: Vec<usize>,
-    kept: Kept,
+    kept: StateSets,
 }
 
 /// Selective scan (Mamba and Mamba-2). Sources: states, x, dt, A, B, C, indices of the states. Parameter 0: number of
@@ -39,7 +39,7 @@ pub fn ssm_scan(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let (tokens, sequences) = (x.ne[2], x.ne[3]);
     let len = s0.ne[0] * s0.ne[1] * s0.ne[2] * sequences;
     let sets = node.op_param_i32(0) as usize;
-    let kept = Kept { first: d.len() - len * sets, len, sets, tokens };
+    let kept = StateSets { first: d.len() - len * sets, len, sets, tokens };
     let mut scan = Scan { s0, x, dt: p(2), a: p(3), b: p(4), c: p(5), ids: Vec::with_capacity(sequences), kept };
     for sequence in 0..sequences {
         let id = ids.get::<i32>(sequence, [0; 3]);
