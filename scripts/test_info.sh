@@ -1,7 +1,7 @@
 #!/bin/sh
 # ggml-info: test_info.sh PREFIX. Checks its output about a library, about programs in every way in which the dynamic
-# loader finds a library (compared with the loader's own output), about damaged files, and about reports. With
-# GGML_ORACLE_PREFIX also the original's library, and with GGML_CACHE llama.cpp's programs.
+# loader finds a library (compared with the loader's own output), about damaged files, and about reports; and swaps it
+# into a program. With GGML_ORACLE_PREFIX also the original's library, and with GGML_CACHE llama.cpp's programs.
 set -u
 . "$(dirname "$0")/checks.sh"
 prefix=${1:?usage: test_info.sh PREFIX}
@@ -95,6 +95,53 @@ for program in "$cache"/hosts/bin/llama-completion "$cache"/hosts/bin/libllama.s
     [ -z "$oracle" ] || check "$(basename "$program") with the original" ends 0 "$oracle/lib/libggml-base.so" env LD_LIBRARY_PATH="$oracle/lib:${program%/*}" "$info" --check "$program"
     [ "${program%.so}" != "$program" ] || check "$(basename "$program") as the loader" with_path "$prefix/lib:${program%/*}" "$program"
 done
+
+# Swaps: a host of a ggml 0.20.0 with names of its own, a module, and a folder that must be as before in the end.
+app=$work/app
+mkdir "$app"
+cat > "$work/other.c" << 'END'
+#include <stddef.h>
+const char *ggml_version(void) { return "0.20.0"; }
+size_t ggml_tensor_overhead(void) { return OVERHEAD; }
+size_t ggml_backend_dev_count(void) { return 0; }
+OWN
+END
+other() { # NAME FLAGS ...
+    name=$1
+    shift
+    $CC -O1 -shared -fPIC "-Wl,-soname,$name" "$work/other.c" -o "$app/$name" "$@"
+}
+swapped_host() { # OVERHEAD OWN: the host calls `own` if OWN defines it
+    rm -rf "$app" && mkdir "$app" && cp "$work/host.c" "$app/main.c"
+    case $2 in *ggml_own*) sed -i 's/int main(void) {/int ggml_own(void); int main(void) { ggml_own();/' "$app/main.c" ;; esac
+    for name in libggml-base.so libggml.v1.so libggml-cpu-haswell.so; do other $name "-DOVERHEAD=$1" "-DOWN=$2" || return 1; done
+    $CC -I"$root/include" "$app/main.c" -o "$app/main" -Wl,--no-as-needed "$app/libggml.v1.so" "$app/libggml-base.so" '-Wl,-rpath,$ORIGIN' && rm "$app/main.c"
+}
+listing() { (cd "$app" && find . -type f -exec cksum {} + -o -type l -exec readlink {} + | sort); }
+as_before() { listing | diff "$work/before" -; }
+check "a host of another ggml" swapped_host 368 ""
+listing > "$work/before"
+check "runs on its own" says 0 "0.20.0 0" "$app/main"
+check "a swap is only planned" says 0 "would be swapped" "$info" --swap "$app" --dry-run
+check "and has changed nothing" as_before
+check "its version" says 0 "0.20.0; it calls functions" "$info" --check "$app/main"
+check "a swap" says 0 "set aside   libggml-cpu-haswell.so" "$info" --swap "$app"
+check "it runs on this library" says 0 "0.28.0 " "$app/main"
+check "which version it was built for" says 0 "0.20.0; it calls functions" "$info" --check "$app/main"
+check "a swap again" says 0 "swapped already" "$info" --swap "$app/main"
+check "back" says 0 "taken back" "$info" --unswap "$app/main"
+check "as it was" as_before
+check "back again" says 2 "nothing here was swapped" "$info" --unswap "$app"
+check "tensors of another size" swapped_host 432 ""
+check "are refused" says 1 "GGML_MAX_NAME=128" "$info" --swap "$app" --force
+check "a fork" swapped_host 368 "int ggml_own(void) { return 1; }"
+check "is refused" says 1 "functions of its own: ggml_own" "$info" --swap "$app"
+check "a device" swapped_host 368 ""
+check "that would be lost" cp "$app/libggml.v1.so" "$app/libggml-cuda.so"
+check "is left alone" says 1 "left alone" "$info" --swap "$app"
+check "a program with ggml inside" $CC -I"$root/include" -DOVERHEAD=368 -DOWN= "$work/host.c" "$work/other.c" -o "$work/static"
+check "is refused, too" says 2 "no other library can take its place" "$info" --swap "$work/static"
+check "no installation" says 2 "no libggml-rs" "$info" --swap "$app" --from "$app"
 
 # Reports.
 cat > "$work/a.json" << END

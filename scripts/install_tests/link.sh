@@ -48,6 +48,14 @@ for order in $orders; do
         $(echo ",$order" | sed 's/,ggml/ -DUSE_GGML -lggml/; s/,base/ -DUSE_BASE -lggml-base/; s/,cpu/ -DUSE_CPU -lggml-cpu/')
 done
 
+# What libraries in C++ take from libggml where the C++ library lacks it.
+terminate() {
+    ${CXX:-c++} -Wall -Wextra -Werror "$root/c_tests/install/terminate.cpp" -o "$work/bin/terminate" -Wl,--no-as-needed -L"$prefix/lib" -lggml -lggml-base || return 1
+    LD_LIBRARY_PATH="$prefix/lib" "$work/bin/terminate"
+    [ $? = 7 ]
+}
+check "an exception in a function that is noexcept" terminate
+
 # A processor that forward.sh has no jump for: files without functions, which libggml-base makes up for.
 elsewhere() {
     env CC="$CC -U__x86_64__ -U__aarch64__" "$root/scripts/forward.sh" "$prefix/lib/libggml-base.so" "$work/elsewhere" || return 1

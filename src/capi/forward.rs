@@ -11,6 +11,7 @@
 
 use super::backend::registry::*;
 use super::cpu::{backend::*, convert::*, elements::*, features::*, graph::*, numa::*};
+use super::exceptions::__cxa_call_terminate;
 use super::rpc::*;
 #[cfg(feature = "vulkan")]
 use super::vulkan::*;
@@ -34,7 +35,8 @@ macro_rules! forward {
 
 forward! {
     /// libggml: the registry of backends.
-    ggml_rs_forward_ggml_1f8ddae9 GGML {
+    ggml_rs_forward_ggml_47d4b3f6 GGML {
+        __cxa_call_terminate
         ggml_backend_dev_by_name
         ggml_backend_dev_by_type
         ggml_backend_dev_count
@@ -186,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_table_leads_to_the_functions() {
-        assert_eq!(ggml_rs_forward_ggml_1f8ddae9[2].0, ggml_backend_dev_count as *const ());
+        assert_eq!(ggml_rs_forward_ggml_47d4b3f6[3].0, ggml_backend_dev_count as *const ());
         let last = ggml_rs_forward_cpu_dca6fe68.last().map(|f| f.0);
         assert_eq!(last, Some(ggml_threadpool_resume as *const ()));
     }

@@ -11,6 +11,7 @@ pub mod backend;
 pub mod backend_impl;
 mod convert;
 pub mod cpu;
+mod exceptions;
 mod forward;
 pub mod ggml;
 pub mod gguf;

@@ -1,6 +1,6 @@
 //! Environment variables: one table of all that the library reads (`table`), the only functions that read them (here),
 //! the original's variables that this library does not have (`absent`), warnings about names that are nearly right
-//! (`near`), and the settings of `GGML_RS_DEBUG` (`debug`).
+//! (`near`), the settings of `GGML_RS_DEBUG` (`debug`), and the version that the program was compiled for (`host`).
 //!
 //! docs/ENVIRONMENT.md is generated from the tables. Its check (`scripts/environment.rs`) fails if another file in
 //! `src/` reads a variable.
@@ -10,6 +10,7 @@
 
 mod absent;
 pub mod debug;
+pub mod host;
 mod near;
 mod table;
 #[cfg(test)]

@@ -42,6 +42,8 @@ variables! {
         "A process that ends because of a broken contract prints no backtrace.";
     DEBUG = "GGML_RS_DEBUG", General, since "0.28.0", original NO, Anyone, values "`key=value,...`, see [below](#ggml_rs_debug)", default "none",
         "Settings for tests, and to find the cause of a fault.";
+    HOST = "GGML_RS_HOST", General, since "0.28.0", original NO, Anyone, values "a version, such as `0.18.0`", default "the version of the library",
+        "The version of ggml that the program was compiled for: functions that got a parameter since then do not read it ([VERSIONS.md](VERSIONS.md#what-a-host-may-call)).";
 
     SCHED_REPORT = "GGML_SCHED_REPORT", Scheduler, since "0.26.0", original NO, SameRights, values "a path that ends with .html or .json", default "no report",
         "Writes the placement report of the largest graph of the process.";

@@ -2,7 +2,7 @@
 
 use libloading::Library;
 use std::ffi::c_void;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::{ffi::CStr, ptr::NonNull};
 
@@ -50,27 +50,43 @@ pub fn find(name: &CStr) -> Option<NonNull<c_void>> {
     NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
+/// The library of the process that an address is in.
+#[cfg(unix)]
+fn place(address: *const c_void) -> Option<libc::Dl_info> {
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: `dladdr` takes any address, and `info` is writable.
+    let known = unsafe { libc::dladdr(address, info.as_mut_ptr()) } != 0;
+    // SAFETY: `dladdr` has filled the struct; all-zero bytes would be valid, too.
+    known.then(|| unsafe { info.assume_init() })
+}
+
+/// The file of this library, by the path under which the process loaded it: links are not followed.
+#[cfg(unix)]
+pub fn own_path() -> Option<PathBuf> {
+    let ours = place(own_path as *const c_void).filter(|ours| !ours.dli_fname.is_null())?;
+    // SAFETY: `dladdr` returns a valid C string that lives while the file is loaded, and this library is loaded.
+    let name = unsafe { CStr::from_ptr(ours.dli_fname) };
+    super::file::path(name.to_bytes()).map(Path::to_owned)
+}
+
+/// Not known.
+#[cfg(not(unix))]
+pub fn own_path() -> Option<PathBuf> {
+    None
+}
+
 /// Whether a symbol that was found in the library at `path` belongs to that library. The dynamic linker of Unix also
 /// searches the libraries that it depends on. A backend module depends on this library, which exports the names of
 /// modules for hosts that load it as one.
 #[cfg(unix)]
 pub fn is_own(path: &Path, symbol: *const c_void) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let place = |address: *const c_void| {
-        let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
-        // SAFETY: `dladdr` takes any address, and `info` is writable.
-        let known = unsafe { libc::dladdr(address, info.as_mut_ptr()) } != 0;
-        // SAFETY: `dladdr` has filled the struct; all-zero bytes would be valid, too.
-        known.then(|| unsafe { info.assume_init() })
-    };
     let (Some(its), Some(ours)) = (place(symbol), place(is_own as *const c_void)) else { return true };
     if its.dli_fbase != ours.dli_fbase || ours.dli_fname.is_null() {
         return true;
     }
     // The symbol is this library's: correct only if `path` is a file name of this library.
-    // SAFETY: `dladdr` returns a valid C string that lives while the file is loaded, and this library is loaded.
-    let name = unsafe { CStr::from_ptr(ours.dli_fname) };
-    let file = super::file::path(name.to_bytes()).and_then(|f| std::fs::metadata(f).ok());
+    let file = own_path().and_then(|f| std::fs::metadata(f).ok());
     match (std::fs::metadata(path), file) {
         (Ok(a), Some(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
         _ => true,

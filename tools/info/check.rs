@@ -3,6 +3,8 @@
 
 use crate::elf::{Elf, is_ggml};
 use crate::loader::{Loaded, System};
+use crate::swap;
+use crate::versions::{self, Class, Verdict, Version};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
@@ -26,6 +28,26 @@ fn identity(elf: &Elf) -> String {
         }
         _ => "not libggml-rs".into(),
     }
+}
+
+/// The version of ggml that a program was built for: that of the libggml-base which it loads, or which it loaded before
+/// a swap.
+fn built_for(loaded: &Loaded) -> Option<Version> {
+    let bases = loaded.objects.iter().skip(1).map(|o| &o.elf).filter(|e| e.is_part_of_ggml());
+    let of_base = |e: &Elf| match e.note {
+        Some(_) => versions::of_base(&Elf::open(&swap::former(&e.path)?).ok()?),
+        None => versions::of_base(e),
+    };
+    bases.filter(|e| e.has.contains("ggml_version")).find_map(of_base)
+}
+
+/// What the program and its libraries know of ggml, and what the promise says of them if they were built for a version.
+fn class(loaded: &Loaded, built_for: Option<Version>) -> (Class, Option<Verdict>) {
+    let others = loaded.objects.iter().skip(1).map(|o| &o.elf).filter(|e| !e.is_part_of_ggml());
+    let users: Vec<&Elf> = others.chain(loaded.objects.first().map(|o| &o.elf)).collect();
+    let class = users.iter().map(|e| Class::of_file(e)).max().unwrap_or(Class::OnlyCalls);
+    let imports: Vec<&str> = users.iter().flat_map(|e| e.needs.keys()).map(String::as_str).collect();
+    (class, built_for.map(|version| versions::verdict(version, class, &imports)))
 }
 
 /// Objects that define a name, in the order in which the loader searches.
@@ -92,6 +114,10 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
         None
     } else if inside && defines > 0 && !program.is_part_of_ggml() {
         Some("ggml is inside this file (linked statically): no other library can take its place")
+    } else if inside && program.mentions_ggml && !program.is_part_of_ggml() {
+        Some(
+            "ggml is probably inside this file (linked statically): it contains texts of ggml, but no names of functions",
+        )
     } else if inside && program.needed.is_empty() && !program.has_interpreter {
         Some("it needs no library at all: a static program")
     } else if inside && defines == 0 {
@@ -101,7 +127,11 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
     } else {
         None
     };
+    let version = built_for(&loaded);
+    let (class, verdict) = class(&loaded, version);
     Ok(json!({
+        "built_for": version.map(versions::text), "class": (needed > 0).then(|| class.text()),
+        "with_libggml_rs": verdict.map_or(Vec::new(), |v| v.reasons),
         "file": path.display().to_string(), "ok": problems.is_empty(), "problems": problems, "libraries": libraries, "symbols_needed": needed,
         "missing": missing, "symbols_inside": defines, "note": note,
         "rpath": program.rpath, "runpath": program.runpath, "library_path": system.library_path,
@@ -133,6 +163,13 @@ pub fn text(answer: &Value) -> String {
                 let _ = writeln!(out, "  {:<18} not found", of(&l["name"]));
             }
         }
+    }
+    if let Some(class) = answer["class"].as_str() {
+        let version = answer["built_for"].as_str().unwrap_or("an unknown version of ggml");
+        let _ = writeln!(out, "  {:<18} {version}; it {class}", "built for");
+    }
+    for finding in answer["with_libggml_rs"].as_array().into_iter().flatten() {
+        let _ = writeln!(out, "  with libggml-rs    {}", of(finding));
     }
     const SHOWN: usize = 20;
     let missing: Vec<&Value> = answer["missing"].as_array().into_iter().flatten().collect();

@@ -1,6 +1,7 @@
 //! The libraries and functions that an ELF file needs and has.
 #![forbid(unsafe_code)]
 
+use crate::constant;
 use object::elf::{DT_FLAGS_1, DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_SONAME, PT_DYNAMIC, PT_INTERP};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Object, ObjectSection, ObjectSymbol};
@@ -11,6 +12,10 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of the largest file that is read.
 const MOST: u64 = 4 << 30;
+
+/// What `ggml_tensor_overhead` returns (`GGML_OBJECT_SIZE` and the bytes of a tensor), less the bytes of a name. It has
+/// been the same since 0.9.5.
+const OVERHEAD_WITHOUT_NAME: u32 = 304;
 
 /// An ELF file.
 #[derive(Debug)]
@@ -41,6 +46,12 @@ pub struct Elf {
     pub own: BTreeSet<String>,
     /// The note that identifies libggml-rs.
     pub note: Option<Note>,
+    /// The version of ggml, which `ggml_version` of this file returns.
+    pub version: Option<String>,
+    /// Bytes of a tensor's name, from what `ggml_tensor_overhead` of this file returns.
+    pub max_name: Option<u32>,
+    /// Whether the file contains texts of ggml.
+    pub mentions_ggml: bool,
 }
 
 /// The description of libggml-rs in its file.
@@ -127,6 +138,9 @@ impl Elf {
             has: BTreeSet::new(),
             own: BTreeSet::new(),
             note: file.section_by_name(".note.ggml").and_then(|s| note(s.data().ok()?)),
+            version: None,
+            max_name: None,
+            mentions_ggml: memchr::memmem::find(data, b"GGML_ASSERT(").is_some(),
         };
         let table = file.elf_dynamic_table()?;
         let is_blind = table.is_empty() && has(PT_DYNAMIC);
@@ -154,6 +168,14 @@ impl Elf {
                 this.needs.insert(name.to_owned(), symbol.is_weak());
             } else if symbol.is_global() && !name.is_empty() {
                 this.has.insert(name.to_owned());
+                match name {
+                    "ggml_version" => this.version = constant::text(&file, symbol.address()),
+                    "ggml_tensor_overhead" => {
+                        this.max_name = constant::number(&file, symbol.address())
+                            .and_then(|bytes| bytes.checked_sub(OVERHEAD_WITHOUT_NAME))
+                    }
+                    _ => {}
+                }
             }
         }
         for symbol in file.symbols() {

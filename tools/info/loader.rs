@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::elf::Elf;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 /// The multi-arch folder of this processor on Debian and its relatives.
@@ -69,6 +69,22 @@ impl System {
     }
 }
 
+impl System {
+    /// Whether the loader finds libraries in a folder for every program.
+    pub fn has(&self, folder: &Path) -> bool {
+        let is_it = |f: &Path| f.canonicalize().is_ok_and(|f| f == *folder);
+        let cached: BTreeSet<&Path> = self.cache.iter().filter_map(|(_, file)| file.parent()).collect();
+        cached.into_iter().any(is_it) || usual_folders().iter().any(|f| is_it(f))
+    }
+}
+
+/// The folders that are searched last.
+fn usual_folders() -> Vec<PathBuf> {
+    let multi = [format!("/lib/{MULTIARCH}"), format!("/usr/lib/{MULTIARCH}")];
+    let usual = multi.iter().map(String::as_str).chain(["/lib64", "/usr/lib64", "/lib", "/usr/lib"]);
+    usual.map(PathBuf::from).filter(|f| f.is_dir()).collect()
+}
+
 /// Levels of this processor for which the C library has folders.
 fn hwcaps() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
@@ -130,8 +146,11 @@ fn read_cache(data: &[u8], hwcaps: &[&str]) -> Option<Vec<(String, PathBuf)>> {
 
 /// A list of folders with the loader's variables replaced. An empty one is the current folder.
 fn folders(list: &str, separators: &[char], elf: &Elf) -> Vec<PathBuf> {
-    let real = elf.path.canonicalize().unwrap_or_else(|_| elf.path.clone());
-    let origin = real.parent().map(|p| p.display().to_string()).unwrap_or_default();
+    // That of a program is the folder of its file. That of a library is the folder where it was found, which may hold
+    // only a link to the file.
+    let whole = if elf.has_interpreter { elf.path.canonicalize() } else { std::path::absolute(&elf.path) };
+    let whole = whole.unwrap_or_else(|_| elf.path.clone());
+    let origin = whole.parent().map(|p| p.display().to_string()).unwrap_or_default();
     let lib = if Path::new("/lib").join(MULTIARCH).is_dir() { format!("lib/{MULTIARCH}") } else { "lib64".into() };
     let one = |text: &str| {
         let mut text = text.to_owned();
@@ -242,9 +261,7 @@ impl Loaded {
         if let Some(found) = system.cache.iter().filter(|(n, _)| n == name).find_map(|(_, path)| open(path)) {
             return Some((found, "ld.so.cache".into()));
         }
-        let multi = [format!("/lib/{MULTIARCH}"), format!("/usr/lib/{MULTIARCH}")];
-        let usual = multi.iter().map(String::as_str).chain(["/lib64", "/usr/lib64", "/lib", "/usr/lib"]);
-        in_folders(usual.map(PathBuf::from).filter(|f| f.is_dir()).collect(), "folder of the system")
+        in_folders(usual_folders(), "folder of the system")
     }
 }
 
@@ -303,6 +320,19 @@ mod tests {
         let libc = loaded.found.iter().find(|f| f.name.starts_with("libc.so")).unwrap();
         assert!(libc.object.is_some(), "{libc:?}");
         assert!(loaded.found.iter().all(|f| f.object.is_some()), "{:?}", loaded.found);
+    }
+
+    #[test]
+    fn the_origin_of_a_library_is_where_it_was_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("libx.so");
+        let program = std::env::current_exe().unwrap().canonicalize().unwrap();
+        std::os::unix::fs::symlink(&program, &link).unwrap();
+        let mut elf = Elf::open(&link).unwrap();
+        elf.has_interpreter = false;
+        assert_eq!(folders("$ORIGIN/a", &[':'], &elf), [folder.path().join("a")]);
+        elf.has_interpreter = true;
+        assert_eq!(folders("${ORIGIN}", &[':'], &elf), [program.parent().unwrap()]);
     }
 
     #[test]

@@ -1,24 +1,31 @@
 //! `ggml-info`: describes a ggml library and what it finds on this machine, checks whether a program would work with
-//! it, measures the machine, and compares two placement reports. `ggml-info --help` lists the options.
+//! it, puts it into programs, measures the machine, and compares two placement reports. `ggml-info --help` lists the
+//! options.
 
 mod bench;
 mod check;
+mod constant;
 mod diff;
 mod elf;
 mod facts;
 mod library;
 mod loader;
 mod peak;
+mod swap;
+mod versions;
 
 use library::Ggml;
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use swap::How;
 
 const USAGE: &str = "\
 usage: ggml-info [--json] [--library FILE]
        ggml-info --check FILE [--json]
+       ggml-info --swap PATH [--dry-run] [--force] [--from DIR] [--json]
+       ggml-info --unswap PATH [--dry-run] [--json]
        ggml-info --bench [--json] [--library FILE] [--threads N]
        ggml-info --diff A.json B.json [--json | --html OUT.html]
 
@@ -26,6 +33,12 @@ Without an option, describes the ggml library of this installation, what it find
 
   -c, --check FILE     whether a program or library finds every symbol of ggml that it needs, and which libraries it would load, as the dynamic loader
                        looks for them (rpath, LD_LIBRARY_PATH, runpath, ld.so.cache); nothing of it is run
+  -s, --swap PATH      puts this library in the place of the ggml of a program, a folder, or a package of Python or node
+                       (site-packages/NAME, node_modules/NAME). Programs find either all old files or all new ones, also if it is killed
+  -u, --unswap PATH    takes that back
+      --dry-run        only says what would be done
+      --force          also where that is refused for a reason that may be wrong, such as files of the system's packages
+      --from DIR       the library that goes in: the PREFIX of make install, or its folder of libraries (default: that of this program)
   -b, --bench          the peaks of this processor, the speed of memory, and what products reach of them
   -d, --diff A B       two placement reports in JSON (GGML_SCHED_REPORT=file.json) side by side
       --html FILE      writes that as a page
@@ -42,6 +55,8 @@ The exit status is 0, 1 if a check fails or reports differ, or 2 if something ca
 enum Command {
     Describe,
     Check(PathBuf),
+    Swap(PathBuf),
+    Unswap(PathBuf),
     Bench,
     Diff(PathBuf, PathBuf),
     Peaks(usize),
@@ -53,11 +68,13 @@ struct Options {
     html: Option<PathBuf>,
     library: Option<PathBuf>,
     threads: usize,
+    how: How,
 }
 
 fn parse(mut args: impl Iterator<Item = std::ffi::OsString>) -> Result<Option<Options>, String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut all = Options { command: Command::Describe, json: false, html: None, library: None, threads };
+    let how = How::default();
+    let mut all = Options { command: Command::Describe, json: false, html: None, library: None, threads, how };
     let number = |text: std::ffi::OsString, most: usize| {
         let n = text.to_str().and_then(|t| t.parse().ok()).filter(|n| (1..=most).contains(n));
         n.ok_or_else(|| format!("{}: not a number from 1 to {most}", text.display()))
@@ -76,6 +93,11 @@ fn parse(mut args: impl Iterator<Item = std::ffi::OsString>) -> Result<Option<Op
             }
             "-j" | "--json" => all.json = true,
             "-c" | "--check" => all.command = Command::Check(value()?.into()),
+            "-s" | "--swap" => all.command = Command::Swap(value()?.into()),
+            "-u" | "--unswap" => all.command = Command::Unswap(value()?.into()),
+            "--dry-run" => all.how.dry_run = true,
+            "--force" => all.how.force = true,
+            "--from" => all.how.from = Some(value()?.into()),
             "-b" | "--bench" => all.command = Command::Bench,
             "-d" | "--diff" => all.command = Command::Diff(value()?.into(), value()?.into()),
             "-l" | "--library" => all.library = Some(value()?.into()),
@@ -90,6 +112,13 @@ fn parse(mut args: impl Iterator<Item = std::ffi::OsString>) -> Result<Option<Op
     }
     if all.html.is_some() && !matches!(all.command, Command::Diff(..)) {
         return Err("--html belongs to --diff".into());
+    }
+    let swaps = matches!(all.command, Command::Swap(_));
+    if !swaps && (all.how.force || all.how.from.is_some()) {
+        return Err("--force and --from belong to --swap".into());
+    }
+    if !swaps && all.how.dry_run && !matches!(all.command, Command::Unswap(_)) {
+        return Err("--dry-run belongs to --swap and --unswap".into());
     }
     Ok(Some(all))
 }
@@ -122,6 +151,12 @@ fn run(options: &Options) -> Result<bool, String> {
         Command::Check(path) => {
             let answer = check::check(path, &loader::System::here())?;
             show(options.json, &answer, check::text);
+            Ok(answer["ok"] == true)
+        }
+        Command::Swap(path) | Command::Unswap(path) => {
+            let is_swap = matches!(options.command, Command::Swap(_));
+            let answer = if is_swap { swap::swap(path, &options.how)? } else { swap::unswap(path, &options.how)? };
+            show(options.json, &answer, swap::text);
             Ok(answer["ok"] == true)
         }
         Command::Bench => {

@@ -4,6 +4,7 @@ use crate::abi::backend::*;
 use crate::abi::raw;
 use crate::backend::{DeviceRef, meta};
 use crate::capi::convert::{logged, objects};
+use crate::environment::host;
 use crate::guard::guarded;
 use crate::{ggml_abort, log_error};
 use std::ffi::{c_char, c_void};
@@ -44,6 +45,10 @@ pub unsafe extern "C" fn ggml_backend_meta_device(
 ) -> ggml_backend_dev_t {
     if devs.is_null() || n_devs > GGML_BACKEND_META_MAX_DEVICES {
         log_error!("ggml_backend_meta_device: {n_devs} devices at {devs:?} cannot be joined into one device");
+        return std::ptr::null_mut();
+    }
+    if host::is_before((0, 13, 1)) {
+        log_error!("ggml_backend_meta_device: a program for ggml before 0.13.1 returns split states of another size");
         return std::ptr::null_mut();
     }
     objects!(n_devs; devs);

@@ -3,6 +3,8 @@
 
 use crate::abi::ggml::*;
 use crate::capi::convert::{need, out};
+use crate::environment::host;
+use crate::ggml_assert;
 use crate::guard::guarded;
 use crate::tensor::ops::recurrent::{self, DeltaNet, SsmScan};
 
@@ -37,7 +39,9 @@ pub unsafe extern "C" fn ggml_ssm_scan(
     K: i64,
 ) -> *mut ggml_tensor {
     need!(ctx, s, x, dt, A, B, C, ids);
-    out(recurrent::ssm_scan(ctx, &SsmScan { s, x, dt, a: A, b: B, c: C, ids }, K))
+    // Hosts for older versions do not pass the last parameter.
+    let snapshots = if host::is_before((0, 19, 0)) { 1 } else { K };
+    out(recurrent::ssm_scan(ctx, &SsmScan { s, x, dt, a: A, b: B, c: C, ids }, snapshots))
 }
 
 /// Recurrence of RWKV 6: keys, values, receptance and decay `td` are [size, heads, tokens], `tf` is the bonus of the
@@ -113,5 +117,9 @@ pub unsafe extern "C" fn ggml_gated_delta_net(
     K: i64,
 ) -> *mut ggml_tensor {
     need!(ctx, q, k, v, g, beta, state);
-    out(recurrent::gated_delta_net(ctx, &DeltaNet { q, k, v, g, beta, state }, K))
+    ggml_assert!(!host::is_before((0, 9, 8)), "gated_delta_net: states were stored transposed before ggml 0.9.8");
+    // Hosts for older versions do not pass the last parameter. Those for 0.13.1 give `state` another shape, which is an
+    // error.
+    let snapshots = if host::is_before((0, 13, 1)) { 1 } else { K };
+    out(recurrent::gated_delta_net(ctx, &DeltaNet { q, k, v, g, beta, state }, snapshots))
 }

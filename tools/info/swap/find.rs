@@ -1,0 +1,284 @@
+//! Finds hosts: folders with files of ggml, and the programs and libraries that load them.
+#![forbid(unsafe_code)]
+
+use super::exchange::FOLDER;
+use crate::elf::{Elf, is_ggml};
+use crate::loader::{Loaded, System};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// A file of ggml.
+#[derive(Debug)]
+pub struct Part {
+    /// Name in its folder.
+    pub name: String,
+    /// Which file of ggml it is: [`stem`] of its name.
+    pub stem: String,
+    /// Its contents. Those of backends that this library does not have are not read.
+    pub elf: Option<Result<Elf, String>>,
+}
+
+/// Files of ggml that are used together.
+#[derive(Debug, Default)]
+pub struct Host {
+    /// Their folders, and the names in each.
+    pub folders: BTreeMap<PathBuf, Vec<Part>>,
+    /// The programs and libraries that load them, each with all that it loads.
+    pub users: Vec<Loaded>,
+}
+
+/// What is below a path.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Hosts.
+    pub hosts: Vec<Host>,
+    /// Programs and libraries that contain a ggml.
+    pub with_ggml_inside: Vec<PathBuf>,
+    /// Programs in Python and JavaScript, which may call functions by their names.
+    pub scripts: Vec<PathBuf>,
+    /// Folders in which a swap has left its own.
+    pub swapped: BTreeSet<PathBuf>,
+}
+
+/// Backends of the original which only make its CPU backend faster.
+pub const ACCELERATORS: [&str; 2] = ["ggml-blas", "ggml-zendnn"];
+/// Files of ggml that this library has, too.
+pub const REPLACED: [&str; 5] = ["ggml-base", "ggml", "ggml-cpu", "ggml-rpc", "ggml-vulkan"];
+
+/// Which file of ggml has this name, such as "ggml-base", whatever version or hash is in the name:
+/// `libggml-base.v0.5.0.so`, or `libggml-base-319ad4fb.so.0` of auditwheel.
+pub fn stem(name: &str) -> Option<&str> {
+    let (start, end) = name.strip_prefix("lib")?.split_once(".so")?;
+    if !end.is_empty() && !end.starts_with('.') {
+        return None;
+    }
+    let plain = start.split_once('.').map_or(start, |(plain, _)| plain);
+    let is_hash = |text: &str| text.len() == 8 && text.bytes().all(|c| c.is_ascii_hexdigit());
+    let stem = match plain.rsplit_once('-') {
+        Some((before, hash)) if is_hash(hash) => before,
+        _ => plain,
+    };
+    (stem == "ggml" || stem.starts_with("ggml-")).then_some(stem)
+}
+
+/// The name of a file, as text.
+fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The file's path, of which only the folder is resolved: the file may be a link with a name of its own.
+fn placed(path: &Path) -> PathBuf {
+    let folder = path.parent().and_then(|f| f.canonicalize().ok());
+    folder.map_or_else(|| path.to_owned(), |f| f.join(path.file_name().unwrap_or_default()))
+}
+
+fn starts_as_elf(path: &Path) -> bool {
+    let mut start = [0; 4];
+    File::open(path).and_then(|mut f| f.read_exact(&mut start)).is_ok() && start == *b"\x7fELF"
+}
+
+/// Collects the files of a folder, and of those below it if `deep`. Links to folders are not followed.
+fn collect(folder: &Path, deep: bool, files: &mut BTreeSet<PathBuf>, swapped: &mut BTreeSet<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_folder = entry.file_type().is_ok_and(|t| t.is_dir());
+        if is_folder && entry.file_name() == FOLDER {
+            swapped.insert(folder.to_owned());
+        } else if is_folder && deep {
+            collect(&path, deep, files, swapped);
+        } else if !is_folder {
+            files.insert(path);
+        }
+    }
+}
+
+/// Folders and files that belong to a package, besides the folder that has its name.
+fn rest_of_package(package: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    let Some(site) = package.parent() else { return all };
+    let name = name_of(package);
+    // Python: the list of installed files.
+    for entry in std::fs::read_dir(site).into_iter().flatten().flatten() {
+        let record = entry.path().join("RECORD");
+        let text = std::fs::read_to_string(&record).unwrap_or_default();
+        if name_of(&entry.path()).ends_with(".dist-info") && text.lines().any(|l| l.starts_with(&format!("{name}/"))) {
+            let files = text.lines().filter_map(|l| l.rsplitn(3, ',').nth(2));
+            all.extend(files.map(|f| site.join(f.trim_matches('"'))).filter(|f| f.is_file()));
+        }
+    }
+    // node: binaries are packages of their own, which this one depends on.
+    let modules = package.ancestors().find(|p| p.ends_with("node_modules"));
+    let text = std::fs::read_to_string(package.join("package.json")).unwrap_or_default();
+    let about: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    if let (Some(modules), Some(depends)) = (modules, about["optionalDependencies"].as_object()) {
+        all.extend(depends.keys().map(|n| modules.join(n)).filter(|p| p.is_dir()));
+    }
+    all
+}
+
+impl Found {
+    /// What is below a path: a program, a folder, or the folder of a package of Python or node.
+    ///
+    /// # Errors
+    /// There is no such file or folder, or it is a file that is no program or library.
+    pub fn below(path: &Path, system: &System) -> Result<Self, String> {
+        let path = path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?;
+        let mut this = Self::default();
+        let mut files = BTreeSet::new();
+        if path.is_dir() {
+            collect(&path, true, &mut files, &mut this.swapped);
+            for more in rest_of_package(&path) {
+                if more.is_dir() {
+                    collect(&more, true, &mut files, &mut this.swapped);
+                } else {
+                    this.swapped.extend(more.parent().filter(|f| f.join(FOLDER).is_dir()).map(Path::to_owned));
+                    files.insert(more);
+                }
+            }
+        } else {
+            Elf::open(&path)?;
+            files.insert(path.clone());
+        }
+        let is_script = |p: &PathBuf| p.extension().is_some_and(|e| ["py", "js", "mjs", "cjs"].iter().any(|s| e == *s));
+        this.scripts = files.iter().filter(|f| is_script(f)).cloned().collect();
+        this.group(files, &path, system);
+        Ok(this)
+    }
+
+    /// Looks at files one by one, and at those beside the files of ggml that they load.
+    fn group(&mut self, files: BTreeSet<PathBuf>, named: &Path, system: &System) {
+        let (mut open, mut seen) = (Vec::from_iter(files), BTreeSet::new());
+        let mut names: BTreeSet<String> = open.iter().map(|p| name_of(p)).collect();
+        while let Some(path) = open.pop() {
+            let path = placed(&path);
+            if !seen.insert(path.clone()) || !starts_as_elf(&path) {
+                continue;
+            }
+            let name = name_of(&path);
+            let own_folder = path.parent().filter(|_| stem(&name).is_some()).map(Path::to_owned);
+            let is_device = stem(&name).is_some_and(|s| !is_read(s));
+            let elf = if is_device { Err(String::new()) } else { Elf::open(&path) };
+            let loaded = elf.ok().and_then(|elf| {
+                // It may use ggml through a library beside it.
+                let may_use = path == named || elf.needed.iter().any(|n| names.contains(n));
+                self.look(elf, may_use, own_folder.is_some(), system)
+            });
+            let mut folders: BTreeSet<PathBuf> = own_folder.clone().into_iter().collect();
+            for object in loaded.iter().flat_map(|l| &l.objects).filter(|o| stem(&name_of(&o.elf.path)).is_some()) {
+                folders.extend(placed(&object.elf.path).parent().map(Path::to_owned));
+            }
+            if folders.is_empty() {
+                continue;
+            }
+            for folder in folders.iter().filter(|f| !system.has(f)) {
+                let mut beside = BTreeSet::new();
+                collect(folder, false, &mut beside, &mut self.swapped);
+                names.extend(beside.iter().map(|p| name_of(p)));
+                open.extend(beside);
+            }
+            let host = self.join(&folders);
+            host.users.extend(loaded.filter(|_| own_folder.is_none()));
+        }
+    }
+
+    /// All that a file loads, if it uses a ggml that is not inside itself, or `may_use` one.
+    fn look(&mut self, elf: Elf, may_use: bool, is_part: bool, system: &System) -> Option<Loaded> {
+        let names_one = elf.needed.iter().any(|n| stem(n).is_some()) || elf.needs.keys().any(|n| is_ggml(n));
+        let has_one = elf.has.iter().chain(&elf.own).any(|n| is_ggml(n)) || elf.mentions_ggml && may_use;
+        if !names_one && has_one && !is_part {
+            self.with_ggml_inside.push(elf.path.clone());
+        }
+        (names_one || may_use).then(|| Loaded::of(elf, system))
+    }
+
+    /// The host that has these folders, of all that have had one of them.
+    fn join(&mut self, folders: &BTreeSet<PathBuf>) -> &mut Host {
+        let mut host = Host::default();
+        let has_one = |h: &Host| h.folders.keys().any(|f| folders.contains(f));
+        let (same, others): (Vec<Host>, Vec<Host>) = std::mem::take(&mut self.hosts).into_iter().partition(has_one);
+        self.hosts = others;
+        for one in same {
+            host.folders.extend(one.folders);
+            host.users.extend(one.users);
+        }
+        for folder in folders {
+            host.folders.entry(folder.clone()).or_insert_with(|| parts(folder));
+        }
+        self.hosts.push(host);
+        self.hosts.last_mut().expect("it was pushed")
+    }
+}
+
+/// Whether the contents of a file of ggml matter. Those of backends for devices may be hundreds of megabytes.
+fn is_read(stem: &str) -> bool {
+    REPLACED.contains(&stem) || stem.starts_with("ggml-cpu") || ACCELERATORS.contains(&stem)
+}
+
+/// The files of ggml in a folder. Links that lead nowhere are left out.
+fn parts(folder: &Path) -> Vec<Part> {
+    let mut files = BTreeSet::new();
+    collect(folder, false, &mut files, &mut BTreeSet::new());
+    let mut all = Vec::new();
+    for path in files.into_iter().filter(|p| starts_as_elf(p)) {
+        let name = name_of(&path);
+        if let Some(stem) = stem(&name).map(str::to_owned) {
+            let elf = is_read(&stem).then(|| Elf::open(&path));
+            all.push(Part { name, stem, elf });
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files() {
+        for (name, want) in [
+            ("libggml.so", Some("ggml")),
+            ("libggml-base.so.0.13.1", Some("ggml-base")),
+            ("libggml-base.v0.5.0.so", Some("ggml-base")),
+            ("libggml-684d824a.so.0.13.1", Some("ggml")),
+            ("libggml-cpu-67036419.so.0", Some("ggml-cpu")),
+            ("libggml-cpu-haswell.so", Some("ggml-cpu-haswell")),
+            ("libggml.a", None),
+            ("libggmlx.so", None),
+            ("libggml.sox", None),
+            ("libllama.so", None),
+        ] {
+            assert_eq!(stem(name), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_package_of_python_is_all_that_its_record_names() {
+        let site = tempfile::tempdir().unwrap();
+        let made = |path: &str, text: &str| {
+            let path = site.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        made("x/__init__.py", "");
+        let library = made("x.libs/libggml-684d824a.so.0", "");
+        made("x-1.dist-info/RECORD", "x/__init__.py,,\nx.libs/libggml-684d824a.so.0,sha256=abc,12\ngone.so,,\n");
+        made("y-1.dist-info/RECORD", "y/__init__.py,,\nlibother.so,,\n");
+        made("libother.so", "");
+        let rest = rest_of_package(&site.path().join("x"));
+        assert_eq!(rest, [site.path().join("x/__init__.py"), library]);
+    }
+
+    #[test]
+    fn a_package_of_node_is_also_those_it_may_depend_on() {
+        let top = tempfile::tempdir().unwrap();
+        let modules = top.path().join("node_modules");
+        std::fs::create_dir_all(modules.join("x")).unwrap();
+        std::fs::create_dir_all(modules.join("@x/linux")).unwrap();
+        let text = r#"{"optionalDependencies": {"@x/linux": "1", "@x/windows": "1"}}"#;
+        std::fs::write(modules.join("x/package.json"), text).unwrap();
+        assert_eq!(rest_of_package(&modules.join("x")), [modules.join("@x/linux")]);
+    }
+}

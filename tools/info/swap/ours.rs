@@ -1,0 +1,59 @@
+//! The installation of this library whose files replace those of hosts.
+#![forbid(unsafe_code)]
+
+use super::find::REPLACED;
+use crate::elf::{Elf, Note};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The files of an installation.
+#[derive(Debug)]
+pub struct Ours {
+    /// What its libggml-base says of itself.
+    pub note: Note,
+    /// Each file by its stem, such as "ggml-base".
+    pub parts: BTreeMap<&'static str, Elf>,
+}
+
+/// The name of a file in an installation, which is also its soname.
+pub fn file_name(stem: &str) -> String {
+    format!("lib{stem}.so.0")
+}
+
+impl Ours {
+    /// The installation in a folder or below a prefix; without one, the one that `ggml-info` belongs to.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find(from: Option<&Path>) -> Result<Self, String> {
+        let exe = std::env::current_exe().ok().and_then(|p| p.canonicalize().ok());
+        let bin = exe.as_deref().and_then(Path::parent);
+        let prefix = from.or_else(|| bin?.parent()).unwrap_or(Path::new("/usr"));
+        let multiarch = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
+        let folders = [multiarch.as_str(), "lib", "lib64", ""].map(|f| prefix.join(f));
+        let why = "no libggml-rs: --from names the folder of one, or the PREFIX of make install";
+        folders.iter().find_map(|f| Self::in_folder(f)).ok_or_else(|| format!("{}: {why}", prefix.display()))
+    }
+
+    fn in_folder(folder: &Path) -> Option<Self> {
+        let open = |stem: &str| Elf::open(&folder.join(file_name(stem))).ok();
+        let note = open("ggml-base")?.note?;
+        let parts = REPLACED.into_iter().filter_map(|stem| Some((stem, open(stem)?))).collect();
+        Some(Self { note, parts })
+    }
+
+    /// The path of a file, with links resolved.
+    ///
+    /// # Errors
+    /// It has gone.
+    pub fn path(&self, stem: &str) -> Result<PathBuf, String> {
+        let path = &self.parts.get(stem).ok_or_else(|| format!("there is no {}", file_name(stem)))?.path;
+        path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))
+    }
+}
+
+/// Whether two files have the same bytes.
+pub fn same(a: &Path, b: &Path) -> bool {
+    let size = |path: &Path| std::fs::metadata(path).map(|m| m.len()).ok();
+    size(a).is_some() && size(a) == size(b) && matches!((std::fs::read(a), std::fs::read(b)), (Ok(x), Ok(y)) if x == y)
+}

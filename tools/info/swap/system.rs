@@ -1,0 +1,98 @@
+//! What a swap needs of the system: which package owns a file, and what the dynamic loader says of a program.
+#![forbid(unsafe_code)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The dynamic loader of the GNU C library.
+const LOADER: &str =
+    if cfg!(target_arch = "aarch64") { "/lib/ld-linux-aarch64.so.1" } else { "/lib64/ld-linux-x86-64.so.2" };
+
+/// The commands that print which package owns a file.
+const OWNERS: [(&str, &[&str]); 3] =
+    [("dpkg-query", &["--search"]), ("rpm", &["--query", "--file"]), ("pacman", &["--query", "--owns", "--quiet"])];
+
+/// What a package manager of the system says of a file that it owns.
+pub fn owner(path: &Path) -> Option<String> {
+    let mut names = vec![path.to_owned()];
+    // Where /lib is a link to /usr/lib, a package may name the file either way.
+    names.extend(path.strip_prefix("/usr").ok().map(|rest| Path::new("/").join(rest)));
+    let run = |program: &str, args: &[&str], name: &PathBuf| {
+        let out = Command::new(program).args(args).arg(name).output().ok()?;
+        let text = String::from_utf8_lossy(&out.stdout).lines().next()?.trim().to_owned();
+        (out.status.success() && !text.is_empty()).then(|| format!("{program}: {text}"))
+    };
+    names.iter().find_map(|name| OWNERS.into_iter().find_map(|(program, args)| run(program, args, name)))
+}
+
+/// What the dynamic loader says of a program or library.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Loads {
+    /// The libraries that it loads: names and files.
+    pub libraries: BTreeMap<String, PathBuf>,
+    /// What is missing: its lines about libraries and symbols.
+    pub missing: BTreeSet<String>,
+}
+
+/// Starts the dynamic loader in a process of its own, which loads a program or library and all that it needs, and binds
+/// every symbol, but runs nothing of it.
+///
+/// # Errors
+/// The loader cannot be started.
+pub fn loads(path: &Path) -> Result<Loads, String> {
+    let mut loader = Command::new(LOADER);
+    loader.arg(path).env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_WARN", "yes").env("LD_BIND_NOW", "yes");
+    let out = loader.output().map_err(|e| format!("{LOADER}: {e}"))?;
+    Ok(read(&String::from_utf8_lossy(&[out.stdout, out.stderr].concat())))
+}
+
+fn read(text: &str) -> Loads {
+    let mut all = Loads::default();
+    for line in text.lines().map(str::trim) {
+        match line.split_once(" => ") {
+            Some((name, file)) if !file.starts_with("not found") => {
+                let file = file.rsplit_once(" (0x").map_or(file, |(file, _)| file);
+                all.libraries.insert(name.to_owned(), file.into());
+            }
+            Some(_) => {
+                all.missing.insert(line.to_owned());
+            }
+            // Such as: undefined symbol: ggml_none	(./libllama.so)
+            None if line.contains("undefined symbol") || line.contains("error") || line.contains("not found") => {
+                all.missing.insert(line.split_whitespace().collect::<Vec<_>>().join(" "));
+            }
+            None => {}
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_loader() {
+        let all = read(
+            "\tlinux-vdso.so.1 (0x00007fff)\n\tlibggml.so.0 => /a b/libggml.so.0 (0x00007f)\n\tlibx.so => not found\nundefined symbol: ggml_none\t(/a/libllama.so)\n",
+        );
+        assert_eq!(all.libraries, [("libggml.so.0".to_owned(), PathBuf::from("/a b/libggml.so.0"))].into());
+        let missing = ["libx.so => not found", "undefined symbol: ggml_none (/a/libllama.so)"];
+        assert_eq!(all.missing, missing.map(str::to_owned).into());
+    }
+
+    #[test]
+    fn a_program_of_this_machine() {
+        let all = loads(&std::env::current_exe().unwrap()).unwrap();
+        assert!(all.libraries.contains_key("libc.so.6") && all.missing.is_empty(), "{all:?}");
+    }
+
+    #[test]
+    fn files_of_packages_have_owners() {
+        let shell = Path::new("/bin/sh").canonicalize().unwrap();
+        let knows = OWNERS.iter().any(|(program, _)| Command::new(program).arg("--version").output().is_ok());
+        assert_eq!(owner(&shell).is_some(), knows);
+        assert_eq!(owner(&std::env::current_exe().unwrap()), None);
+    }
+}
