@@ -156,7 +156,7 @@ suite_shaders() {
 # Memory, copies, streams and recording from Rust, then everything else from C. Without a driver, the suite fails only
 # with GGML_TEST_VULKAN=1; otherwise it reports that there is none.
 suite_vulkan() {
-    GGML_VK_VALIDATE=1 counted vulkan-unit cargo test --quiet --features internals --lib vulkan:: || return 1
+    GGML_RS_DEBUG=vk-validation=log counted vulkan-unit cargo test --quiet --features internals --lib vulkan:: || return 1
     if grep -q '^skipped: no Vulkan driver' "$logs/vulkan-unit.log"; then
         echo "vulkan: skipped: $no_driver"
         return 0

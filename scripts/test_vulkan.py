@@ -92,7 +92,7 @@ def ops(t):
 
 def by_ways(t, products, ways):
     for way, shaders in ways.items():
-        said = compare(t, f"test-backend-ops, products by way of {way}", products, GGML_RS_DEBUG=f"vk-product={way}")
+        said = compare(t, f"test-backend-ops, products by way of {way}", products, GGML_RS_DEBUG=vulkan_programs.debug(f"vk-product={way}"))
         made = set(re.findall(r"\bmul_mat_[\w.]+", said))
         t.check(all(any(f"{name}.".startswith(f"{shader}.") for name in made) for shader in shaders), f"products went by way of {way}",
                 " ".join(sorted({name.split(".")[0] for name in made})))
@@ -116,7 +116,7 @@ def cards(t):
     """The sample as cards compute it: large groups, sums of several subgroups through shared memory."""
     chosen = small_cases(cases(t))
     for device, sums in (("card", "sum_rows.subgroup"), ("plain", "sum_rows.plain")):
-        made = compare(t, f"test-backend-ops, sample, vk-device={device}", chosen, GGML_RS_DEBUG=f"vk-device={device}")
+        made = compare(t, f"test-backend-ops, sample, vk-device={device}", chosen, GGML_RS_DEBUG=vulkan_programs.debug(f"vk-device={device}"))
         t.check(sums in made and "mul_mat_tile" in made and "lanes" not in made, f"vk-device={device} has an effect")
 
 
@@ -141,7 +141,7 @@ def limits(t):
             missing = OPS - {c.split("(")[0] for c in chosen}
             t.check(missing == set(SAMPLE["large_groups"]), "the sample covers every op that fits into small groups", f"{len(chosen)} cases, without {sorted(missing)}")
             for debug in ("", "vk-device=card"):
-                said = compare(t, f"test-backend-ops, sample, few resources, {debug or 'software'}", chosen, GGML_RS_DEBUG=debug)
+                said = compare(t, f"test-backend-ops, sample, few resources, {debug or 'software'}", chosen, GGML_RS_DEBUG=vulkan_programs.debug(debug))
                 t.check("shared memory: 16384" in said, "the limits have an effect")
         for lacks, what in (("no-16bit", "storageBuffer16BitAccess"), ("no-bda", "bufferDeviceAddress")):
             with patch.dict(os.environ, DRIVER_LAYER_LIMITS=lacks):
@@ -164,7 +164,7 @@ def sanitize(t, quick=True):
         ways += [(debug, chosen) for debug in ("vk-device=plain", "")]
         ways += [(f"vk-product={way}", products) for way in ("ints", *MATRICES)]
     for debug, some in ways:
-        environment = {"VK_LAYER_SETTINGS_PATH": SETTINGS, "GGML_VK_VALIDATE": "1", "GGML_RS_DEBUG": debug}
+        environment = {"VK_LAYER_SETTINGS_PATH": SETTINGS, "GGML_RS_DEBUG": f"vk-validation=log,{debug}"}
         said = compare(t, f"test-backend-ops, sanitized, {debug or 'software'}", some, **environment)
         wrong = [l for l in said.splitlines() if "validation: " in l and not any(h in l for h in HARMLESS)
                  and not (debug.removeprefix("vk-product=") in MATRICES and STRIDES.search(l))]
@@ -230,7 +230,7 @@ def starts(t):
         for which in ("first start", "second start with a warm cache: no pipeline compiled"):
             layer = vulkan_programs.CacheLayer(t.layer, f"{folder}/cache")
             status, out, _ = t.start("ours", "llama-bench", "-m", t.random_llama("f16"), "-p", 8, "-n", 2, "-r", 1, "-t", 2, "-dev", "Vulkan0", "-v",
-                                     GGML_VK_VALIDATE="0", **layer.variables)
+                                     GGML_RS_DEBUG="", **layer.variables)
             made, compiled = vulkan_programs.compilations(t.stderr + out)
             expected = 0 if first else made
             first = first or made

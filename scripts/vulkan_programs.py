@@ -31,6 +31,11 @@ def run(*command, **variables):
     return subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
 
 
+def debug(setting):
+    """GGML_RS_DEBUG with a setting more, which comes before those that there are (`prepare`)."""
+    return ",".join(filter(None, (setting, os.environ.get("GGML_RS_DEBUG"))))
+
+
 def counted(t, name, *command, **variables):
     """A program that prints PASS and FAIL, and a last line."""
     r = run(*command, **variables)
@@ -53,8 +58,8 @@ def prepare(t):
         return False
     t.driver = re.search(r"^ggml_vulkan: 0 = (.*)", r.stderr, re.M)[1]
     print(f"note: {t.driver}")
-    validated = "validation layers are enabled" in run(TEST, "none", GGML_VK_VALIDATE="1").stderr
-    os.environ["GGML_VK_VALIDATE"] = "abort" if validated else "0"
+    validated = "validation layers are enabled" in run(TEST, "none", GGML_RS_DEBUG="vk-validation=log").stderr
+    os.environ["GGML_RS_DEBUG"] = "vk-validation=abort" if validated else ""
     if not validated:
         print("note: no validation layers (the package vulkan-validationlayers): their messages are not checked")
         t.check(not os.environ.get("GGML_TEST_VULKAN"), "validation layers are there, or not needed")
@@ -83,7 +88,7 @@ def computations(t, two):
     counted(t, "test_vulkan", TEST)
     counted(t, "test_vulkan staged", TEST, **staged)
     counted(t, "test_nets", nets)
-    counted(t, "test_nets card", nets, GGML_RS_DEBUG="vk-device=card")
+    counted(t, "test_nets card", nets, GGML_RS_DEBUG=debug("vk-device=card"))
     if not two:
         print("note: no software driver to load twice: two devices are not tested")
         # A machine with a card need not have one.

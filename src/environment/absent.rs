@@ -77,6 +77,7 @@ pub static FORMER: &[Absent] = &[
     Absent { names: &["GGML_VK_DISABLE_KEPT_GRAPHS"], why: "GGML_RS_DEBUG=vk-graphs=record replaces it" },
     Absent { names: &["GGML_VK_PRODUCT"], why: "GGML_RS_DEBUG=vk-product=NAME replaces it" },
     Absent { names: &["GGML_VK_ATTENTION"], why: "GGML_RS_DEBUG=vk-attention=NAME replaces it" },
+    Absent { names: &["GGML_VK_VALIDATE"], why: "GGML_RS_DEBUG=vk-validation=log replaces it" },
     Absent { names: &["GGML_VK_TUNE"], why: "GGML_RS_DEBUG=vk-device=NAME replaces it" },
     Absent {
         names: &["GGML_VK_TRY_COOPMAT", "GGML_RS_VK_TUNE"],

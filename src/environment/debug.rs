@@ -37,6 +37,8 @@ settings! {
         "Computes matrix products with this method if the device can.";
     ATTENTION = "vk-attention", ["tensors", "matrices", "vector"],
         "Computes attention in this way if the device can.";
+    VALIDATION = "vk-validation", ["log", "abort"],
+        "Uses the validation layers. `abort` ends the process at their first message.";
     DIVISION = "vk-device", ["card", "plain"],
         "Divides work as for a card (`plain`: one without subgroup arithmetic) on a software driver.";
 }

@@ -108,8 +108,6 @@ variables! {
         "Logs a table of times on the device for each operation.";
     VK_PERF_LOGGER_FREQUENCY = "GGML_VK_PERF_LOGGER_FREQUENCY", Vulkan, since "0.26.0", original Same, Anyone, values "a number of graphs", default "1",
         "After how many graphs that table is logged.";
-    VK_VALIDATE = "GGML_VK_VALIDATE", Vulkan, since "0.26.0", original NO, Anyone, values "0, 1, `abort`", default "0",
-        "Uses the validation layers, and ends the process at their first message (`abort`).";
 
     RPC_SERVERS = "GGML_RS_RPC_SERVERS", Rpc, since "0.28.0", original NO, SameRights, values "`host:port,...`", default "none",
         "Connects to these servers, for programs that have no option for them.";

@@ -2,7 +2,7 @@
 //!
 //! The instance is created on first use and never destroyed, because threads of drivers may run until the process ends.
 
-use crate::environment;
+use crate::environment::{self, debug};
 use crate::sys::{first_use, process};
 use crate::vulkan::device::env;
 use crate::vulkan::device::info::{Identity, Info};
@@ -101,13 +101,13 @@ fn create(entry: &ash::Entry) -> Result<ash::Instance, String> {
     if version < vk::API_VERSION_1_2 {
         return Err("the Vulkan library is older than 1.2".into());
     }
-    let requested = environment::VK_VALIDATE.text().filter(|v| v != "0");
+    let requested = debug::VALIDATION.value();
     // SAFETY: `entry` is a loaded library. The function requires only writable results, which `ash` passes.
     let layers = unsafe { entry.enumerate_instance_layer_properties() }.unwrap_or_default();
     let has_validation = layers.iter().any(|l| l.layer_name_as_c_str() == Ok(VALIDATION));
     let validate = requested.is_some() && has_validation;
     if requested.is_some() && !has_validation {
-        log_warn!("ggml_vulkan: GGML_VK_VALIDATE is set, but there are no validation layers");
+        log_warn!("ggml_vulkan: GGML_RS_DEBUG has vk-validation, but there are no validation layers");
     }
     ABORT_ON_MESSAGE.store(requested.as_deref() == Some("abort"), Ordering::Relaxed);
 
@@ -190,7 +190,7 @@ unsafe extern "system" fn message(
     MESSAGES.fetch_add(1, Ordering::Relaxed);
     log_error!("ggml_vulkan: validation: {text}");
     if ABORT_ON_MESSAGE.load(Ordering::Relaxed) {
-        ggml_abort!("a message of the Vulkan validation layers, and GGML_VK_VALIDATE=abort");
+        ggml_abort!("a message of the Vulkan validation layers, and GGML_RS_DEBUG has vk-validation=abort");
     }
     vk::FALSE
 }
