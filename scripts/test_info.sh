@@ -106,6 +106,12 @@ size_t ggml_tensor_overhead(void) { return OVERHEAD; }
 size_t ggml_backend_dev_count(void) { return 0; }
 OWN
 END
+cat > "$work/host.c" << 'END'
+#include "ggml.h"
+#include "ggml-backend.h"
+#include <stdio.h>
+int main(void) { printf("%s %zu\n", ggml_version(), ggml_backend_dev_count()); return 0; }
+END
 other() { # NAME FLAGS ...
     name=$1
     shift
@@ -121,27 +127,27 @@ listing() { (cd "$app" && find . -type f -exec cksum {} + -o -type l -exec readl
 as_before() { listing | diff "$work/before" -; }
 check "a host of another ggml" swapped_host 368 ""
 listing > "$work/before"
-check "runs on its own" says 0 "0.20.0 0" "$app/main"
-check "a swap is only planned" says 0 "would be swapped" "$info" --swap "$app" --dry-run
+check "runs on its own" ends 0 "0.20.0 0" "$app/main"
+check "a swap is only planned" ends 0 "would be swapped" "$info" --swap "$app" --dry-run
 check "and has changed nothing" as_before
-check "its version" says 0 "0.20.0; it calls functions" "$info" --check "$app/main"
-check "a swap" says 0 "set aside   libggml-cpu-haswell.so" "$info" --swap "$app"
-check "it runs on this library" says 0 "0.28.0 " "$app/main"
-check "which version it was built for" says 0 "0.20.0; it calls functions" "$info" --check "$app/main"
-check "a swap again" says 0 "swapped already" "$info" --swap "$app/main"
-check "back" says 0 "taken back" "$info" --unswap "$app/main"
+check "its version" ends 0 "0.20.0; it calls functions" "$info" --check "$app/main"
+check "a swap" ends 0 "set aside   libggml-cpu-haswell.so" "$info" --swap "$app"
+check "it runs on this library" ends 0 "0.28.0 " "$app/main"
+check "which version it was built for" ends 0 "0.20.0; it calls functions" "$info" --check "$app/main"
+check "a swap again" ends 0 "swapped already" "$info" --swap "$app/main"
+check "back" ends 0 "taken back" "$info" --unswap "$app/main"
 check "as it was" as_before
-check "back again" says 2 "nothing here was swapped" "$info" --unswap "$app"
+check "back again" ends 2 "nothing here was swapped" "$info" --unswap "$app"
 check "tensors of another size" swapped_host 432 ""
-check "are refused" says 1 "GGML_MAX_NAME=128" "$info" --swap "$app" --force
+check "are refused" ends 1 "GGML_MAX_NAME=128" "$info" --swap "$app" --force
 check "a fork" swapped_host 368 "int ggml_own(void) { return 1; }"
-check "is refused" says 1 "functions of its own: ggml_own" "$info" --swap "$app"
+check "is refused" ends 1 "functions of its own: ggml_own" "$info" --swap "$app"
 check "a device" swapped_host 368 ""
 check "that would be lost" cp "$app/libggml.v1.so" "$app/libggml-cuda.so"
-check "is left alone" says 1 "left alone" "$info" --swap "$app"
+check "is left alone" ends 1 "left alone" "$info" --swap "$app"
 check "a program with ggml inside" $CC -I"$root/include" -DOVERHEAD=368 -DOWN= "$work/host.c" "$work/other.c" -o "$work/static"
-check "is refused, too" says 2 "no other library can take its place" "$info" --swap "$work/static"
-check "no installation" says 2 "no libggml-rs" "$info" --swap "$app" --from "$app"
+check "is refused, too" ends 2 "no other library can take its place" "$info" --swap "$work/static"
+check "no installation" ends 2 "no libggml-rs" "$info" --swap "$app" --from "$app"
 
 # Reports.
 cat > "$work/a.json" << END

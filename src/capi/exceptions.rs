@@ -1,7 +1,7 @@
 //! What libraries in C++ take from the libggml that they were built with, because the C++ library of the system lacks
 //! it.
 
-use crate::sys::unwind;
+use crate::sys::terminate::terminate;
 use std::ffi::c_void;
 
 /// Ends the process, because an exception has left a function that is `noexcept`.
@@ -14,5 +14,5 @@ use std::ffi::c_void;
 /// `exception` is the object of the exception that was caught.
 pub unsafe extern "C" fn __cxa_call_terminate(exception: *mut c_void) -> ! {
     // SAFETY: the caller's promise.
-    unsafe { unwind::terminate(exception) }
+    unsafe { terminate(exception) }
 }

@@ -7,7 +7,8 @@
 //! of the C library), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of threads),
 //! `library` (shared libraries), `process` (how the program is linked, and what it prints), `warning` (what this folder
 //! warns of), `jump` (exported names that jump to another function), `tiles` (whether the process may use tile
-//! registers), `unwind` (functions that exceptions leave), `foreign` (the host's functions, which may be such).
+//! registers), `unwind` (functions that exceptions leave), `foreign` (the host's functions, which may be such),
+//! `terminate` (the end by an exception).
 //!
 //! Code for a single operating system or processor is here or in `cpu/simd`; `portable_tests` searches the sources for
 //! exceptions.
@@ -35,6 +36,7 @@ pub mod process;
 pub mod scheduling;
 pub mod slices;
 pub mod sync;
+pub mod terminate;
 pub mod thread;
 pub mod tiles;
 pub mod time;

@@ -136,28 +136,6 @@ mod stop {
         )
     }
 
-    /// Ends the process because of an exception, as the C++ library would: its handler finds the exception as the
-    /// current one.
-    ///
-    /// # Safety
-    /// `exception` is the object of an exception that was caught.
-    pub unsafe fn terminate(exception: *mut c_void) -> ! {
-        use crate::sys::library::find;
-        type Catch = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
-        type Terminate = unsafe extern "C-unwind" fn() -> !;
-        // SAFETY: functions of the C++ library, which the process has, or not, with the signatures that the C++ ABI
-        // gives these names; the object is the caller's promise.
-        unsafe {
-            if let Some(function) = find(c"__cxa_begin_catch") {
-                std::mem::transmute::<*mut c_void, Catch>(function.as_ptr())(exception);
-            }
-            if let Some(function) = find(c"_ZSt9terminatev") {
-                std::mem::transmute::<*mut c_void, Terminate>(function.as_ptr())();
-            }
-        }
-        std::process::abort()
-    }
-
     struct Job<F, T> {
         function: F,
         result: MaybeUninit<T>,
@@ -261,14 +239,6 @@ mod stop {
         Ok(function())
     }
 
-    /// Ends the process.
-    ///
-    /// # Safety
-    /// Nothing is needed here.
-    pub unsafe fn terminate(_: *mut std::ffi::c_void) -> ! {
-        std::process::abort()
-    }
-
     impl Unwinding {
         /// Continues on this thread, in its caller.
         ///
@@ -289,7 +259,7 @@ mod stop {
     }
 }
 
-pub use stop::{call, terminate};
+pub use stop::call;
 
 /// A function pointer of C that may be left by unwinding. Rust has two types for these, and headers do not show which
 /// one a host means.
