@@ -52,6 +52,19 @@ pub(super) struct Array<T> {
     len: usize,
 }
 
+// Apart from the accessors, which are in every loop over a graph.
+#[cold]
+#[inline(never)]
+fn outside(what: &str, i: usize, len: usize) -> ! {
+    crate::ggml_abort!("{what} {i} of {len}")
+}
+
+#[cold]
+#[inline(never)]
+fn missing(what: &str, i: usize) -> ! {
+    crate::ggml_abort!("{what} {i} of a graph is NULL")
+}
+
 impl<T: Copy> Array<T> {
     /// Number of entries.
     pub fn len(self) -> usize {
@@ -59,9 +72,11 @@ impl<T: Copy> Array<T> {
     }
 
     /// Entry `i`, which must exist: a broken contract otherwise. `what` it is, for the message.
-    #[inline]
+    #[inline(always)]
     fn get(self, i: usize, what: &str) -> T {
-        ggml_assert!(i < self.len, "{what} {i} of {}", self.len);
+        if i >= self.len {
+            outside(what, i, self.len);
+        }
         // SAFETY: one of `len` entries that have been written, as the type says.
         unsafe { self.first.add(i).read() }
     }
@@ -77,19 +92,16 @@ impl<T: Copy> Array<T> {
 
 impl Array<*mut ggml_tensor> {
     /// The tensor of entry `i`, which may have none.
-    #[inline]
+    #[inline(always)]
     pub fn tensor(self, i: usize, what: &str) -> Option<TensorRef> {
         // SAFETY: a **valid tensor** or NULL, as the type says.
         unsafe { TensorRef::from_ptr(self.get(i, what)) }
     }
 
     /// The tensor of entry `i`, which must have one: a broken contract otherwise.
-    #[inline]
+    #[inline(always)]
     fn some_tensor(self, i: usize, what: &str) -> TensorRef {
-        match self.tensor(i, what) {
-            Some(t) => t,
-            None => crate::ggml_abort!("{what} {i} of a graph is NULL"),
-        }
+        self.tensor(i, what).unwrap_or_else(|| missing(what, i))
     }
 
     /// Sets all entries to NULL.
