@@ -6,6 +6,7 @@
 use super::HOST;
 use crate::log_warn;
 use crate::sys::library;
+use crate::sys::sync::once;
 use std::sync::OnceLock;
 
 /// A version of ggml.
@@ -37,7 +38,7 @@ fn stated() -> Option<Version> {
 /// Whether the program was compiled for a version before this one. False if no version is stated.
 pub fn is_before(version: Version) -> bool {
     static HOST_VERSION: OnceLock<Option<Version>> = OnceLock::new();
-    HOST_VERSION.get_or_init(stated).is_some_and(|host| host < version)
+    once(&HOST_VERSION, stated).is_some_and(|host| host < version)
 }
 
 #[cfg(test)]
