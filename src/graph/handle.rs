@@ -71,12 +71,17 @@ impl<T: Copy> Array<T> {
         self.len
     }
 
-    /// Entry `i`, which must exist: a broken contract otherwise. `what` it is, for the message.
     #[inline(always)]
-    fn get(self, i: usize, what: &str) -> T {
+    fn require(self, i: usize, what: &str) {
         if i >= self.len {
             outside(what, i, self.len);
         }
+    }
+
+    /// Entry `i`, which must exist: a broken contract otherwise. `what` it is, for the message.
+    #[inline(always)]
+    fn get(self, i: usize, what: &str) -> T {
+        self.require(i, what);
         // SAFETY: one of `len` entries that have been written, as the type says.
         unsafe { self.first.add(i).read() }
     }
@@ -84,7 +89,7 @@ impl<T: Copy> Array<T> {
     /// Sets entry `i`, which must exist.
     #[inline]
     pub fn set(self, i: usize, value: T, what: &str) {
-        ggml_assert!(i < self.len, "{what} {i} of {}", self.len);
+        self.require(i, what);
         // SAFETY: there is room for `len` entries, as the type says.
         unsafe { self.first.add(i).write(value) }
     }
