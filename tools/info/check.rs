@@ -1,7 +1,7 @@
 //! `--check`: whether a program or library finds every symbol of ggml that it needs, and which libggml it would load.
 #![forbid(unsafe_code)]
 
-use crate::elf::{Elf, is_ggml};
+use crate::elf::{Elf, is_ggml, name_of};
 use crate::loader::{Loaded, System};
 use crate::swap;
 use crate::versions::{self, Class, Verdict, Version};
@@ -21,8 +21,7 @@ fn identity(elf: &Elf) -> String {
         return "libggml-rs: jumps into its libggml-base".into();
     }
     let real = elf.path.canonicalize().unwrap_or_else(|_| elf.path.clone());
-    let file = real.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    match file.split_once(".so.") {
+    match name_of(&real).split_once(".so.") {
         Some((_, version)) if version.contains('.') => {
             format!("not libggml-rs; version {version} by the name of its file")
         }

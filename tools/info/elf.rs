@@ -88,6 +88,11 @@ fn note(data: &[u8]) -> Option<Note> {
     })
 }
 
+/// The name of a file, as text.
+pub fn name_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 impl Elf {
     /// Reads a file.
     ///
@@ -192,8 +197,7 @@ impl Elf {
 
     /// Whether the file is a part of ggml, by its name as a library.
     pub fn is_part_of_ggml(&self) -> bool {
-        let file = self.path.file_name().unwrap_or_default().to_string_lossy();
-        self.soname.as_deref().unwrap_or(&file).starts_with("libggml")
+        self.soname.as_deref().unwrap_or(&name_of(&self.path)).starts_with("libggml")
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 /// The multi-arch folder of this processor on Debian and its relatives.
-const MULTIARCH: &str = if cfg!(target_arch = "aarch64") { "aarch64-linux-gnu" } else { "x86_64-linux-gnu" };
+pub const MULTIARCH: &str = if cfg!(target_arch = "aarch64") { "aarch64-linux-gnu" } else { "x86_64-linux-gnu" };
 
 /// Where a library was found, if it was.
 #[derive(Debug)]
@@ -67,9 +67,7 @@ impl System {
             hwcaps,
         }
     }
-}
 
-impl System {
     /// Whether the loader finds libraries in a folder for every program.
     pub fn has(&self, folder: &Path) -> bool {
         let is_it = |f: &Path| f.canonicalize().is_ok_and(|f| f == *folder);

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::exchange::FOLDER;
-use crate::elf::{Elf, is_ggml};
+use crate::elf::{Elf, is_ggml, name_of};
 use crate::loader::{Loaded, System};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -61,11 +61,6 @@ pub fn stem(name: &str) -> Option<&str> {
         _ => plain,
     };
     (stem == "ggml" || stem.starts_with("ggml-")).then_some(stem)
-}
-
-/// The name of a file, as text.
-fn name_of(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The file's path, of which only the folder is resolved: the file may be a link with a name of its own.

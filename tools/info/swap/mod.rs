@@ -18,7 +18,7 @@ use crate::versions;
 use exchange::{Entry, Exchange, State};
 use find::{Found, Host, stem};
 use ours::Ours;
-use plan::{Plan, Refusal};
+use plan::{Plan, Refusal, first_of};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -210,11 +210,8 @@ pub fn text(all: &Value) -> String {
         for (key, title) in [("used_by", "used by"), ("replaced", "replaced"), ("set_aside", "set aside")] {
             let names: Vec<&str> = host[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
             let short: Vec<&str> = names.iter().map(|n| n.rsplit('/').next().unwrap_or(n)).collect();
-            let shown = short[..short.len().min(NAMED)].join(", ");
-            match short.len() {
-                0 => {}
-                n if n <= NAMED => drop(writeln!(out, "  {title:<11} {shown}")),
-                n => drop(writeln!(out, "  {title:<11} {shown} and {} more", n - NAMED)),
+            if !short.is_empty() {
+                let _ = writeln!(out, "  {title:<11} {}", first_of(&short, NAMED));
             }
         }
         for note in host["notes"].as_array().into_iter().flatten() {

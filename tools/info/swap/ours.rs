@@ -3,6 +3,7 @@
 
 use super::find::REPLACED;
 use crate::elf::{Elf, Note};
+use crate::loader::MULTIARCH;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -29,7 +30,7 @@ impl Ours {
         let exe = std::env::current_exe().ok().and_then(|p| p.canonicalize().ok());
         let bin = exe.as_deref().and_then(Path::parent);
         let prefix = from.or_else(|| bin?.parent()).unwrap_or(Path::new("/usr"));
-        let multiarch = format!("lib/{}-linux-gnu", std::env::consts::ARCH);
+        let multiarch = format!("lib/{MULTIARCH}");
         let folders = [multiarch.as_str(), "lib", "lib64", ""].map(|f| prefix.join(f));
         let why = "no libggml-rs: --from names the folder of one, or the PREFIX of make install";
         folders.iter().find_map(|f| Self::in_folder(f)).ok_or_else(|| format!("{}: {why}", prefix.display()))

@@ -5,7 +5,7 @@ use super::exchange::{Entry, Record, Source, State, Was, relative};
 use super::find::{ACCELERATORS, Found, Host, Part, REPLACED, stem};
 use super::ours::{Ours, file_name};
 use super::system::owner;
-use crate::elf::{Elf, is_ggml};
+use crate::elf::{Elf, is_ggml, name_of};
 use crate::loader::{Loaded, System};
 use crate::versions::{self, Class, HOST_FILE, Outcome, Verdict, Version, verdict};
 use std::collections::BTreeSet;
@@ -44,10 +44,14 @@ pub struct Plan {
     pub refusals: Vec<Refusal>,
 }
 
-/// Some names, and how many more there are.
+/// The first `most` names, and how many more there are.
+pub fn first_of(names: &[&str], most: usize) -> String {
+    let shown = names[..names.len().min(most)].join(", ");
+    if names.len() > most { format!("{shown} and {} more", names.len() - most) } else { shown }
+}
+
 fn some(names: &[&str]) -> String {
-    let shown = names[..names.len().min(NAMED)].join(", ");
-    if names.len() > NAMED { format!("{shown} and {} more", names.len() - NAMED) } else { shown }
+    first_of(names, NAMED)
 }
 
 /// What becomes of a file of ggml.
@@ -95,7 +99,7 @@ impl Judge<'_> {
 
     /// Objects of the host that are not of ggml: each user, and what it loads.
     fn objects(&self) -> impl Iterator<Item = (&Loaded, &Elf)> {
-        let is_other = |e: &&Elf| stem(&file_of(e)).is_none();
+        let is_other = |e: &&Elf| stem(&name_of(&e.path)).is_none();
         self.host.users.iter().flat_map(move |u| u.objects.iter().map(|o| &o.elf).filter(is_other).map(move |e| (u, e)))
     }
 
@@ -149,9 +153,9 @@ impl Judge<'_> {
         for (user, elf) in self.objects() {
             for (name, _) in elf.needs.iter().filter(|(_, weak)| !**weak) {
                 let definers = || user.objects.iter().map(|o| &o.elf).filter(|e| e.has.contains(name));
-                let replaced = definers().all(|e| stem(&file_of(e)).is_some());
+                let replaced = definers().all(|e| stem(&name_of(&e.path)).is_some());
                 let of_ours = |e: &Elf| {
-                    stem(&file_of(e)).and_then(|s| self.ours.parts.get(s)).is_some_and(|o| o.has.contains(name))
+                    stem(&name_of(&e.path)).and_then(|s| self.ours.parts.get(s)).is_some_and(|o| o.has.contains(name))
                 };
                 let is_there =
                     self.ours.parts["ggml-base"].has.contains(name) || user.objects.iter().any(|o| of_ours(&o.elf));
@@ -224,15 +228,12 @@ impl Judge<'_> {
                 all.push(format!("every program finds libraries in {}", folder.display()));
             }
         }
-        all.extend(self.parts().find_map(|(folder, p)| owner(&folder.join(&p.name))));
+        let files: Vec<PathBuf> = self.parts().map(|(folder, p)| folder.join(&p.name)).collect();
+        all.extend(owner(&files));
         for text in all {
             self.refuse(true, format!("it belongs to the system: {text}"));
         }
     }
-}
-
-fn file_of(elf: &Elf) -> String {
-    elf.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The words of scripts. They may call functions by their names, and then nothing else shows it.
