@@ -21,7 +21,7 @@ use crate::invalid;
 use crate::tensor::TensorRef;
 
 /// Buffers of one type: one a chunk of the plan.
-struct Group {
+struct TypeBuffers {
     buft: BufferTypeRef,
     /// First index under which the host named the type.
     first: usize,
@@ -29,7 +29,7 @@ struct Group {
     chunks: Option<Vec<BufferBox>>,
 }
 
-impl Group {
+impl TypeBuffers {
     /// Whether there are buffers, and all are large enough for a plan with chunks of these sizes.
     fn suffices(&self, mut sizes: impl Iterator<Item = usize>) -> bool {
         self.chunks.as_ref().is_some_and(|chunks| {
@@ -41,7 +41,7 @@ impl Group {
 
 /// A plan that is kept.
 #[derive(Default)]
-struct Kept {
+struct KeptPlan {
     plan: MemoryPlan,
     /// By group: bytes of its chunks. Empty when there is no plan, or when it is not to be used again.
     sizes: Vec<Vec<usize>>,
@@ -62,10 +62,10 @@ pub struct GraphAllocator {
     group_of: Vec<usize>,
     /// By buffer type: whether it may require more bytes for a tensor than the tensor has.
     expands: Vec<bool>,
-    groups: Vec<Group>,
+    groups: Vec<TypeBuffers>,
     planners: Vec<Planner>,
     /// Plans, the one used last in front; there is always one.
-    plans: Vec<Kept>,
+    plans: Vec<KeptPlan>,
     /// Plans that are kept at most.
     max_plans: usize,
     /// Plans made so far.
@@ -110,7 +110,7 @@ impl GraphAllocator {
             expands: bufts.iter().map(|b| b.expands()).collect(),
             groups: Vec::new(),
             planners: Vec::new(),
-            plans: vec![Kept::default()],
+            plans: vec![KeptPlan::default()],
             max_plans: 1,
             n_plans: 0,
             buffers_serial: 0,
@@ -129,7 +129,7 @@ impl GraphAllocator {
             let known = this.groups.iter().position(|g| g.buft == buft);
             this.group_of.push(known.unwrap_or(this.groups.len()));
             if known.is_none() {
-                this.groups.push(Group { buft, first, chunks: None });
+                this.groups.push(TypeBuffers { buft, first, chunks: None });
                 this.planners.push(Planner::new(buft.alignment(), buft.max_size()));
             }
         }
@@ -196,7 +196,7 @@ impl GraphAllocator {
             return;
         }
         if self.plans.len() < self.max_plans {
-            self.plans.push(Kept::default());
+            self.plans.push(KeptPlan::default());
         }
         self.plans.rotate_right(1);
     }
@@ -301,7 +301,7 @@ impl GraphAllocator {
     pub fn choose(&mut self, problem: &Problem, buffers: &[i32]) -> std::result::Result<(), Misfit> {
         let result = self.check(problem, buffers);
         if result.is_err() && result != Err(Misfit::NoPlan) {
-            let serves = |kept: &Kept| {
+            let serves = |kept: &KeptPlan| {
                 std::iter::zip(&self.groups, &kept.sizes).all(|(group, sizes)| group.suffices(sizes.iter().copied()))
                     && kept.sizes.len() == self.groups.len()
                     && kept.plan.fits(problem, &self.targets(), buffers).is_ok()
@@ -409,7 +409,7 @@ impl GraphAllocator {
 }
 
 /// See [`GraphAllocator::bind_again`].
-fn again(groups: &[Group], bindings: &[Binding]) -> Result<()> {
+fn again(groups: &[TypeBuffers], bindings: &[Binding]) -> Result<()> {
     groups.iter().filter_map(|g| g.chunks.as_ref()).flatten().for_each(|chunk| chunk.reset());
     for (i, b) in bindings.iter().enumerate() {
         b.tensor.set_buffer_raw(b.buffer);
@@ -477,7 +477,7 @@ const AHEAD: usize = 8;
 impl Binder<'_> {
     /// Binds all tensors, and leaves what was bound in `bound`. After an error the tensors are as they were.
     fn run(
-        groups: &[Group],
+        groups: &[TypeBuffers],
         group_of: &[usize],
         plan: &MemoryPlan,
         problem: &Problem,

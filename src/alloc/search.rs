@@ -134,14 +134,14 @@ pub enum Heuristic {
 
 /// Addresses by block (those of other groups are not touched), and the bytes of each chunk.
 #[derive(Clone, Debug, Default)]
-pub struct Layout {
+pub struct Arrangement {
     /// By block.
     pub at: Vec<Address>,
     /// By chunk.
     pub chunks: Vec<usize>,
 }
 
-impl Layout {
+impl Arrangement {
     /// Bytes of all chunks.
     pub fn total(&self) -> usize {
         self.chunks.iter().fold(0, |a, &b| a.saturating_add(b))
@@ -159,9 +159,9 @@ struct FirstFit<'a> {
 }
 
 impl FirstFit<'_> {
-    fn run(&mut self, order: &[u32]) -> Layout {
+    fn run(&mut self, order: &[u32]) -> Arrangement {
         self.buckets.iter_mut().for_each(Vec::clear);
-        let mut layout = Layout { at: vec![Address::default(); self.blocks.all.len()], chunks: Vec::new() };
+        let mut layout = Arrangement { at: vec![Address::default(); self.blocks.all.len()], chunks: Vec::new() };
         for &id in order {
             let b = self.blocks.all[id as usize];
             self.collect(&b, &layout.at);
@@ -219,7 +219,7 @@ impl FirstFit<'_> {
 
 /// A plan for the blocks of `group` that needs less than `online` bytes, if one is found. `max_chunk`: bytes of a
 /// chunk.
-pub fn search(blocks: &Blocks, group: u32, max_chunk: usize, online: usize) -> Option<(Layout, Heuristic)> {
+pub fn search(blocks: &Blocks, group: u32, max_chunk: usize, online: usize) -> Option<(Arrangement, Heuristic)> {
     let mut order: Vec<u32> = (0..blocks.all.len() as u32).filter(|&i| blocks.all[i as usize].group == group).collect();
     let bound = blocks.lower_bound(group);
     if order.is_empty() || online <= bound {
@@ -228,7 +228,7 @@ pub fn search(blocks: &Blocks, group: u32, max_chunk: usize, online: usize) -> O
     let steps = order.iter().map(|&i| blocks.all[i as usize].death).max().unwrap_or(1);
     let buckets = vec![Vec::new(); steps.div_ceil(BUCKET) as usize];
     let mut fit = FirstFit { blocks, max_chunk, buckets, taken: Vec::new() };
-    let mut best: Option<(Layout, Heuristic)> = None;
+    let mut best: Option<(Arrangement, Heuristic)> = None;
     let mut least = online;
     let mut work = 0;
     let mut best_order = Vec::new();
@@ -282,7 +282,7 @@ pub fn search(blocks: &Blocks, group: u32, max_chunk: usize, online: usize) -> O
 }
 
 /// Moves the block that ends highest in its chunk to the front of the order; `false` when it is there already.
-fn lift(blocks: &Blocks, layout: &Layout, order: &mut [u32]) -> bool {
+fn lift(blocks: &Blocks, layout: &Arrangement, order: &mut [u32]) -> bool {
     let end = |id: u32| layout.at[id as usize].offset + blocks.all[id as usize].bytes;
     let top = order.iter().copied().enumerate().max_by_key(|&(_, id)| end(id));
     match top {
@@ -298,7 +298,7 @@ fn lift(blocks: &Blocks, layout: &Layout, order: &mut [u32]) -> bool {
 mod tests {
     use super::*;
 
-    fn is_valid(blocks: &Blocks, layout: &Layout) -> bool {
+    fn is_valid(blocks: &Blocks, layout: &Arrangement) -> bool {
         let n = blocks.all.len();
         (0..n).all(|i| {
             (0..i).all(|j| {
@@ -374,7 +374,7 @@ mod tests {
             let mut only = Blocks { all: Vec::new(), sizes: blocks.sizes.clone() };
             only.all.extend(mine.iter().map(|&i| blocks.all[i]));
             let at = mine.iter().map(|&i| layout.at[i]).collect();
-            assert!(is_valid(&only, &Layout { at, chunks: layout.chunks.clone() }));
+            assert!(is_valid(&only, &Arrangement { at, chunks: layout.chunks.clone() }));
         }
     }
 }

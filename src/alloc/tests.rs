@@ -6,7 +6,7 @@ use crate::abi::ggml::ggml_tensor_flag::*;
 use crate::abi::ggml::ggml_type::GGML_TYPE_F32;
 use crate::backend::BufferRef;
 use crate::backend::author::{Buffer, BufferType, leak_buffer_type};
-use crate::backend::testing::{State, buffer_type};
+use crate::backend::testing::{Control, buffer_type};
 use crate::error::Result;
 use crate::graph::{GraphRef, build};
 use crate::sys::memory::AlignedBlock;
@@ -37,7 +37,7 @@ fn graph(ctx: &mut Context, ends: &[TensorRef]) -> GraphRef {
     g
 }
 
-fn allocator(alignment: usize, max: usize, expand: usize) -> (GraphAllocator, Arc<State>) {
+fn allocator(alignment: usize, max: usize, expand: usize) -> (GraphAllocator, Arc<Control>) {
     let (buft, state) = buffer_type(alignment, max, expand);
     (GraphAllocator::new(&[buft]), state)
 }

@@ -12,7 +12,7 @@ use std::ffi::c_void;
 
 /// Bytes of one tensor, and where they are in host memory.
 #[derive(Clone, Copy)]
-pub struct Part {
+pub struct HostPart {
     /// The tensor.
     pub tensor: TensorRef,
     /// Where in host memory.
@@ -24,20 +24,20 @@ pub struct Part {
 }
 
 /// What belongs to one type of buffers, with a buffer of that type.
-struct Group<T> {
+struct PerType<T> {
     buffer: BufferRef,
     items: Vec<T>,
 }
 
 /// The items by the type of their buffers, in the order in which the types come first.
-fn by_type<T: Copy>(items: &[T], tensor: impl Fn(&T) -> TensorRef) -> Vec<Group<T>> {
-    let mut groups: Vec<(BufferTypeRef, Group<T>)> = Vec::new();
+fn by_type<T: Copy>(items: &[T], tensor: impl Fn(&T) -> TensorRef) -> Vec<PerType<T>> {
+    let mut groups: Vec<(BufferTypeRef, PerType<T>)> = Vec::new();
     for item in items {
         let buffer = buffer_of(tensor(item));
         let buft = buffer.buft();
         match groups.iter_mut().find(|(other, _)| *other == buft) {
             Some((_, group)) => group.items.push(*item),
-            None => groups.push((buft, Group { buffer, items: vec![*item] })),
+            None => groups.push((buft, PerType { buffer, items: vec![*item] })),
         }
     }
     groups.into_iter().map(|(_, group)| group).collect()
@@ -45,7 +45,7 @@ fn by_type<T: Copy>(items: &[T], tensor: impl Fn(&T) -> TensorRef) -> Vec<Group<
 
 /// Returns two or more parts as pieces of one tensor, if they have the same size, and constant strides both in the
 /// tensor and in host memory.
-fn as_pieces(parts: &[Part]) -> Option<Pieces> {
+fn as_pieces(parts: &[HostPart]) -> Option<Pieces> {
     let [first, second, ..] = parts else { return None };
     let stride_tensor = second.offset.checked_sub(first.offset)?;
     let stride_data = second.data.addr().checked_sub(first.data.addr())?;
@@ -68,7 +68,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(parts: &[Part]) -> Self {
+    fn of(parts: &[HostPart]) -> Self {
         Self {
             tensors: parts.iter().map(|p| p.tensor).collect(),
             data: parts.iter().map(|p| p.data.cast()).collect(),
@@ -83,9 +83,9 @@ impl Columns {
 ///
 /// # Safety
 /// The `size` bytes at `data` of every part are readable.
-pub unsafe fn set(parts: &[Part]) {
+pub unsafe fn set(parts: &[HostPart]) {
     parts.iter().for_each(|p| check_range(p.tensor, p.offset, p.size, "write"));
-    for Group { buffer, items } in by_type(parts, |p| p.tensor) {
+    for PerType { buffer, items } in by_type(parts, |p| p.tensor) {
         if let Some(f) = slot!(buffer.set_tensor_n) {
             items.iter().for_each(|p| observe::notify(|| Operation::Set(p.tensor, p.offset, p.size)));
             let c = Columns::of(&items);
@@ -108,9 +108,9 @@ pub unsafe fn set(parts: &[Part]) {
 ///
 /// # Safety
 /// The `size` bytes at `data` of every part are writable, and no other code uses them.
-pub unsafe fn get(parts: &[Part]) {
+pub unsafe fn get(parts: &[HostPart]) {
     parts.iter().for_each(|p| check_range(p.tensor, p.offset, p.size, "read"));
-    for Group { buffer, items } in by_type(parts, |p| p.tensor) {
+    for PerType { buffer, items } in by_type(parts, |p| p.tensor) {
         if let Some(f) = slot!(buffer.get_tensor_n) {
             items.iter().for_each(|p| observe::notify(|| Operation::Get(p.tensor, p.offset, p.size)));
             let c = Columns::of(&items);
@@ -133,7 +133,7 @@ pub fn copy(pairs: &[(TensorRef, TensorRef)]) -> Result<()> {
     for (src, dst) in pairs {
         ggml_assert!(src.same_layout(*dst), "cannot copy tensors with different layouts: '{}'", src.name());
     }
-    for Group { buffer, items } in by_type(pairs, |(_, dst)| *dst) {
+    for PerType { buffer, items } in by_type(pairs, |(_, dst)| *dst) {
         if let Some(f) = slot!(buffer.cpy_tensor_n) {
             items.iter().for_each(|(src, dst)| observe::notify(|| Operation::Copy(*src, *dst)));
             let (srcs, dsts): (Vec<_>, Vec<_>) =

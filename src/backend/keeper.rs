@@ -1,7 +1,7 @@
 //! Interface of the code that keeps weights in memory, and reads them from their files when they are needed. Reports
 //! query it through this module, and do not depend on the implementation.
 
-use crate::sys::available::Memory;
+use crate::sys::available::AvailableMemory;
 use crate::tensor::TensorRef;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub enum Fit {
 #[derive(Clone, Copy, Debug)]
 pub struct Account {
     /// The memory of the process, if the system says so.
-    pub memory: Option<Memory>,
+    pub memory: Option<AvailableMemory>,
     /// The limit that the environment sets for weights that can be read again.
     pub limit: Option<u64>,
     /// What weights leave free of the memory.

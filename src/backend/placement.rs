@@ -10,7 +10,7 @@ use crate::tensor::TensorRef;
 use std::ops::Range;
 
 /// A buffer to be made, and the tensors of the list that go into it.
-struct Part {
+struct Planned {
     size: usize,
     tensors: Range<usize>,
 }
@@ -52,7 +52,7 @@ impl BufferTypeRef {
         parts.iter().try_fold(0usize, |sum, p| sum.checked_add(p.size)).ok_or_else(|| too_large(self))
     }
 
-    fn plan(self, list: &[TensorRef]) -> Result<Vec<Part>> {
+    fn plan(self, list: &[TensorRef]) -> Result<Vec<Planned>> {
         let (alignment, max_size) = (self.alignment(), self.max_size());
         let (mut parts, mut size, mut first) = (Vec::new(), 0usize, 0);
         for (i, t) in list.iter().enumerate() {
@@ -64,13 +64,13 @@ impl BufferTypeRef {
             match size.checked_add(bytes).filter(|&sum| sum <= max_size || size == 0 || bytes == 0) {
                 Some(sum) => size = sum,
                 None => {
-                    parts.push(Part { size, tensors: first..i });
+                    parts.push(Planned { size, tensors: first..i });
                     (size, first) = (bytes, i);
                 }
             }
         }
         if size > 0 {
-            parts.push(Part { size, tensors: first..list.len() });
+            parts.push(Planned { size, tensors: first..list.len() });
         }
         Ok(parts)
     }

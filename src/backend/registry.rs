@@ -25,7 +25,7 @@ pub struct Builtin {
     pub without_devices: bool,
 }
 
-struct Entry {
+struct Registered {
     reg: RegRef,
     /// The library it came from. It is closed when the backend is unloaded, and never at exit: threads of the backend
     /// may run until the very end.
@@ -35,12 +35,12 @@ struct Entry {
     loaded_again: usize,
 }
 
-struct State {
-    regs: Vec<Entry>,
+struct Registry {
+    regs: Vec<Registered>,
     devices: Vec<DeviceRef>,
 }
 
-static STATE: RwLock<State> = RwLock::new(State { regs: Vec::new(), devices: Vec::new() });
+static STATE: RwLock<Registry> = RwLock::new(Registry { regs: Vec::new(), devices: Vec::new() });
 static BUILTINS: OnceLock<&'static [Builtin]> = OnceLock::new();
 static CPU: OnceLock<fn() -> Option<RegRef>> = OnceLock::new();
 static FILLED: Once = Once::new();
@@ -89,12 +89,12 @@ fn fill() {
     });
 }
 
-fn read() -> Brief<RwLockReadGuard<'static, State>> {
+fn read() -> Brief<RwLockReadGuard<'static, Registry>> {
     fill();
     sync::brief_read(&STATE)
 }
 
-fn write() -> Brief<RwLockWriteGuard<'static, State>> {
+fn write() -> Brief<RwLockWriteGuard<'static, Registry>> {
     sync::brief_write(&STATE)
 }
 
@@ -108,7 +108,7 @@ fn add(reg: RegRef, module: Option<Library>) -> bool {
                 Some(module)
             }
             None => {
-                state.regs.push(Entry { reg, module, loaded_again: 0 });
+                state.regs.push(Registered { reg, module, loaded_again: 0 });
                 None
             }
         }

@@ -22,7 +22,7 @@ type Job = Box<dyn FnOnce() + Send>;
 
 /// What a test can see and set of a device.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct Control {
     /// Buffers made so far.
     pub allocs: AtomicUsize,
     /// Buffers alive.
@@ -40,7 +40,7 @@ pub(crate) struct State {
     queued: AtomicUsize,
 }
 
-impl State {
+impl Control {
     fn push(&self, job: Job) -> usize {
         self.queue.lock().unwrap().push_back(job);
         self.queued.fetch_add(1, SeqCst) + 1
@@ -94,7 +94,7 @@ impl Spec {
     }
 }
 
-struct FakeBuffer(AlignedBlock, Arc<State>);
+struct FakeBuffer(AlignedBlock, Arc<Control>);
 
 impl Drop for FakeBuffer {
     fn drop(&mut self) {
@@ -132,7 +132,7 @@ struct FakeBuft {
     max_size: usize,
     /// Additional bytes that the result of a matrix product needs.
     expand: usize,
-    state: Arc<State>,
+    state: Arc<Control>,
 }
 
 impl BufferType for FakeBuft {
@@ -164,8 +164,8 @@ impl BufferType for FakeBuft {
 }
 
 /// A buffer type without a device. `expand`: additional bytes that the result of a matrix product needs.
-pub(crate) fn buffer_type(alignment: usize, max_size: usize, expand: usize) -> (BufferTypeRef, Arc<State>) {
-    let state = Arc::new(State::default());
+pub(crate) fn buffer_type(alignment: usize, max_size: usize, expand: usize) -> (BufferTypeRef, Arc<Control>) {
+    let state = Arc::new(Control::default());
     let buft = FakeBuft { name: c"Fake", host: true, alignment, max_size, expand, state: state.clone() };
     (leak_buffer_type(None, buft), state)
 }
@@ -262,7 +262,7 @@ fn kernel(t: TensorRef) -> Option<Job> {
 
 /// A mark in a queue.
 #[derive(Default)]
-pub(crate) struct Mark(Mutex<Option<(Arc<State>, usize)>>);
+pub(crate) struct Mark(Mutex<Option<(Arc<Control>, usize)>>);
 
 impl Event for Mark {
     fn synchronize(&self) {
@@ -275,7 +275,7 @@ impl Event for Mark {
 
 /// A stream: its name, its device's state, whether copies out of host memory are queued, and the buffer types that it
 /// can use.
-struct FakeStream<const ASYNC: bool>(&'static CStr, Arc<State>, bool, Vec<BufferTypeRef>);
+struct FakeStream<const ASYNC: bool>(&'static CStr, Arc<Control>, bool, Vec<BufferTypeRef>);
 
 impl<const ASYNC: bool> FakeStream<ASYNC> {
     /// Real devices cannot read or write what is in the memory of others.
@@ -367,7 +367,7 @@ impl<const ASYNC: bool> Stream for FakeStream<ASYNC> {
     }
 }
 
-struct FakeDevice<const ASYNC: bool>(Spec, Arc<State>, OnceLock<BufferTypeRef>);
+struct FakeDevice<const ASYNC: bool>(Spec, Arc<Control>, OnceLock<BufferTypeRef>);
 
 impl<const ASYNC: bool> Device for FakeDevice<ASYNC> {
     type Stream = FakeStream<ASYNC>;
@@ -434,12 +434,12 @@ impl<const ASYNC: bool> Reg for Family<ASYNC> {
 pub(crate) struct Fake {
     pub backend: BackendBox,
     pub buft: BufferTypeRef,
-    pub state: Arc<State>,
+    pub state: Arc<Control>,
 }
 
 impl Fake {
     fn make<const ASYNC: bool>(spec: Spec) -> Self {
-        let state = Arc::new(State::default());
+        let state = Arc::new(Control::default());
         let device = FakeDevice::<ASYNC>(spec, state.clone(), OnceLock::new());
         let family = publish(Family(Mutex::new(Some(device))));
         // It lives until the process ends. The static keeps it reachable, so that LeakSanitizer reports no leak.

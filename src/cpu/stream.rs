@@ -1,6 +1,6 @@
 //! Streams of the CPU device, which compute graphs synchronously, and the graphs that hosts plan with them.
 
-use super::check::{CheckedGraph, Memory};
+use super::check::{CheckedGraph, RecentChecks};
 use super::exec::{self, Abort, Settings, Steps};
 use super::plan::Plan;
 use super::threadpool::Pool;
@@ -35,13 +35,13 @@ unsafe impl Send for Choices {}
 pub struct CpuStream {
     choices: Mutex<Choices>,
     /// Locked while a graph is computed.
-    state: Lasting<State>,
+    state: Lasting<StreamState>,
 }
 
 /// Data that a stream keeps between computations.
 #[derive(Default)]
-struct State {
-    checks: Memory<Vec<Steps>>,
+struct StreamState {
+    checks: RecentChecks<Vec<Steps>>,
     /// Scratch memory of the last graph.
     work: Option<AlignedBlock>,
 }
@@ -65,7 +65,7 @@ fn steps_of<'a>(
 /// A graph to compute several times, with its scratch memory and the host's settings from when the plan was made.
 pub struct CpuPlan {
     nodes: Vec<TensorRef>,
-    checks: Memory<Vec<Steps>>,
+    checks: RecentChecks<Vec<Steps>>,
     choices: Choices,
     n_threads: usize,
     work: AlignedBlock,
@@ -151,7 +151,7 @@ impl Stream for CpuStream {
         let nodes: Vec<TensorRef> = graph.nodes().collect();
         let n_threads = choices.threads(choices.pool());
         let mut state = self.state.lock();
-        let State { checks, work } = &mut *state;
+        let StreamState { checks, work } = &mut *state;
         let (graph, known) = checks.check(&nodes)?;
         let n_threads = exec::useful_threads(&graph, n_threads);
         let steps = steps_of(known, &graph, n_threads, choices.pool());
@@ -169,7 +169,7 @@ impl Stream for CpuStream {
         let nodes: Vec<TensorRef> = graph.nodes().collect();
         let n_threads = choices.threads(choices.pool());
         let plan = Plan::of(nodes.iter().copied(), n_threads);
-        Ok(CpuPlan { nodes, checks: Memory::default(), choices, n_threads, work: work_block(plan.work_size())? })
+        Ok(CpuPlan { nodes, checks: RecentChecks::default(), choices, n_threads, work: work_block(plan.work_size())? })
     }
 
     fn plan_compute(&self, plan: &mut CpuPlan) -> Result<()> {
@@ -204,7 +204,7 @@ mod tests {
         let second = matmul::mul_mat(&mut c, weights[1], x).unwrap();
         let nodes = [first, sum, second];
         nodes.iter().for_each(|t| t.add_flag(GGML_TENSOR_FLAG_COMPUTE));
-        let mut checks = Memory::default();
+        let mut checks = RecentChecks::default();
         let mut compute = || {
             let (graph, known) = checks.check(&nodes).unwrap();
             let steps = steps_of(known, &graph, 1, None);

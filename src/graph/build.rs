@@ -24,7 +24,7 @@ pub fn hash_size(min: usize) -> usize {
 }
 
 /// Offsets of the arrays of a graph, in bytes from its start.
-struct Layout {
+struct ArrayOffsets {
     slots: usize,
     nodes: usize,
     leafs: usize,
@@ -36,7 +36,7 @@ struct Layout {
     total: usize,
 }
 
-impl Layout {
+impl ArrayOffsets {
     fn new(size: usize, grads: bool) -> Option<Self> {
         let slots = hash_size(size.checked_mul(2)?);
         let mut end = size_of::<ggml_cgraph>();
@@ -60,7 +60,7 @@ impl Layout {
 
 /// Bytes a context needs for a graph of `size` nodes and leafs; `grads`: with room for gradients. Saturates.
 pub fn overhead(size: usize, grads: bool) -> usize {
-    Layout::new(size, grads)
+    ArrayOffsets::new(size, grads)
         .and_then(|l| l.total.checked_next_multiple_of(crate::abi::ggml::GGML_MEM_ALIGN))
         .map_or(usize::MAX, |n| n.saturating_add(OBJECT_SIZE))
 }
@@ -68,7 +68,7 @@ pub fn overhead(size: usize, grads: bool) -> usize {
 /// A new empty graph in `ctx` with room for `size` nodes and as many leafs; `grads`: with room for gradients.
 pub fn new(ctx: &mut Context, size: usize, grads: bool) -> Result<GraphRef> {
     let too_large = || Error::OutOfMemory { what: "a graph".into(), bytes: size };
-    let layout = Layout::new(size, grads).ok_or_else(too_large)?;
+    let layout = ArrayOffsets::new(size, grads).ok_or_else(too_large)?;
     let count = c_int::try_from(size).map_err(|_| too_large())?;
     let base = ctx.new_object(ggml_object_type::GGML_OBJECT_TYPE_GRAPH, layout.total)?.as_ptr();
     let at = |offset: usize| {

@@ -7,7 +7,7 @@ use crate::sys::time::monotonic_us;
 use crate::{ggml_abort, ggml_assert, log_error};
 
 /// Training or evaluation, and its batches.
-struct Part<'a> {
+struct Phase<'a> {
     train: bool,
     batches: std::ops::Range<i64>,
     watch: Watch<'a>,
@@ -37,14 +37,14 @@ pub fn epoch(run: &Shared<Run>, dataset: &Shared<Dataset>, split: i64, train: Wa
     ggml_assert!(split % per_batch == 0, "the first {split} points are no whole batches of {per_batch}");
     let (n_train, n_all) = (split / per_batch, n_points / per_batch);
     for part in [
-        Part { train: true, batches: 0..n_train, watch: train },
-        Part { train: false, batches: n_train..n_all, watch: evaluate },
+        Phase { train: true, batches: 0..n_train, watch: train },
+        Phase { train: false, batches: n_train..n_all, watch: evaluate },
     ] {
         part.go(run, dataset);
     }
 }
 
-impl Part<'_> {
+impl Phase<'_> {
     fn go(&self, run: &Shared<Run>, dataset: &Shared<Dataset>) {
         let started = monotonic_us();
         for i in self.batches.clone() {

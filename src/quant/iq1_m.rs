@@ -115,7 +115,7 @@ fn best_split(x: &[f32], weights: &[f32], order: &[usize; 16]) -> Option<(f32, (
 
 /// The fit of 16 values.
 #[derive(Default)]
-struct Group {
+struct GroupFit {
     /// Index of the grid point of each half.
     indices: [u16; 2],
     scale: f32,
@@ -125,14 +125,14 @@ struct Group {
 
 /// Fits a group of 16 values: finds the best split and moves it to grid points. Returns `None` if no error can be
 /// computed.
-fn fit_group(lattice: &Lattice, x: &[f32], weights: &[f32; 16]) -> Option<Group> {
+fn fit_group(lattice: &Lattice, x: &[f32], weights: &[f32; 16]) -> Option<GroupFit> {
     let top = x.iter().fold(x[0].abs(), |m, v| max(m, v.abs()));
     if top < 1e-7 {
-        return Some(Group::default());
+        return Some(GroupFit::default());
     }
     let order = ascending::<16>(x);
     let Some((mut scale, split, mut shift)) = best_split(x, weights, &order) else {
-        return Some(Group::default());
+        return Some(GroupFit::default());
     };
     let mut levels = [0; 16];
     assign(&mut levels, &order, split);
@@ -165,7 +165,7 @@ fn fit_group(lattice: &Lattice, x: &[f32], weights: &[f32; 16]) -> Option<Group>
             scale = xq / q2;
         }
     }
-    Some(Group { indices, scale, shift })
+    Some(GroupFit { indices, scale, shift })
 }
 
 impl EncodeSearch for BlockIq1M {
@@ -185,7 +185,7 @@ impl EncodeSearch for BlockIq1M {
         let (mut scales, mut shifts) = ([0.0; 16], [0; 16]);
         for (g, x) in x.chunks_exact(16).enumerate() {
             let weights = weights_of(g, x);
-            let Group { indices, scale, shift } = fit_group(lattice, x, &weights)?;
+            let GroupFit { indices, scale, shift } = fit_group(lattice, x, &weights)?;
             block.qs[2 * g] = indices[0] as u8;
             block.qs[2 * g + 1] = indices[1] as u8;
             block.qh[g] = (indices[0] >> 8 | indices[1] >> 8 << 4) as u8;

@@ -242,7 +242,7 @@ pub struct Affine {
 const RANGES: usize = 8;
 
 /// Values with their weights, at most 32, and their sums.
-struct Group<'a> {
+struct Weighted<'a> {
     x: &'a [f32],
     weights: &'a [f32],
     sum_x: f32,
@@ -258,7 +258,7 @@ struct Tried {
     is_fit: [bool; RANGES],
 }
 
-impl Group<'_> {
+impl Weighted<'_> {
     /// Computes the levels of all values in some ranges, and the scale and offset that fit them best. `inverses` has
     /// the levels per unit of each range, and `level` rounds to a level.
     #[inline(always)]
@@ -334,7 +334,7 @@ pub fn affine(how: Affine, x: &[f32], weights: &[f32], levels: &mut [u8]) -> (f3
         *l = nearest(inverse * (v - min)).clamp(0, n) as u8;
     }
     let mut best = error(scale, min, levels);
-    let group = Group { x, weights, sum_x, sum_w };
+    let group = Weighted { x, weights, sum_x, sum_w };
     let mut next = 0;
     while next <= steps {
         // Tries several ranges at once, each in its own lane. The ranges depend on the minimum of the best fit so far,

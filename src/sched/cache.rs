@@ -27,7 +27,7 @@ const PAST_SHAPES: usize = 2;
 const OLDEST_EVERY: usize = 4;
 
 /// A place in the cache.
-struct Entry {
+struct CachedSplits {
     graph: SplitGraph,
     /// A digest of the graph's address and sizes.
     shape: u64,
@@ -41,7 +41,7 @@ struct Entry {
 
 /// The entries. One is current: the graph that the scheduler was given last.
 pub struct GraphCache {
-    entries: Vec<Entry>,
+    entries: Vec<CachedSplits>,
     current: usize,
     max_entries: usize,
     clock: u64,
@@ -91,7 +91,7 @@ impl GraphCache {
     fn add(&mut self, settings: &Settings) -> usize {
         let slot = self.entries.len();
         let graph = SplitGraph::new(slot, settings);
-        self.entries.push(Entry { graph, shape: 0, past: Vec::new(), used: 0, came_again: false });
+        self.entries.push(CachedSplits { graph, shape: 0, past: Vec::new(), used: 0, came_again: false });
         slot
     }
 
@@ -129,7 +129,7 @@ impl GraphCache {
     pub fn enter(&mut self, graph: GraphRef, cur_copy: usize, settings: &Settings) -> Result<Likeness> {
         let shape = shape_of(graph);
         let counts = (graph.n_leafs(), graph.n_nodes());
-        let may_follow = |e: &Entry| {
+        let may_follow = |e: &CachedSplits| {
             let g = &e.graph;
             g.life != Life::Blank && g.cur_copy == cur_copy && (g.flat.leafs().len(), g.flat.nodes().len()) == counts
         };
@@ -171,7 +171,7 @@ impl GraphCache {
 
     /// A blank entry, or a new one, or one to overwrite.
     fn vacate(&mut self, settings: &Settings) -> usize {
-        let is_blank = |e: &Entry| e.graph.life == Life::Blank;
+        let is_blank = |e: &CachedSplits| e.graph.life == Life::Blank;
         if let Some(slot) = self.entries.iter().position(is_blank) {
             return slot;
         }

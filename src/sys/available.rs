@@ -8,14 +8,14 @@ use std::sync::OnceLock;
 
 /// Bytes of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
+pub struct AvailableMemory {
     /// All that the process, or others in its cgroup, can ever have.
     pub total: u64,
     /// What is unused, or used only for pages of files.
     pub free: u64,
 }
 
-impl Memory {
+impl AvailableMemory {
     /// The smaller memory of two.
     fn within(self, other: Self) -> Self {
         Self { total: self.total.min(other.total), free: self.free.min(other.free) }
@@ -33,19 +33,19 @@ fn value(text: &str, name: &str) -> Option<u64> {
 }
 
 /// The machine's memory, from `/proc/meminfo`.
-fn of_machine(meminfo: &str) -> Option<Memory> {
-    Some(Memory { total: value(meminfo, "MemTotal")?, free: value(meminfo, "MemAvailable")? })
+fn of_machine(meminfo: &str) -> Option<AvailableMemory> {
+    Some(AvailableMemory { total: value(meminfo, "MemTotal")?, free: value(meminfo, "MemAvailable")? })
 }
 
 /// The memory of a cgroup; `None` if it has no limit. Not all controllers name files and values alike.
-fn of_group(folder: &Path, limit: &str, usage: &str, stat: [&str; 2]) -> Option<Memory> {
+fn of_group(folder: &Path, limit: &str, usage: &str, stat: [&str; 2]) -> Option<AvailableMemory> {
     let number = |name: &str| read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
     // Without a limit: the word "max", or almost 2^63.
     let total = number(limit).filter(|&n| n < 1 << 62)?;
     let stats = read_to_string(folder.join("memory.stat")).unwrap_or_default();
     let files = stat.iter().filter_map(|name| value(&stats, name)).fold(0, u64::saturating_add);
     let used = number(usage)?.saturating_sub(files);
-    Some(Memory { total, free: total.saturating_sub(used) })
+    Some(AvailableMemory { total, free: total.saturating_sub(used) })
 }
 
 /// A cgroup and those around it, up to `root`.
@@ -58,14 +58,14 @@ fn with_parents(root: &Path, path: &str) -> Vec<PathBuf> {
 
 /// The smallest memory of the cgroups that `/proc/self/cgroup` names; `None` if none has a limit. `mounts` is where
 /// cgroups are.
-fn of_groups(groups: &str, mounts: &Path) -> Option<Memory> {
+fn of_groups(groups: &str, mounts: &Path) -> Option<AvailableMemory> {
     let lines = groups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         Some((parts.next()?, parts.next()?))
     });
     let all = lines.flat_map(|(controllers, path)| {
         let is_first = controllers.split(',').any(|c| c == "memory");
-        let found: Vec<Memory> = if is_first {
+        let found: Vec<AvailableMemory> = if is_first {
             let stat = ["total_inactive_file", "total_active_file"];
             let limits = with_parents(&mounts.join("memory"), path);
             limits.iter().filter_map(|p| of_group(p, "memory.limit_in_bytes", "memory.usage_in_bytes", stat)).collect()
@@ -83,7 +83,7 @@ fn of_groups(groups: &str, mounts: &Path) -> Option<Memory> {
         };
         found
     });
-    all.reduce(Memory::within)
+    all.reduce(AvailableMemory::within)
 }
 
 /// Memory that ZFS has for its cache and gives back when others need it: the system does not count it as free.
@@ -113,7 +113,7 @@ pub fn will_take(bytes: usize) {
 }
 
 /// The memory that this process may use; `None` if the system does not say.
-pub fn memory() -> Option<Memory> {
+pub fn memory() -> Option<AvailableMemory> {
     if !cfg!(any(target_os = "linux", target_os = "android")) {
         return None;
     }
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn the_memory_of_the_machine() {
         let text = "MemTotal:       16384 kB\nMemFree:  12 kB\nMemAvailable:    8192 kB\n";
-        assert_eq!(of_machine(text), Some(Memory { total: 16 * MIB, free: 8 * MIB }));
+        assert_eq!(of_machine(text), Some(AvailableMemory { total: 16 * MIB, free: 8 * MIB }));
         assert_eq!(of_machine("MemTotal: 5 kB\n"), None);
         assert_eq!(of_machine(""), None);
     }
@@ -153,13 +153,13 @@ mod tests {
         write(&at("a/b"), &[("memory.max", "104857600\n"), ("memory.current", "52428800\n"), ("memory.stat", stat)]);
         write(&at("a"), &[("memory.max", "max\n"), ("memory.current", "99999999\n"), ("memory.stat", "")]);
         let found = of_groups("0::/a/b\n", mounts.path());
-        assert_eq!(found, Some(Memory { total: 100 * MIB, free: 53 * MIB }));
+        assert_eq!(found, Some(AvailableMemory { total: 100 * MIB, free: 53 * MIB }));
         write(&at("a"), &[("memory.max", "62914560\n")]);
         std::fs::write(at("a/memory.current"), "57671680").unwrap();
-        assert_eq!(of_groups("0::/a/b\n", mounts.path()), Some(Memory { total: 60 * MIB, free: 5 * MIB }));
+        assert_eq!(of_groups("0::/a/b\n", mounts.path()), Some(AvailableMemory { total: 60 * MIB, free: 5 * MIB }));
         // More is used than the limit, which was lowered.
         write(&at("a"), &[("memory.max", "1048576\n")]);
-        assert_eq!(of_groups("0::/a/b\n", mounts.path()), Some(Memory { total: MIB, free: 0 }));
+        assert_eq!(of_groups("0::/a/b\n", mounts.path()), Some(AvailableMemory { total: MIB, free: 0 }));
         assert_eq!(of_groups("0::/other\n1:cpu:/a\n", mounts.path()), None);
     }
 
@@ -173,10 +173,13 @@ mod tests {
         write(&group, &files);
         write(&mounts.path().join("memory"), &[("memory.limit_in_bytes", "9223372036854771712\n")]);
         let groups = "4:cpu,memory:/g\n1:name=systemd:/x\n";
-        assert_eq!(of_groups(groups, mounts.path()), Some(Memory { total: 32 * MIB, free: 16 * MIB }));
+        assert_eq!(of_groups(groups, mounts.path()), Some(AvailableMemory { total: 32 * MIB, free: 16 * MIB }));
         // A path of the host's that the container does not see: its own group is the root.
         write(&mounts.path().join("memory"), &files);
-        assert_eq!(of_groups("4:memory:/docker/1\n", mounts.path()), Some(Memory { total: 32 * MIB, free: 16 * MIB }));
+        assert_eq!(
+            of_groups("4:memory:/docker/1\n", mounts.path()),
+            Some(AvailableMemory { total: 32 * MIB, free: 16 * MIB })
+        );
     }
 
     #[test]
@@ -188,7 +191,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_memory() {
-        if let Some(Memory { total, free }) = memory() {
+        if let Some(AvailableMemory { total, free }) = memory() {
             assert!(free > 0 && free <= total, "{free} of {total}");
         }
     }

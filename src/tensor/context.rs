@@ -37,14 +37,14 @@ const _: () = {
     assert!(OBJECT_SIZE.is_multiple_of(GGML_MEM_ALIGN) && TENSOR_SIZE.is_multiple_of(GGML_MEM_ALIGN));
 };
 
-enum Memory {
+enum Arena {
     Owned(AlignedBlock),
     Borrowed(NonNull<u8>),
 }
 
 /// The arena. A host holds it as `struct ggml_context *`.
 pub struct Context {
-    memory: Memory,
+    memory: Arena,
     mem_size: usize,
     no_alloc: bool,
     first: Option<NonNull<Object>>,
@@ -52,7 +52,7 @@ pub struct Context {
 }
 
 /// What `new_tensor` shall make.
-struct Layout {
+struct NewTensor {
     ne: [i64; GGML_MAX_DIMS],
     nb: [usize; GGML_MAX_DIMS],
     bytes: usize,
@@ -74,13 +74,13 @@ impl Context {
                 if !(p.as_ptr() as usize).is_multiple_of(GGML_MEM_ALIGN) {
                     return Err(invalid!("a context's memory must be aligned to {GGML_MEM_ALIGN} bytes"));
                 }
-                (Memory::Borrowed(p), size)
+                (Arena::Borrowed(p), size)
             }
             None => {
                 let size = size
                     .checked_next_multiple_of(GGML_MEM_ALIGN)
                     .ok_or_else(|| Error::OutOfMemory { what: "a context".into(), bytes: size })?;
-                (Memory::Owned(AlignedBlock::paged(size, 64, "a context")?), size)
+                (Arena::Owned(AlignedBlock::paged(size, 64, "a context")?), size)
             }
         };
         Ok(Self { memory, mem_size, no_alloc: params.no_alloc, first: None, last: None })
@@ -105,8 +105,8 @@ impl Context {
     /// First byte of the arena.
     pub fn mem_buffer(&self) -> *mut u8 {
         match &self.memory {
-            Memory::Owned(b) => b.as_ptr(),
-            Memory::Borrowed(p) => p.as_ptr(),
+            Arena::Owned(b) => b.as_ptr(),
+            Arena::Borrowed(p) => p.as_ptr(),
         }
     }
 
@@ -203,7 +203,7 @@ impl Context {
     }
 
     #[inline]
-    fn layout(dtype: ggml_type, dims: &[i64]) -> Result<Layout> {
+    fn layout(dtype: ggml_type, dims: &[i64]) -> Result<NewTensor> {
         let ne = match *dims {
             [n0, n1, n2, n3] => [n0, n1, n2, n3],
             [n0, n1, n2] => [n0, n1, n2, 1],
@@ -225,12 +225,12 @@ impl Context {
         nb[3] = nb[2] * n2;
         // A row that ends within a block counts with its part of it, though its stride does not.
         let row = if block == 1 { size * n0 } else { size * n0 / block };
-        Ok(Layout { ne, nb, bytes: row * n1 * n2 * n3 })
+        Ok(NewTensor { ne, nb, bytes: row * n1 * n2 * n3 })
     }
 
     /// As [`Self::layout`], with every step checked.
     #[cold]
-    fn large_layout(dtype: ggml_type, ne: [i64; GGML_MAX_DIMS]) -> Result<Layout> {
+    fn large_layout(dtype: ggml_type, ne: [i64; GGML_MAX_DIMS]) -> Result<NewTensor> {
         let too_large = || invalid!("a tensor of {ne:?} elements is too large, or has a negative dimension");
         if ne.iter().any(|&n| n < 0) {
             return Err(too_large());
@@ -246,10 +246,10 @@ impl Context {
         }
         let row = nb[0].checked_mul(size(ne[0])?).ok_or_else(too_large)? / dtype.blck_size() as usize;
         let bytes = ne[1..].iter().try_fold(row, |b, &n| b.checked_mul(n as usize)).ok_or_else(too_large)?;
-        Ok(Layout { ne, nb, bytes })
+        Ok(NewTensor { ne, nb, bytes })
     }
 
-    fn push_tensor(&mut self, dtype: ggml_type, layout: &Layout, data: Option<*mut u8>) -> Result<TensorRef> {
+    fn push_tensor(&mut self, dtype: ggml_type, layout: &NewTensor, data: Option<*mut u8>) -> Result<TensorRef> {
         let inline_bytes = if data.is_none() && !self.no_alloc { layout.bytes } else { 0 };
         let size = TENSOR_SIZE
             .checked_add(inline_bytes)

@@ -19,7 +19,7 @@ struct Run {
 }
 
 /// A contiguous tensor that is divided along one dimension: periods of equal length, each a sequence of runs.
-pub struct Layout {
+pub struct Periods {
     period: usize,
     runs: Vec<Run>,
     /// Bytes of a period on each device.
@@ -37,7 +37,7 @@ pub struct Transfer {
     pub pieces: Pieces,
 }
 
-impl Layout {
+impl Periods {
     /// The layout of `tensor`, divided along `dim` as `split` says.
     pub fn new(tensor: TensorRef, split: &Split, dim: usize) -> Result<Self> {
         if !tensor.is_contiguous() {
@@ -129,7 +129,7 @@ mod tests {
         let t = ctx.new_tensor(GGML_TYPE_I8, &[2, 14, 3]).unwrap();
         let segments = vec![Segment { shares: vec![1, 3, 0], repeat: 1 }, Segment { shares: vec![2, 0, 3], repeat: 2 }];
         let split = Split { axis: Axis::Dim(1), segments };
-        let layout = Layout::new(t, &split, 1).unwrap();
+        let layout = Periods::new(t, &split, 1).unwrap();
         let whole: Vec<u8> = (0..t.nbytes() as u8).collect();
         // The slices, by hand: device of each of the 14 rows.
         let owner = [0, 1, 1, 1, 0, 0, 2, 2, 2, 0, 0, 2, 2, 2];

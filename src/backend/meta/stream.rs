@@ -4,7 +4,7 @@
 //! compare the tensors of their own parts. So [`graph::memo`](crate::graph::memo) would compare all tensors twice.
 
 use super::buffer::{MetaBuffer, is_sliced, meta_buffer};
-use super::layout::Layout;
+use super::layout::Periods;
 use super::reduce::{self, Reduction, Scratch};
 use super::regions::{self, Node, Operand, Region};
 use super::slices::slices_of;
@@ -28,13 +28,13 @@ use std::sync::{Arc, MutexGuard};
 pub struct MetaStream {
     name: CString,
     comm: Option<Comm>,
-    state: Lasting<State>,
+    state: Lasting<Pending>,
     // Freed after everything that was made on them.
     streams: Vec<BackendBox>,
 }
 
 #[derive(Default)]
-struct State {
+struct Pending {
     prepared: Option<Prepared>,
     /// Graphs that a device may still be computing, and host memory that is being moved; kept until the next
     /// synchronisation.
@@ -48,7 +48,7 @@ struct State {
 struct Prepared {
     uid: u64,
     changes: u64,
-    steps: Vec<Step>,
+    steps: Vec<Stage>,
     _landing: Option<Arc<Scratch>>,
     _slices: Vec<Arc<Slices>>,
     // Holds the graphs of the steps.
@@ -57,7 +57,7 @@ struct Prepared {
 // SAFETY: the context and its graphs are reached by the holder of the state's lock only.
 unsafe impl Send for Prepared {}
 
-struct Step {
+struct Stage {
     graphs: Vec<GraphRef>,
     sum: Option<Reduction>,
 }
@@ -78,7 +78,7 @@ impl MetaStream {
         self.streams.iter().map(BackendBox::handle)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Pending> {
         self.state.lock()
     }
 
@@ -86,7 +86,7 @@ impl MetaStream {
         self.streams().for_each(BackendRef::synchronize);
     }
 
-    fn prepare(&self, state: &mut State, graph: GraphRef) -> Result<Prepared> {
+    fn prepare(&self, state: &mut Pending, graph: GraphRef) -> Result<Prepared> {
         next_epoch();
         let mut slices = Vec::with_capacity(graph.n_nodes());
         let mut nodes = Vec::with_capacity(graph.n_nodes());
@@ -141,14 +141,14 @@ impl MetaStream {
                 }
                 _ => None,
             };
-            steps.push(Step { graphs, sum });
+            steps.push(Stage { graphs, sum });
         }
         let slices = slices.into_iter().flatten().collect();
         Ok(Prepared { uid: graph.uid(), changes: changes(), steps, _landing: landing, _slices: slices, _ctx: ctx })
     }
 
     /// Memory for the summands of others, as large as the largest sum of the regions; kept from graph to graph.
-    fn landing(&self, state: &mut State, regions: &[Region], nodes: &[Node]) -> Result<Option<Arc<Scratch>>> {
+    fn landing(&self, state: &mut Pending, regions: &[Region], nodes: &[Node]) -> Result<Option<Arc<Scratch>>> {
         let sums = regions.iter().filter(|r| r.reduce).map(|r| nodes[r.nodes.end - 1].tensor.nbytes());
         let Some(bytes) = sums.max() else { return Ok(None) };
         match &state.landing {
@@ -263,16 +263,16 @@ impl Stream for MetaStream {
         let queued = slices_of(tensor).and_then(|slices| {
             match slices.seen.axis {
                 Axis::Dim(dim) => {
-                    for t in Layout::new(tensor, &slices.seen, dim)?.transfers(offset, bytes.len()) {
+                    for t in Periods::new(tensor, &slices.seen, dim)?.transfers(offset, bytes.len()) {
                         let from = bytes[t.data_at..t.data_at + t.pieces.extent()].as_ptr();
                         // SAFETY: the bytes reach to the end of the last piece. They live until `synchronize`:
-                        // `State::sources` keeps them.
+                        // `Pending::sources` keeps them.
                         unsafe { self.streams[t.device].set_2d_async(slices.get(t.device), from, t.pieces) }
                     }
                 }
                 Axis::Mirrored => {
                     for (stream, slice) in self.streams.iter().zip(slices.iter()) {
-                        // SAFETY: all bytes of `data`, which live until `synchronize`: `State::sources` keeps it.
+                        // SAFETY: all bytes of `data`, which live until `synchronize`: `Pending::sources` keeps it.
                         unsafe { stream.set_async(slice, bytes.as_ptr(), offset, bytes.len()) }
                     }
                 }
@@ -297,14 +297,14 @@ impl Stream for MetaStream {
         let queued = slices_of(tensor).and_then(|slices| {
             match slices.seen.axis {
                 Axis::Dim(dim) => {
-                    for t in Layout::new(tensor, &slices.seen, dim)?.transfers(offset, bytes.len()) {
+                    for t in Periods::new(tensor, &slices.seen, dim)?.transfers(offset, bytes.len()) {
                         let to = bytes[t.data_at..t.data_at + t.pieces.extent()].as_mut_ptr();
                         // SAFETY: the bytes reach to the end of the last piece. They live until `synchronize`:
-                        // `State::targets` keeps them.
+                        // `Pending::targets` keeps them.
                         unsafe { self.streams[t.device].get_2d_async(slices.get(t.device), to, t.pieces) }
                     }
                 }
-                // SAFETY: all bytes of `data`, which live until `synchronize`: `State::targets` keeps it.
+                // SAFETY: all bytes of `data`, which live until `synchronize`: `Pending::targets` keeps it.
                 Axis::Mirrored => unsafe {
                     self.streams[0].get_async(slices.get(0), bytes.as_mut_ptr(), offset, bytes.len());
                 },

@@ -114,10 +114,10 @@ impl Slices {
 /// The slices of the tensors of a buffer.
 #[derive(Default)]
 pub struct Table {
-    entries: Mutex<HashMap<usize, Entry>>,
+    entries: Mutex<HashMap<usize, SlicesEntry>>,
 }
 
-struct Entry {
+struct SlicesEntry {
     slices: Arc<Slices>,
     /// Lives as long as the buffer; the others go when no recent graph has used them.
     stays: bool,
@@ -140,7 +140,7 @@ pub fn next_epoch() {
 }
 
 impl Table {
-    fn entries(&self) -> Brief<std::sync::MutexGuard<'_, HashMap<usize, Entry>>> {
+    fn entries(&self) -> Brief<std::sync::MutexGuard<'_, HashMap<usize, SlicesEntry>>> {
         brief(&self.entries)
     }
 
@@ -154,7 +154,7 @@ impl Table {
 
     /// Takes the slices of a tensor in.
     pub fn put(&self, t: TensorRef, slices: Arc<Slices>, stays: bool) {
-        let entry = Entry { slices, stays, epoch: EPOCH.load(Ordering::Relaxed) };
+        let entry = SlicesEntry { slices, stays, epoch: EPOCH.load(Ordering::Relaxed) };
         let old = self.entries().insert(t.as_ptr() as usize, entry);
         CHANGES.fetch_add(1, Ordering::Relaxed);
         drop(old); // outside the lock: it may hold slices of other buffers

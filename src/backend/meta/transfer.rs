@@ -1,7 +1,7 @@
 //! What a buffer of a meta device can do: bytes into and out of the slices of its tensors.
 
 use super::buffer::{BASE, MetaBuffer};
-use super::layout::Layout;
+use super::layout::Periods;
 use super::slices::{make, slices_of};
 use super::split::Axis;
 use super::table::Slices;
@@ -83,7 +83,7 @@ impl MetaBuffer {
     fn fill(&self, tensor: TensorRef, slices: &Slices, value: u8, offset: usize, size: usize) -> Result<()> {
         match slices.seen.axis {
             Axis::Dim(dim) => {
-                for t in Layout::new(tensor, &slices.seen, dim)?.transfers(offset, size) {
+                for t in Periods::new(tensor, &slices.seen, dim)?.transfers(offset, size) {
                     for k in 0..t.pieces.count {
                         let at = t.pieces.offset + k * t.pieces.stride_tensor;
                         tensor_io::memset(slices.get(t.device), value, at, t.pieces.size);
@@ -103,7 +103,7 @@ impl MetaBuffer {
     fn write(&self, tensor: TensorRef, slices: &Slices, data: &[u8], offset: usize) -> Result<()> {
         match slices.seen.axis {
             Axis::Dim(dim) => {
-                for t in Layout::new(tensor, &slices.seen, dim)?.transfers(offset, data.len()) {
+                for t in Periods::new(tensor, &slices.seen, dim)?.transfers(offset, data.len()) {
                     let from = &data[t.data_at..t.data_at + t.pieces.extent()];
                     // SAFETY: the bytes reach from the first piece to the end of the last.
                     unsafe { tensor_io::set_2d(slices.get(t.device), from.as_ptr(), t.pieces) }
@@ -128,7 +128,7 @@ impl MetaBuffer {
     fn read(&self, tensor: TensorRef, slices: &Slices, data: &mut [u8], offset: usize) -> Result<()> {
         match slices.seen.axis {
             Axis::Dim(dim) => {
-                for t in Layout::new(tensor, &slices.seen, dim)?.transfers(offset, data.len()) {
+                for t in Periods::new(tensor, &slices.seen, dim)?.transfers(offset, data.len()) {
                     let to = &mut data[t.data_at..t.data_at + t.pieces.extent()];
                     // SAFETY: the bytes reach from the first piece to the end of the last.
                     unsafe { tensor_io::get_2d(slices.get(t.device), to.as_mut_ptr(), t.pieces) }

@@ -2,7 +2,7 @@
 
 use crate::abi::alloc::*;
 use crate::abi::ggml::*;
-use crate::backend::batch::{self, Part};
+use crate::backend::batch::{self, HostPart};
 use crate::backend::damage;
 use crate::backend::tensor_io::{self, Pieces};
 use crate::capi::convert::{list, logged, need, objects, unwritten};
@@ -220,7 +220,7 @@ unsafe fn parts(
     sizes: *const usize,
     data_offsets: *const usize,
     n: usize,
-) -> Vec<Part> {
+) -> Vec<HostPart> {
     if n == 0 {
         return Vec::new();
     }
@@ -228,7 +228,7 @@ unsafe fn parts(
     ggml_assert!(!is_missing, "tensors, offsets, sizes or data_offsets is NULL");
     objects!(n; tensors);
     list!(n; offsets, sizes, data_offsets);
-    let part = |i: usize| Part {
+    let part = |i: usize| HostPart {
         tensor: tensors[i],
         data: data.cast::<u8>().wrapping_add(data_offsets[i]),
         offset: offsets[i],

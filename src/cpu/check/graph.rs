@@ -162,7 +162,7 @@ const NODES: usize = 1 << 16;
 
 /// Checks of the graphs that a stream has computed recently, each with what the stream has derived from it.
 #[derive(Default)]
-pub struct Memory<D> {
+pub struct RecentChecks<D> {
     checks: Memo<Record<D>, Addresses, GRAPHS, NODES>,
     /// For a check that is not kept.
     derived: D,
@@ -170,9 +170,9 @@ pub struct Memory<D> {
 
 // SAFETY: the tensors to which the handles point are accessed only in `check`, while the host computes a
 // **valid graph** with them, on its thread.
-unsafe impl<D: Send> Send for Memory<D> {}
+unsafe impl<D: Send> Send for RecentChecks<D> {}
 
-impl<D: Default> Memory<D> {
+impl<D: Default> RecentChecks<D> {
     /// Returns the proofs for `nodes`, whose data the CPU can access. They come from an earlier check if nothing has
     /// changed since. Also returns the place for what is derived from them, which is as it was left if nothing has
     /// changed, and empty otherwise.
@@ -210,7 +210,7 @@ mod tests {
     use crate::sys::memory::AlignedBlock;
     use crate::tensor::ops::{binary, copy, view};
 
-    impl Memory<()> {
+    impl RecentChecks<()> {
         fn remembers(&self, nodes: &[TensorRef]) -> bool {
             self.checks.known().any(|(snapshot, _)| snapshot.is_of(nodes.iter().copied()))
         }
@@ -226,7 +226,7 @@ mod tests {
         let (a, b) = (floats(&mut c, &[8, 3], 1), floats(&mut c, &[8, 3], 2));
         let sum = binary::add(&mut c, a, b).unwrap();
         let nodes = nodes_of(sum);
-        let mut memory = Memory::default();
+        let mut memory = RecentChecks::default();
         for again in 0..4 {
             assert_eq!(memory.remembers(&nodes), again > 1);
             assert_eq!(memory.graph(&nodes).unwrap().nodes().count(), 1);
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn graphs_are_forgotten_in_the_order_of_their_last_use() {
         let mut c = ctx();
-        let mut memory = Memory::default();
+        let mut memory = RecentChecks::default();
         let graphs: Vec<_> = (0..GRAPHS as i64 + 1)
             .map(|i| {
                 let a = floats(&mut c, &[i + 1], 1);
@@ -286,7 +286,7 @@ mod tests {
         placed.set_data(data.as_ptr());
         placed.set_buffer_raw(raw);
         let nodes = nodes_of(binary::add(&mut c, placed, placed).unwrap());
-        let mut memory = Memory::default();
+        let mut memory = RecentChecks::default();
         (0..3).for_each(|_| assert!(memory.graph(&nodes).is_ok()));
         let asked = ASKED.load(Ordering::Relaxed);
         assert!(asked > 0 && memory.remembers(&nodes) && ASKED.load(Ordering::Relaxed) > asked);
@@ -313,7 +313,7 @@ mod tests {
         let part = view::view(&mut c, b, &[8, 2], &[32], 32).unwrap();
         let doubled = binary::add(&mut c, part, part).unwrap();
         for nodes in [nodes_of(sum), nodes_of(doubled)] {
-            let mut memory = Memory::default();
+            let mut memory = RecentChecks::default();
             for known in 0..4 {
                 b.set_buffer_raw(buffer.as_ptr());
                 b.set_data(elsewhere);
@@ -340,7 +340,7 @@ mod tests {
             sum = binary::add(&mut c, sum, first).unwrap();
         }
         let nodes = nodes_of(sum);
-        let mut memory = Memory::default();
+        let mut memory = RecentChecks::default();
         (0..3).for_each(|_| assert!(memory.graph(&nodes).is_ok()));
         let known = memory.graph(&nodes).unwrap().serial();
         let before = sum.data();
@@ -377,7 +377,7 @@ mod tests {
         let part = view::view(&mut c, whole, &[8, 2], &[32], 32).unwrap();
         let nodes = nodes_of(binary::add(&mut c, part, part).unwrap());
         for again in 0..4 {
-            let mut memory = Memory::default();
+            let mut memory = RecentChecks::default();
             (0..again).for_each(|_| assert!(memory.graph(&nodes).is_ok()));
             part.set_op_param_i32(5, 1);
             assert!(memory.graph(&nodes).err().unwrap().to_string().contains("parameter 5"), "{again}");
@@ -423,7 +423,7 @@ mod tests {
         ];
         let tensors = [whole, part, placed, joined, result];
         for (what, spoil) in spoil {
-            let mut memory = Memory::default();
+            let mut memory = RecentChecks::default();
             (0..3).for_each(|_| assert!(memory.graph(&nodes).is_ok()));
             assert!(memory.remembers(&nodes));
             // SAFETY: valid tensors of the context `c`.
@@ -438,7 +438,7 @@ mod tests {
             assert!(memory.graph(&nodes).is_ok(), "{what}: undone");
         }
 
-        let mut memory = Memory::default();
+        let mut memory = RecentChecks::default();
         (0..3).for_each(|_| assert!(memory.graph(&nodes).is_ok()));
         result.set_flags(result.flags() & !(GGML_TENSOR_FLAG_COMPUTE as i32));
         assert_eq!(memory.graph(&nodes).unwrap().nodes().count(), 1, "a node that is not computed any more");

@@ -3,7 +3,7 @@
 
 mod graph;
 
-pub use graph::{CheckedGraph, Memory, Serial};
+pub use graph::{CheckedGraph, RecentChecks, Serial};
 
 use super::access::{Layout, Overlap, overlaps};
 use super::checked::{CheckedNode, Flat, Row};

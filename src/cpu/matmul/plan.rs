@@ -203,8 +203,8 @@ impl ProductPlan {
             (None, Method::Tiles, Some(u), _) => bytes(u.form),
             (Some(f), ..) if s.interleaved => bytes(f.form),
             (_, _, _, Some(d)) => match gemv.map(|g| g.layout) {
-                Some(gemv::Layout::Blocks(form)) => bytes(form),
-                Some(gemv::Layout::Wide) => ActForm::Wide,
+                Some(gemv::RowForm::Blocks(form)) => bytes(form),
+                Some(gemv::RowForm::Wide) => ActForm::Wide,
                 None => ActForm::Blocks(d),
             },
             _ => ActForm::AsIs,
@@ -214,8 +214,8 @@ impl ProductPlan {
             ActForm::Floats => 4 * k,
             ActForm::Bfloat16s => 2 * k,
             ActForm::Blocks(d) => d.row_size(k as i64).unwrap_or(0),
-            ActForm::Bytes(form) => gemv::Layout::Blocks(form).act_bytes(k),
-            ActForm::Wide => gemv::Layout::Wide.act_bytes(k),
+            ActForm::Bytes(form) => gemv::RowForm::Blocks(form).act_bytes(k),
+            ActForm::Wide => gemv::RowForm::Wide.act_bytes(k),
         });
         let panels = PanelLayout::new(kernels, s.src0.dtype, k, strips.map(|f| f.form));
         let (rows, columns) = (s.src0.ne[1], s.dst.nrows());

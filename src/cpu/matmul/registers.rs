@@ -8,13 +8,13 @@ use crate::cpu::simd::matrix::{CHUNK, MatrixProducts, Multiply, Packed, Planes, 
 use std::ops::Range;
 
 /// A thread's memory.
-struct Memory<'m> {
+struct Scratch<'m> {
     sums: &'m mut [Sums],
     rows: &'m mut [f32],
     columns: &'m mut [f32],
 }
 
-impl<'m> Memory<'m> {
+impl<'m> Scratch<'m> {
     fn new(parts: Parts, own: &'m mut [f32]) -> Self {
         let (sums, rest) = own.split_at_mut(parts.sums);
         let (rows, rest) = rest.split_at_mut(parts.rows);
@@ -53,7 +53,7 @@ struct Values {
 impl<C: Columns> Job<'_, C> {
     /// Computes the piece. `own` has [`Parts::total`].
     pub(super) fn by_registers(&self, m: &MatrixProducts, w: &Worker<'_>, dest: &mut Dest<'_>, own: &mut [f32]) {
-        let mut memory = Memory::new(Parts::new(m, self.plan.k, self.plan.rows, self.plan.columns), own);
+        let mut memory = Scratch::new(Parts::new(m, self.plan.k, self.plan.rows, self.plan.columns), own);
         for rows in parts(&self.rows, MOST_ROWS) {
             for cols in parts(&self.cols, MOST_COLS) {
                 if w.is_stopped() {
@@ -69,7 +69,7 @@ impl<C: Columns> Job<'_, C> {
         &self,
         m: &MatrixProducts,
         dest: &mut Dest<'_>,
-        memory: &mut Memory<'_>,
+        memory: &mut Scratch<'_>,
         rows: Range<usize>,
         cols: Range<usize>,
     ) {
@@ -116,7 +116,7 @@ impl<C: Columns> Job<'_, C> {
     fn pack_rows(
         &self,
         m: &MatrixProducts,
-        memory: &mut Memory<'_>,
+        memory: &mut Scratch<'_>,
         rows: Range<usize>,
         Values { k0, k }: Values,
     ) -> Rows {
@@ -136,7 +136,7 @@ impl<C: Columns> Job<'_, C> {
         &self,
         m: &MatrixProducts,
         dest: &mut Dest<'_>,
-        memory: &mut Memory<'_>,
+        memory: &mut Scratch<'_>,
         cols: Range<usize>,
         alone: bool,
         Values { k0, k }: Values,
@@ -161,7 +161,7 @@ impl<C: Columns> Job<'_, C> {
     fn multiply_rows(
         &self,
         m: &MatrixProducts,
-        memory: &mut Memory<'_>,
+        memory: &mut Scratch<'_>,
         columns: Packed,
         rows: Range<usize>,
         sums: usize,

@@ -73,11 +73,12 @@ impl Grid {
 
     fn nearest(&self, rows: impl Iterator<Item = RowIndex>, mut x: Reader<'_>, out: &mut Writer<'_>) {
         let width = out.ne[0];
-        let columns: Vec<usize> = (0..width).map(|i| self.near(i, 0)).collect();
+        let [columns, lines, planes, images]: [Vec<usize>; 4] =
+            std::array::from_fn(|dim| (0..out.ne[dim]).map(|i| self.near(i, dim)).collect());
         let times = width / self.from[0].max(1);
         let whole = times * self.from[0] == width && columns.iter().enumerate().all(|(i, &at)| at == i / times);
         for row in rows {
-            let x = x.row([self.near(row[0], 1), self.near(row[1], 2), self.near(row[2], 3)]);
+            let x = x.row([lines[row[0]], planes[row[1]], images[row[2]]]);
             out.row(row, |y| match times {
                 1 if whole => y.copy_from_slice(x),
                 2 if whole => repeat::<2>(y, x),

@@ -3,7 +3,7 @@
 use super::strips::LARGE;
 use crate::backend::keeper::Fit;
 use crate::environment;
-use crate::sys::available::{self, Memory};
+use crate::sys::available::{self, AvailableMemory};
 use crate::sys::sync::once;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,12 +30,12 @@ pub enum When {
 
 /// What weights leave free in a memory: less if all of them fit in, because then none is read again, which takes
 /// memory, too.
-pub fn reserve(memory: Memory, when: When) -> u64 {
+pub fn reserve(memory: AvailableMemory, when: When) -> u64 {
     reserve_for(PLANNED.load(Ordering::Relaxed).saturating_sub(taken()), memory, when)
 }
 
 /// The same, where weights of `more` bytes are not in memory yet.
-fn reserve_for(more: u64, memory: Memory, when: When) -> u64 {
+fn reserve_for(more: u64, memory: AvailableMemory, when: When) -> u64 {
     let part = if when == When::Loading { 16 } else { 64 };
     let usual = (memory.total / part + (40 << 20)).min(RESERVE);
     let close = (memory.total / 128 + (6 << 20)).min(usual);
@@ -86,7 +86,7 @@ impl Pressure {
         if limit().is_some() {
             return Self { excess: shortage(0, When::Computing), is_tight: true };
         }
-        let of = |m: Memory| {
+        let of = |m: AvailableMemory| {
             let reserve = reserve(m, When::Computing);
             // Not before half of it is gone: what is free changes all the time.
             let excess = if m.free < reserve / 2 { reserve - m.free } else { 0 };
@@ -212,11 +212,13 @@ pub mod tests {
 
     #[test]
     fn weights_leave_memory_free() {
-        let of = |total: u64, when| reserve_for(200 << 20, Memory { total: total << 20, free: 0 }, when) >> 20;
+        let of = |total: u64, when| reserve_for(200 << 20, AvailableMemory { total: total << 20, free: 0 }, when) >> 20;
         assert_eq!([256, 8192, 1 << 20].map(|total| of(total, When::Loading)), [56, 552, 4096]);
         assert_eq!([256, 8192, 1 << 20].map(|total| of(total, When::Computing)), [44, 168, 4096]);
         // If all of them fit in, the reserve is for the host alone.
-        let of = |free: u64| reserve_for(200 << 20, Memory { total: 256 << 20, free: free << 20 }, When::Loading) >> 20;
+        let of = |free: u64| {
+            reserve_for(200 << 20, AvailableMemory { total: 256 << 20, free: free << 20 }, When::Loading) >> 20
+        };
         assert_eq!([207, 208, 256].map(of), [56, 8, 8]);
     }
 }

@@ -34,7 +34,7 @@ pub struct Weight {
     pub(super) strips: Strips,
     pub(super) origin: FilePart,
     pub(super) matrices: Box<[Matrix]>,
-    state: Mutex<State>,
+    state: Mutex<Residence>,
     /// Whether [`Weight::end`] waits until it is not held.
     is_ending: AtomicBool,
 }
@@ -49,7 +49,7 @@ pub(super) struct Matrix {
     pub(super) claimed: AtomicU32,
 }
 
-struct State {
+struct Residence {
     /// Number of holds, in the process with this number.
     holds: usize,
     process: u32,
@@ -62,7 +62,7 @@ struct State {
     has_ended: bool,
 }
 
-impl State {
+impl Residence {
     fn holds(&mut self) -> &mut usize {
         if self.process != fork::generation() {
             // The threads that held it belong to another process.
@@ -135,7 +135,7 @@ impl Weight {
             used: AtomicU64::new(0),
             claimed: AtomicU32::new(0),
         };
-        let state = State {
+        let state = Residence {
             holds: 0,
             process: fork::generation(),
             stays: false,
@@ -283,7 +283,7 @@ impl Weight {
     }
 
     /// Gives the memory of matrices back unless the weight is held, and returns how much.
-    fn give_back(&self, state: &mut State, which: impl Fn(usize) -> bool) -> u64 {
+    fn give_back(&self, state: &mut Residence, which: impl Fn(usize) -> bool) -> u64 {
         let here = |matrix: &usize| self.is_here(*matrix) && which(*matrix);
         if *state.holds() > 0 || state.has_ended || !(0..self.matrices.len()).any(|matrix| here(&matrix)) {
             return 0;

@@ -134,7 +134,7 @@ pub unsafe fn act_row<D: Dots>(k: usize, x: *const f32, y: *mut u8) {
 
 /// How a row of activations is stored.
 #[derive(Clone, Copy)]
-pub enum Layout {
+pub enum RowForm {
     /// As a [`WideAct`] row.
     Wide,
     /// In blocks of [`super::form::Act`] for this form.
@@ -151,7 +151,7 @@ pub type Act = unsafe fn(k: usize, x: *const f32, y: *mut u8);
 #[derive(Clone, Copy)]
 pub struct Gemv {
     /// The layout of the activations.
-    pub layout: Layout,
+    pub layout: RowForm,
     /// Quantizes floats to a row in this layout.
     pub act: Act,
     /// The dot products.
@@ -161,7 +161,7 @@ pub struct Gemv {
     pub few_rows: bool,
 }
 
-impl Layout {
+impl RowForm {
     /// Bytes of a row of `k` activations.
     pub fn act_bytes(self, k: usize) -> usize {
         match self {

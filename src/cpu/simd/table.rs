@@ -223,7 +223,7 @@ impl Kernels {
         self.gemv[t as usize] = self.byte_tiles.unpack[t as usize].map(|unpacker| {
             let form = unpacker.form;
             let act = self.byte_tiles.act[form.act_index()];
-            Gemv { layout: gemv::Layout::Blocks(form), act, rows, few_rows: false }
+            Gemv { layout: gemv::RowForm::Blocks(form), act, rows, few_rows: false }
         });
     }
 }

@@ -134,7 +134,7 @@ fn activations_have_the_same_bytes_at_all_levels() {
             let row = |k: &Kernels| written(k.byte_tiles.act[i], n / 32 * form.act_bytes());
             assert!(row(k) == row(&levels[0]), "{:?}, {i}", k.level);
         }
-        for gemv in k.gemv.iter().flatten().filter(|g| matches!(g.layout, gemv::Layout::Wide)) {
+        for gemv in k.gemv.iter().flatten().filter(|g| matches!(g.layout, gemv::RowForm::Wide)) {
             let (scale, first) = (gemv::WideAct::new(n).scales(), written(gemv.act, gemv.layout.act_bytes(n)));
             for (block, x) in x.chunks(32).enumerate() {
                 let (d, q) = super::act::levels(x.try_into().unwrap());
@@ -642,7 +642,7 @@ fn matrix_times_column_adds_in_the_order_of_a_tile() {
             n_formats += 1;
             let in_file = k.gemv_in_file[t].unwrap_or(gemv);
             let act_index = unpacker.form.act_index();
-            assert!(matches!(in_file.layout, gemv::Layout::Blocks(form) if form.act_index() == act_index));
+            assert!(matches!(in_file.layout, gemv::RowForm::Blocks(form) if form.act_index() == act_index));
             let t = ggml_type::from_raw(t as i32).unwrap();
             let unit = crate::quant::traits(t).blck_size as usize;
             let sizes = ROWS.into_iter().filter(|(n, _)| n % unit == 0);

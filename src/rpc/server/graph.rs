@@ -152,12 +152,12 @@ impl Links<'_> {
     /// Checks that no tensor needs itself by way of others.
     fn end_somewhere(&self) -> Result<()> {
         #[derive(Clone, Copy, PartialEq)]
-        enum State {
+        enum Visit {
             New,
             Open,
             Done,
         }
-        let mut states = vec![State::New; self.tensors.len()];
+        let mut states = vec![Visit::New; self.tensors.len()];
         let needs = |i: usize| {
             let t = &self.tensors[i];
             let ids = t.src.iter().chain(std::iter::once(&t.view_src));
@@ -165,24 +165,24 @@ impl Links<'_> {
         };
         let mut stack = Vec::new();
         for first in 0..self.tensors.len() {
-            if states[first] != State::New {
+            if states[first] != Visit::New {
                 continue;
             }
-            states[first] = State::Open;
+            states[first] = Visit::Open;
             stack.push((first, needs(first).collect::<Vec<_>>()));
             while let Some((at, rest)) = stack.last_mut() {
                 let Some(next) = rest.pop() else {
-                    states[*at] = State::Done;
+                    states[*at] = Visit::Done;
                     stack.pop();
                     continue;
                 };
                 match states[next] {
-                    State::Done => {}
-                    State::Open => {
+                    Visit::Done => {}
+                    Visit::Open => {
                         return Err(invalid!("tensor '{}' of a graph needs itself", self.tensors[next].shown()));
                     }
-                    State::New => {
-                        states[next] = State::Open;
+                    Visit::New => {
+                        states[next] = Visit::Open;
                         stack.push((next, needs(next).collect()));
                     }
                 }

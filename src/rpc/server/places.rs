@@ -45,7 +45,7 @@ pub enum Stage {
 }
 
 /// What is known of a connection.
-struct State {
+struct ConnectionState {
     stage: Stage,
     is_busy: bool,
     /// When it has come, greeted, or got its last answer.
@@ -53,10 +53,10 @@ struct State {
     gave_way: bool,
 }
 
-struct Entry {
+struct Connection {
     peer: SocketAddr,
     watch: Arc<Watch>,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
 }
 
 /// An address, or of IPv6 the 64 bits that a machine or a household gets: the rest can be chosen freely.
@@ -72,7 +72,7 @@ pub struct Places {
     clients: usize,
     per_address: usize,
     patience: Patience,
-    all: Mutex<Vec<Arc<Entry>>>,
+    all: Mutex<Vec<Arc<Connection>>>,
 }
 
 impl Places {
@@ -93,10 +93,10 @@ impl Places {
     /// The system has no more handles.
     pub fn enter(self: &Arc<Self>, stream: &TcpStream, peer: SocketAddr) -> Result<Place> {
         let watch = Arc::new(Watch::of(stream)?);
-        let state = State { stage: Stage::Greeting, is_busy: false, since: Instant::now(), gave_way: false };
-        let entry = Arc::new(Entry { peer, watch, state: Mutex::new(state) });
+        let state = ConnectionState { stage: Stage::Greeting, is_busy: false, since: Instant::now(), gave_way: false };
+        let entry = Arc::new(Connection { peer, watch, state: Mutex::new(state) });
         let mut all = lock(&self.all);
-        let mut greeting = HashMap::<IpAddr, Vec<&Arc<Entry>>>::new();
+        let mut greeting = HashMap::<IpAddr, Vec<&Arc<Connection>>>::new();
         for e in all.iter().filter(|e| lock(&e.state).stage == Stage::Greeting) {
             greeting.entry(network(&e.peer)).or_default().push(e);
         }
@@ -117,7 +117,7 @@ impl Places {
     }
 
     /// Makes a connection that has greeted a client.
-    fn admit(&self, new: &Arc<Entry>) -> Result<()> {
+    fn admit(&self, new: &Arc<Connection>) -> Result<()> {
         let mut all = lock(&self.all);
         let (mut clients, mut own, its) = (0, 0, network(&new.peer));
         for e in all.iter().filter(|e| lock(&e.state).stage != Stage::Greeting) {
@@ -126,7 +126,7 @@ impl Places {
         }
         let is_crowd = own >= self.per_address;
         if is_crowd || clients >= self.clients {
-            let silent = |e: &Arc<Entry>| lock(&e.state).gives_way(&self.patience).map(|order| (order, e.clone()));
+            let silent = |e: &Arc<Connection>| lock(&e.state).gives_way(&self.patience).map(|order| (order, e.clone()));
             let may = all.iter().filter(|e| !is_crowd || network(&e.peer) == its).filter_map(silent);
             let mut may: Vec<_> = may.collect();
             may.sort_by_key(|(order, _)| *order);
@@ -160,7 +160,7 @@ fn gave_way() -> Error {
     Error::Backend("it has given way to another client".into())
 }
 
-impl State {
+impl ConnectionState {
     /// When it may give way: its place in the order of those that do.
     fn gives_way(&self, patience: &Patience) -> Option<(Stage, Instant)> {
         let silent = self.since.elapsed();
@@ -174,7 +174,7 @@ impl State {
     }
 }
 
-impl Entry {
+impl Connection {
     fn give_way(&self) {
         lock(&self.state).gave_way = true;
         self.watch.close();
@@ -195,7 +195,7 @@ impl Entry {
 /// The place of a connection, until it is dropped.
 pub struct Place {
     places: Arc<Places>,
-    entry: Arc<Entry>,
+    entry: Arc<Connection>,
 }
 
 impl Place {

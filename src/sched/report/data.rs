@@ -95,13 +95,13 @@ impl View<'_> {
         if self.settings.n_copies > 1 {
             lasting.extend(self.graph.copies.made().map(|c| c.tensor));
         }
-        let block = |b: &memory::Block| {
+        let block = |b: &memory::Stay| {
             json!({
                 "tensor": b.tensor.name(), "op": op_name(b.tensor), "from": b.from, "to": b.to, "buffer": b.chunk,
                 "offset": b.offset, "bytes": b.bytes, "over": b.over,
             })
         };
-        let one = |m: memory::Memory| {
+        let one = |m: memory::BufferUse| {
             json!({
                 "buffer_type": m.buft.name(),
                 "buffers": m.chunks,

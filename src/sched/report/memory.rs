@@ -9,7 +9,7 @@ use crate::tensor::TensorRef;
 use std::collections::HashMap;
 
 /// A tensor's stay in a buffer.
-pub(super) struct Block {
+pub(super) struct Stay {
     pub tensor: TensorRef,
     /// First and last step that need it.
     pub from: usize,
@@ -22,7 +22,7 @@ pub(super) struct Block {
 }
 
 /// Compute memory of one type.
-pub(super) struct Memory {
+pub(super) struct BufferUse {
     pub buft: BufferTypeRef,
     /// Bytes of each buffer.
     pub chunks: Vec<usize>,
@@ -30,7 +30,7 @@ pub(super) struct Memory {
     pub used: usize,
     /// Most bytes in use at one step: no plan can do with less.
     pub lower_bound: usize,
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<Stay>,
 }
 
 fn root(t: TensorRef) -> TensorRef {
@@ -74,7 +74,7 @@ fn lives(steps: &[Step], lasting: &[TensorRef]) -> (Vec<TensorRef>, HashMap<Tens
 }
 
 /// The compute memory of a graph whose steps run in this order, by buffer type.
-pub(super) fn survey(steps: &[Step], lasting: &[TensorRef]) -> Vec<Memory> {
+pub(super) fn survey(steps: &[Step], lasting: &[TensorRef]) -> Vec<BufferUse> {
     let (order, mut lives) = lives(steps, lasting);
     // If a result has the address of a source, the lifetime of the source ends one step earlier.
     let mut over = std::collections::HashSet::new();
@@ -92,13 +92,13 @@ pub(super) fn survey(steps: &[Step], lasting: &[TensorRef]) -> Vec<Memory> {
             }
         }
     }
-    let mut all: Vec<Memory> = Vec::new();
+    let mut all: Vec<BufferUse> = Vec::new();
     let mut buffers: Vec<Vec<BufferRef>> = Vec::new();
     for t in order {
         let Some(buffer) = compute_buffer(t) else { continue };
         let buft = buffer.buft();
         let m = all.iter().position(|m| m.buft == buft).unwrap_or_else(|| {
-            all.push(Memory { buft, chunks: Vec::new(), used: 0, lower_bound: 0, blocks: Vec::new() });
+            all.push(BufferUse { buft, chunks: Vec::new(), used: 0, lower_bound: 0, blocks: Vec::new() });
             buffers.push(Vec::new());
             all.len() - 1
         });
@@ -110,13 +110,13 @@ pub(super) fn survey(steps: &[Step], lasting: &[TensorRef]) -> Vec<Memory> {
         let offset = (t.data() as usize).wrapping_sub(buffer.base() as usize);
         let (from, to) = lives[&t];
         let bytes = buft.alloc_size(t).next_multiple_of(buft.alignment().max(1));
-        all[m].blocks.push(Block { tensor: t, from, to, chunk, offset, bytes, over: over.contains(&t) });
+        all[m].blocks.push(Stay { tensor: t, from, to, chunk, offset, bytes, over: over.contains(&t) });
     }
     all.iter_mut().for_each(|m| m.finish(steps.len()));
     all
 }
 
-impl Memory {
+impl BufferUse {
     fn finish(&mut self, steps: usize) {
         let mut live = vec![0i128; steps + 1];
         let mut tops = vec![0; self.chunks.len()];

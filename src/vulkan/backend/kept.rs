@@ -9,7 +9,7 @@ use crate::tensor::TensorRef;
 use crate::vulkan::backend::graph::{self, Work};
 use crate::vulkan::gpu::buffer;
 use crate::vulkan::submit::profile::Profile;
-use crate::vulkan::submit::{Kept, Recorder};
+use crate::vulkan::submit::{KeptCommands, Recorder};
 use std::sync::OnceLock;
 
 /// Graphs that a stream remembers, and the most nodes of each.
@@ -30,7 +30,7 @@ impl BufferState for Serial {
 struct Record {
     /// The nodes of chains, with the number of their readers.
     readers: Vec<(TensorRef, i32)>,
-    commands: Kept,
+    commands: KeptCommands,
 }
 
 impl Record {

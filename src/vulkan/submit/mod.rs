@@ -11,6 +11,6 @@ pub mod recorder;
 mod staging;
 
 pub use hazard::Range;
-pub use piece::Kept;
+pub use piece::KeptCommands;
 pub use recorder::Recorder;
 pub use staging::CopyEnd;

@@ -25,7 +25,7 @@ impl Piece {
 
 /// The commands of a graph, to be submitted again. `Recorder::discard` takes them back.
 #[derive(Default)]
-pub struct Kept {
+pub struct KeptCommands {
     /// In the order of their execution, each with its length.
     pub(super) pieces: Vec<(vk::CommandBuffer, Piece)>,
     /// Scratch memory that the commands use.

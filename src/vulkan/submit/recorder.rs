@@ -16,7 +16,7 @@ use crate::vulkan::shaders::interface::MAX_PUSH;
 use crate::vulkan::shaders::pipeline::Program;
 use crate::vulkan::submit::hazard::{Hazards, Range};
 use crate::vulkan::submit::open::{Before, Flight, Keep, Open};
-use crate::vulkan::submit::piece::{Kept, Piece};
+use crate::vulkan::submit::piece::{KeptCommands, Piece};
 use crate::vulkan::submit::profile::{Label, Profile};
 use crate::vulkan::submit::staging::{CopyEnd, Page, Readback, Staged};
 use ash::vk;
@@ -45,12 +45,12 @@ pub struct Recorder {
     most: Piece,
     scratch: Option<(Arc<Memory>, u64)>,
     /// The graph that is recorded now, if its commands are kept.
-    keeping: Option<Kept>,
+    keeping: Option<KeptCommands>,
     abort: Abort,
     /// The open piece is long enough.
     full: bool,
     /// Kept commands that were discarded. They may be in flight.
-    discarded: Vec<Kept>,
+    discarded: Vec<KeptCommands>,
     stats: Stats,
     profile: Profile,
 }
@@ -392,7 +392,7 @@ impl Recorder {
         let result = match ended {
             // SAFETY: the recording has just ended, or the commands are kept and `replay` found them done, so they are
             // not in flight. Their pool is of the lane's family. The flight below keeps what new commands use until the
-            // value is reached. `Kept` has the scratch memory of the others; `kept.rs` submits them only while the
+            // value is reached. `KeptCommands` has the scratch memory of the others; `kept.rs` submits them only while
             // buffers of their tensors exist. `keep.waits` keeps the semaphores, and only this recorder uses the pool.
             Ok(()) => unsafe { self.core.submit(self.lane, &commands, &waits, (self.timeline.semaphore, value)) },
             Err(e) => Err(self.core.failed("recording work", e)),

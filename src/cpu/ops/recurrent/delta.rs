@@ -1,7 +1,7 @@
 //! The gated delta rule.
 #![forbid(unsafe_code)]
 
-use super::{Aside, Block, StateSets, check_dense, check_inputs, ensure, product, slices, src};
+use super::{Aside, HeadRows, StateSets, check_dense, check_inputs, ensure, product, slices, src};
 use crate::cpu::access::Dest;
 use crate::cpu::checked::CheckedNode;
 use crate::cpu::simd::kernels;
@@ -22,7 +22,7 @@ pub fn gated_delta_net(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
     let kernels = &kernels().recurrent;
     let (mut decay, mut aside) = (Vec::new(), Aside::default());
     let (all_q, all_k, all_v, all_gates) = (slices(&q), slices(&k), slices(&v), slices(&gate));
-    for block in Block::share(w, [heads, tokens, sequences], n, n) {
+    for block in HeadRows::share(w, [heads, tokens, sequences], n, n) {
         let sequence = block.sequence;
         let part = block.range(sequence * heads, n, n);
         let start = s0.span(sequence * (s0.nb[3] / 4) + block.range(0, n, n).start, part.len());

@@ -1,12 +1,12 @@
 //! Recurrences with a square matrix as the state of each head: RWKV and gated linear attention.
 #![forbid(unsafe_code)]
 
-use super::{Aside, Block, StateSets, check_dense, check_inputs, ensure, product, src};
+use super::{Aside, HeadRows, StateSets, check_dense, check_inputs, ensure, product, src};
 use crate::cpu::Worker;
 use crate::cpu::access::{Apart, Dest};
 use crate::cpu::checked::CheckedNode;
 use crate::cpu::simd::kernels;
-use crate::cpu::simd::recurrent::State;
+use crate::cpu::simd::recurrent::HeadState;
 use crate::error::Result;
 use crate::sys::memory::prefetch;
 use crate::tensor::TensorRef;
@@ -36,14 +36,14 @@ impl<'a> Matrices<'a> {
 
     /// For each token of this thread's heads, calls `f` with the state, the head, the offset of the token's inputs, and
     /// its output.
-    fn run(&mut self, w: &Worker<'_>, f: impl Fn(State<'_>, usize, usize, &mut [f32])) {
+    fn run(&mut self, w: &Worker<'_>, f: impl Fn(HeadState<'_>, usize, usize, &mut [f32])) {
         let (n, width) = (self.size, self.heads * self.size);
         let tokens = self.tokens / self.sequences;
         let kept = StateSets { first: width * self.tokens, len: self.states.len(), sets: 1, tokens };
         let starts = self.states.span(0, self.states.len());
         let mut aside = Aside::default();
         // The kernels of some operations need whole states.
-        for block in Block::share(w, [self.heads, tokens, self.sequences], 1, n * n) {
+        for block in HeadRows::share(w, [self.heads, tokens, self.sequences], 1, n * n) {
             let part = block.range(block.sequence * self.heads, 1, n * n);
             let start = &starts[part.clone()];
             if tokens == 0 {

@@ -19,7 +19,7 @@ use super::super::ensure::{ensure, product, src};
 use super::check_type;
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::Worker;
-use crate::cpu::simd::recurrent::State;
+use crate::cpu::simd::recurrent::HeadState;
 use crate::error::Result;
 use crate::tensor::TensorRef;
 use std::ops::Range;
@@ -53,13 +53,13 @@ fn slices<'a>(t: &Apart<'a>) -> Rows<'a, f32> {
 const PART: usize = 8 * 1024;
 
 /// States that a thread takes over all tokens of a sequence: some rows of one head, or several heads.
-struct Block {
+struct HeadRows {
     sequence: usize,
     heads: Range<usize>,
     rows: Range<usize>,
 }
 
-impl Block {
+impl HeadRows {
     /// This thread's blocks of states with `rows` rows of `n` floats.
     fn share(w: &Worker<'_>, [heads, tokens, sequences]: [usize; 3], rows: usize, n: usize) -> Vec<Self> {
         // A single token finds no state in the cache. With all heads at once, there is less to do for each.
@@ -116,22 +116,26 @@ impl StateSets {
         part: &Range<usize>,
         start: &'d [f32],
         outputs: Range<usize>,
-    ) -> (State<'d>, &'d mut [f32]) {
+    ) -> (HeadState<'d>, &'d mut [f32]) {
         let before = token.checked_sub(1).map(|token| self.set(token, part));
         match (before, self.set(token, part)) {
             (None, Some(to)) => {
                 let [to, y] = d.spans_mut([to, outputs]);
-                (State::moved(start, to), y)
+                (HeadState::moved(start, to), y)
             }
-            (None, None) => (State::moved(start, aside.states(part.len())), d.span_mut(outputs.start, outputs.len())),
-            (Some(None), None) => (State::in_place(aside.states(part.len())), d.span_mut(outputs.start, outputs.len())),
+            (None, None) => {
+                (HeadState::moved(start, aside.states(part.len())), d.span_mut(outputs.start, outputs.len()))
+            }
+            (Some(None), None) => {
+                (HeadState::in_place(aside.states(part.len())), d.span_mut(outputs.start, outputs.len()))
+            }
             (Some(None), Some(to)) => {
                 let [to, y] = d.spans_mut([to, outputs]);
-                (State::moved(aside.states(part.len()), to), y)
+                (HeadState::moved(aside.states(part.len()), to), y)
             }
             (Some(Some(from)), Some(to)) => {
                 let [from, to, y] = d.spans_mut([from, to, outputs]);
-                (State::moved(from, to), y)
+                (HeadState::moved(from, to), y)
             }
             (Some(Some(_)), None) => unreachable!("the states after the last tokens are kept"),
         }

@@ -1,7 +1,7 @@
 //! Selective scans of state-space models (Mamba and Mamba-2).
 #![forbid(unsafe_code)]
 
-use super::{Aside, Block, PART, StateSets, check_inputs, check_type, ensure, product, slices, src};
+use super::{Aside, HeadRows, PART, StateSets, check_inputs, check_type, ensure, product, slices, src};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::access::{Apart, Dest};
 use crate::cpu::checked::CheckedNode;
@@ -57,7 +57,7 @@ pub fn ssm_scan(w: &Worker<'_>, node: CheckedNode<'_>, mut d: Dest<'_>) {
 
 impl Scan<'_> {
     /// The initial states of a block. Copies them to `copy` if there are gaps between rows.
-    fn start<'s>(&'s self, block: &Block, copy: &'s mut Vec<f32>) -> &'s [f32] {
+    fn start<'s>(&'s self, block: &HeadRows, copy: &'s mut Vec<f32>) -> &'s [f32] {
         let (id, [n_state, dim, heads, _]) = (self.ids[block.sequence], self.s0.ne);
         if self.s0.is_dense() {
             let part = block.range(id * heads, dim, n_state);
@@ -92,7 +92,7 @@ impl Scan<'_> {
                 &copied_rates
             };
             for sequence in 0..sequences {
-                let block = Block { sequence, heads: head..head + n, rows: 0..1 };
+                let block = HeadRows { sequence, heads: head..head + n, rows: 0..1 };
                 let start = self.start(&block, &mut copy);
                 let part = block.range(sequence * heads, 1, n_state);
                 for token in 0..tokens {
@@ -125,8 +125,8 @@ impl Scan<'_> {
         let (mut steps, mut decays, mut copy) = (Vec::new(), Vec::new(), Vec::new());
         let [all_x, all_b, all_c, all_dt, rates] = [&self.x, &self.b, &self.c, &self.dt, &self.a].map(slices);
         let mut of_steps = None;
-        for block in &Block::share(w, [heads, tokens, sequences], dim, n_state) {
-            let Block { sequence, heads: mine, rows } = block;
+        for block in &HeadRows::share(w, [heads, tokens, sequences], dim, n_state) {
+            let HeadRows { sequence, heads: mine, rows } = block;
             let sequence = *sequence;
             if of_steps != Some((mine, sequence)) {
                 of_steps = Some((mine, sequence));

@@ -15,7 +15,7 @@ use crate::sys::memory::Later;
 use std::arch::x86_64::*;
 
 /// What is computed of a block of eight rows before its values.
-struct Block {
+struct RowTerms {
     /// Indices of the points of each row, where they are not bytes of the block.
     indices: [[u16; 64]; ROWS],
     /// For every 32 values the bits of those that are negative, or shifted down. A lane is a row.
@@ -36,10 +36,10 @@ unsafe trait Points: Codes {
     const RUNS: &'static [usize];
     /// Whether the bits shift values down by one, the others up by one, instead of changing their signs.
     const SHIFTS: bool = false;
-    /// Computes what `Block` needs besides the words.
-    unsafe fn prepare(x: &Rows8, b: &mut Block);
+    /// Computes what `RowTerms` needs besides the words.
+    unsafe fn prepare(x: &Rows8, b: &mut RowTerms);
     /// The scales of group `g`.
-    unsafe fn scale(b: &Block, g: usize) -> __m256;
+    unsafe fn scale(b: &RowTerms, g: usize) -> __m256;
     /// Magnitudes `16 * n` to `16 * n + 15` of a row: its block, and its indices.
     unsafe fn sixteen(x: *const u8, indices: &[u16; 64], n: usize) -> __m128i;
 }
@@ -179,13 +179,13 @@ macro_rules! formats {
 formats! {
     Iq2Xxs { BYTES: usize = 66, MAX: i32 = 43 }, [2, 18, 34, 50], shifts false,
     "A half at 0; at 2, for every 32 values, four indices, and a word of four times seven signs and a scale." {
-        unsafe fn prepare(x: &Rows8, b: &mut Block) {
+        unsafe fn prepare(x: &Rows8, b: &mut RowTerms) {
             b.d = halves(x, 0);
             for t in 0..8 {
                 b.bits[t] = sevens(b.words[2 * t + 1]);
             }
         }
-        unsafe fn scale(b: &Block, g: usize) -> __m256 {
+        unsafe fn scale(b: &RowTerms, g: usize) -> __m256 {
             and_a_half(b.d, field(b.words[2 * g + 1], 28, 4), 0.25)
         }
         unsafe fn sixteen(x: *const u8, _indices: &[u16; 64], n: usize) -> __m128i {
@@ -195,7 +195,7 @@ formats! {
     }
     Iq2Xs { BYTES: usize = 74, MAX: i32 = 43, FINE: bool = true }, [2, 18, 34, 50, 58], shifts false,
     "A half at 0, indices with seven signs at 2, scales at 66." {
-        unsafe fn prepare(x: &Rows8, b: &mut Block) {
+        unsafe fn prepare(x: &Rows8, b: &mut RowTerms) {
             b.d = halves(x, 0);
             for t in 0..8 {
                 let (v, w) = (b.words[2 * t], b.words[2 * t + 1]);
@@ -206,7 +206,7 @@ formats! {
                 b.bits[t] = even(or4(first, second, third, fourth));
             }
         }
-        unsafe fn scale(b: &Block, g: usize) -> __m256 {
+        unsafe fn scale(b: &RowTerms, g: usize) -> __m256 {
             and_a_half(b.d, field(b.words[18 + g / 8], 4 * (g % 8), 4), 0.25)
         }
         unsafe fn sixteen(x: *const u8, _indices: &[u16; 64], n: usize) -> __m128i {
@@ -216,14 +216,14 @@ formats! {
     }
     Iq2S { BYTES: usize = 82, MAX: i32 = 43, FINE: bool = true }, [34, 50, 66], shifts false,
     "A half at 0, low bytes of indices at 2, signs at 34, high bits at 66, scales at 74." {
-        unsafe fn prepare(x: &Rows8, b: &mut Block) {
+        unsafe fn prepare(x: &Rows8, b: &mut RowTerms) {
             b.d = halves(x, 0);
             b.bits.copy_from_slice(&b.words[..8]);
             for r in 0..ROWS {
                 two_more(x[r].add(2), x[r].add(66), &mut b.indices[r]);
             }
         }
-        unsafe fn scale(b: &Block, g: usize) -> __m256 {
+        unsafe fn scale(b: &RowTerms, g: usize) -> __m256 {
             and_a_half(b.d, field(b.words[10 + g / 8], 4 * (g % 8), 4), 0.25)
         }
         unsafe fn sixteen(_x: *const u8, indices: &[u16; 64], n: usize) -> __m128i {
@@ -232,13 +232,13 @@ formats! {
     }
     Iq3Xxs { BYTES: usize = 98, MAX: i32 = 62 }, [66, 82], shifts false,
     "A half at 0, indices at 2, and at 66 words of four times seven signs and a scale." {
-        unsafe fn prepare(x: &Rows8, b: &mut Block) {
+        unsafe fn prepare(x: &Rows8, b: &mut RowTerms) {
             b.d = halves(x, 0);
             for t in 0..8 {
                 b.bits[t] = sevens(b.words[t]);
             }
         }
-        unsafe fn scale(b: &Block, g: usize) -> __m256 {
+        unsafe fn scale(b: &RowTerms, g: usize) -> __m256 {
             and_a_half(b.d, field(b.words[g], 28, 4), 0.5)
         }
         unsafe fn sixteen(x: *const u8, _indices: &[u16; 64], n: usize) -> __m128i {
@@ -248,7 +248,7 @@ formats! {
     }
     Iq3S { BYTES: usize = 110, MAX: i32 = 15 }, [74, 90, 94], shifts false,
     "A half at 0, low bytes of indices at 2, their ninth bits at 66, signs at 74, scales at 106." {
-        unsafe fn prepare(x: &Rows8, b: &mut Block) {
+        unsafe fn prepare(x: &Rows8, b: &mut RowTerms) {
             b.d = halves(x, 0);
             b.bits.copy_from_slice(&b.words[..8]);
             let bit = _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128);
@@ -262,7 +262,7 @@ formats! {
                 }
             }
         }
-        unsafe fn scale(b: &Block, g: usize) -> __m256 {
+        unsafe fn scale(b: &RowTerms, g: usize) -> __m256 {
             odd(b.d, field(b.words[11], 4 * g, 4))
         }
         unsafe fn sixteen(_x: *const u8, indices: &[u16; 64], n: usize) -> __m128i {
@@ -272,7 +272,7 @@ formats! {
     }
     Iq1S { BYTES: usize = 50, MAX: i32 = 25, BIAS: i32 = 16 }, [34], shifts true,
     "A half at 0, low bytes of indices at 2; at 34, for every 32 values, four times three high bits, a scale and a shift." {
-        unsafe fn prepare(x: &Rows8, b: &mut Block) {
+        unsafe fn prepare(x: &Rows8, b: &mut RowTerms) {
             b.d = halves(x, 0);
             for t in 0..4 {
                 let w = b.words[t];
@@ -293,7 +293,7 @@ formats! {
                 }
             }
         }
-        unsafe fn scale(b: &Block, g: usize) -> __m256 {
+        unsafe fn scale(b: &RowTerms, g: usize) -> __m256 {
             let code = field(b.words[g / 2], 12 + 16 * (g % 2), 3);
             _mm256_mul_ps(odd(b.d, code), _mm256_set1_ps(DELTA))
         }
@@ -303,7 +303,7 @@ formats! {
     }
     Iq1M { BYTES: usize = 56, MAX: i32 = 25, BIAS: i32 = 16, FINE: bool = true }, [32, 40], shifts true,
     "Low bytes of indices at 0, for every eight values three high bits and a shift at 32, scales and parts of a half at 48." {
-        unsafe fn prepare(x: &Rows8, b: &mut Block) {
+        unsafe fn prepare(x: &Rows8, b: &mut RowTerms) {
             let (v, w) = (b.words[6], b.words[7]);
             let (first, second) = (masked(_mm256_srli_epi32::<12>(v), 0xf), masked(_mm256_srli_epi32::<24>(v), 0xf0));
             let (third, fourth) = (masked(_mm256_srli_epi32::<4>(w), 0xf00), masked(_mm256_srli_epi32::<16>(w), 0xf000));
@@ -326,7 +326,7 @@ formats! {
                 }
             }
         }
-        unsafe fn scale(b: &Block, g: usize) -> __m256 {
+        unsafe fn scale(b: &RowTerms, g: usize) -> __m256 {
             let code = field(b.words[6 + g / 8], 16 * (g / 4 % 2) + 3 * (g % 4), 3);
             _mm256_mul_ps(odd(b.d, code), _mm256_set1_ps(DELTA))
         }
@@ -361,7 +361,7 @@ unsafe fn point_rows<B: Points>(k: usize, x: Rows8, ahead: usize, act: *const u8
     // `k / 256`.
     unsafe {
         let zero = _mm256_setzero_si256();
-        let mut b = Block { indices: [[0; 64]; ROWS], bits: [zero; 8], words: [zero; 20], d: _mm256_setzero_ps() };
+        let mut b = RowTerms { indices: [[0; 64]; ROWS], bits: [zero; 8], words: [zero; 20], d: _mm256_setzero_ps() };
         let mut acc = _mm256_setzero_ps();
         let mut later = Later::new(x[0].wrapping_add(ahead));
         for i in 0..k / 256 {

@@ -7,7 +7,7 @@ pub mod gemv;
 mod gemv_codes;
 pub mod lanes;
 
-use super::gemv::{Gemv, Layout};
+use super::gemv::{Gemv, RowForm};
 use super::table::Kernels;
 use super::{argsort, convert, float, interleave, products, recurrent, tile};
 use crate::abi::ggml::ggml_type::{GGML_TYPE_BF16, GGML_TYPE_Q4_0};
@@ -51,7 +51,7 @@ pub(super) unsafe fn fill_vnni(k: &mut Kernels) {
     // rows took longer, and for rows in a file.
     for (t, rows) in gemv::KERNELS.into_iter().chain(gemv_codes::KERNELS) {
         k.gemv_in_file[t as usize] = k.gemv[t as usize];
-        k.gemv[t as usize] = Some(Gemv { layout: Layout::Wide, act: gemv::act, rows, few_rows: false });
+        k.gemv[t as usize] = Some(Gemv { layout: RowForm::Wide, act: gemv::act, rows, few_rows: false });
     }
 }
 

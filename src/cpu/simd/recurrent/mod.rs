@@ -69,12 +69,12 @@ pub struct Recurrent {
 }
 
 /// The state of a head, or some rows of it, over a token.
-pub struct State<'a> {
+pub struct HeadState<'a> {
     from: Option<&'a [f32]>,
     to: &'a mut [f32],
 }
 
-impl<'a> State<'a> {
+impl<'a> HeadState<'a> {
     /// A state that is updated in place.
     pub fn in_place(to: &'a mut [f32]) -> Self {
         Self { from: None, to }
@@ -127,7 +127,7 @@ pub struct Token<'a> {
 impl Recurrent {
     /// RWKV-6, for the rows `s_i` of the state: `y = sum of (s_i + v k_i bonus_i) r_i`, then
     /// `s_i = s_i decay_i + v k_i`. The inputs are `k`, `v`, `r`, `bonus` and `decay`.
-    pub fn wkv6(&self, state: State<'_>, y: &mut [f32], inputs: [&[f32]; 5]) {
+    pub fn wkv6(&self, state: HeadState<'_>, y: &mut [f32], inputs: [&[f32]; 5]) {
         let n = y.len();
         let (s, inputs) = (state.matrix(n, n), addresses(n, inputs));
         // SAFETY: the contract of `Recurrent`: the lengths were checked, and what is written is borrowed mutably, so
@@ -137,7 +137,7 @@ impl Recurrent {
 
     /// Gated linear attention, for the rows `s_i` of the state: `s_i = s_i gate_i + v k_i`, then
     /// `y = sum of s_i q_i scale`. The inputs are `k`, `v`, `q` and `gate`.
-    pub fn linear(&self, state: State<'_>, y: &mut [f32], inputs: [&[f32]; 4], scale: f32) {
+    pub fn linear(&self, state: HeadState<'_>, y: &mut [f32], inputs: [&[f32]; 4], scale: f32) {
         let n = y.len();
         let (s, inputs) = (state.matrix(n, n), addresses(n, inputs));
         // SAFETY: as in `wkv6`.
@@ -146,7 +146,7 @@ impl Recurrent {
 
     /// RWKV-7, for each row `s` of the state, with its own `v`: `s = s decay + v k + (s · a) b`, then `y = s · r`. The
     /// inputs are `r`, `decay`, `k`, `v`, `a` and `b`.
-    pub fn wkv7(&self, state: State<'_>, y: &mut [f32], inputs: [&[f32]; 6]) {
+    pub fn wkv7(&self, state: HeadState<'_>, y: &mut [f32], inputs: [&[f32]; 6]) {
         let n = y.len();
         let (s, inputs) = (state.matrix(n, n), addresses(n, inputs));
         // SAFETY: as in `wkv6`.
@@ -154,7 +154,7 @@ impl Recurrent {
     }
 
     /// For each row `s` of the state, with its own `v`: `s = s decay + (v beta) k`, then `y = s · q`.
-    pub fn scan(&self, state: State<'_>, y: &mut [f32], token: Token<'_>) {
+    pub fn scan(&self, state: HeadState<'_>, y: &mut [f32], token: Token<'_>) {
         let (s, update) = Self::update(state, y, token, 1.0);
         // SAFETY: as in `wkv6`; `update` has checked the number of decays.
         unsafe { self.scan[usize::from(token.decay.len() > 1)](s, y.as_mut_ptr(), update) }
@@ -162,13 +162,18 @@ impl Recurrent {
 
     /// The delta rule, for each row `s` of the state, with its own `v`: `s = s decay`, then
     /// `s = s + ((v - s · k) beta) k`, then `y = (s · q) scale`.
-    pub fn delta_rule(&self, state: State<'_>, y: &mut [f32], token: Token<'_>, scale: f32) {
+    pub fn delta_rule(&self, state: HeadState<'_>, y: &mut [f32], token: Token<'_>, scale: f32) {
         let (s, update) = Self::update(state, y, token, scale);
         // SAFETY: as in `wkv6`; `update` has checked the number of decays.
         unsafe { self.delta_rule[usize::from(token.decay.len() > 1)](s, y.as_mut_ptr(), update) }
     }
 
-    fn update(state: State<'_>, y: &[f32], Token { decay, v, beta, k, q }: Token<'_>, scale: f32) -> (Matrix, Update) {
+    fn update(
+        state: HeadState<'_>,
+        y: &[f32],
+        Token { decay, v, beta, k, q }: Token<'_>,
+        scale: f32,
+    ) -> (Matrix, Update) {
         let s = state.matrix(y.len(), k.len());
         let [v] = addresses(s.rows, [v]);
         let [k, q] = addresses(s.n, [k, q]);
@@ -178,7 +183,14 @@ impl Recurrent {
 
     /// A scan of heads with one row each, with their own decays: `s = s e^(a step) + (x step) b`, then `y = s · c`. `x`
     /// and `step` have a number for each head, `a` has a row for each head.
-    pub fn scan_heads(&self, state: State<'_>, y: &mut [f32], [x, step]: [&[f32]; 2], a: &[f32], [b, c]: [&[f32]; 2]) {
+    pub fn scan_heads(
+        &self,
+        state: HeadState<'_>,
+        y: &mut [f32],
+        [x, step]: [&[f32]; 2],
+        a: &[f32],
+        [b, c]: [&[f32]; 2],
+    ) {
         let s = state.matrix(y.len(), b.len());
         let [x, step] = addresses(s.rows, [x, step]);
         let [b, c] = addresses(s.n, [b, c]);

@@ -24,15 +24,15 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
 
 /// Runs a kernel on states that are moved and updated in place, in whole and in parts of the rows, and returns the
 /// states and the outputs. `kernel` gets a state, its outputs, and its first row.
-fn run(start: &[f32], rows: usize, kernel: impl Fn(State<'_>, &mut [f32], usize)) -> (Vec<f32>, Vec<f32>) {
+fn run(start: &[f32], rows: usize, kernel: impl Fn(HeadState<'_>, &mut [f32], usize)) -> (Vec<f32>, Vec<f32>) {
     let n = start.len() / rows;
     let (mut moved, mut y) = (vec![f32::NAN; start.len()], vec![f32::NAN; rows]);
-    kernel(State::moved(start, &mut moved), &mut y, 0);
+    kernel(HeadState::moved(start, &mut moved), &mut y, 0);
     for cut in [0, 1, 2, 3, 6].into_iter().filter(|cut| *cut <= rows) {
         let (mut state, mut outputs) = (start.to_vec(), vec![f32::NAN; rows]);
         let ((s1, s2), (y1, y2)) = (state.split_at_mut(cut * n), outputs.split_at_mut(cut));
-        kernel(State::in_place(s1), y1, 0);
-        kernel(State::in_place(s2), y2, cut);
+        kernel(HeadState::in_place(s1), y1, 0);
+        kernel(HeadState::in_place(s2), y2, cut);
         assert!(state == moved && outputs == y, "other bits if {cut} rows are separate");
     }
     (moved, y)
@@ -49,25 +49,25 @@ fn recurrences_with_outputs_of_columns() {
         let what = format!("{:?}, {n} columns", k.level);
         let (mut y, mut moved, mut state) = (vec![f32::NAN; n], vec![f32::NAN; n * n], start.clone());
 
-        k.recurrent.wkv6(State::moved(&start, &mut moved), &mut y, inputs);
+        k.recurrent.wkv6(HeadState::moved(&start, &mut moved), &mut y, inputs);
         let s = |i: usize, j: usize| f64::from(start[i * n + j]);
         let outputs: Vec<f64> = (0..n).map(|j| (0..n).map(|i| (s(i, j) + b[j] * a[i] * d[i]) * c[i]).sum()).collect();
         let states: Vec<f64> = (0..n * n).map(|at| s(at / n, at % n) * e[at / n] + b[at % n] * a[at / n]).collect();
         near(&y, &outputs, n, &what);
         near(&moved, &states, 1, &what);
         let before = y.clone();
-        k.recurrent.wkv6(State::in_place(&mut state), &mut y, inputs);
+        k.recurrent.wkv6(HeadState::in_place(&mut state), &mut y, inputs);
         assert!(state == moved && y == before, "{what}: other bits in place");
 
         state.copy_from_slice(&start);
         let four = [inputs[0], inputs[1], inputs[2], inputs[3]];
-        k.recurrent.linear(State::moved(&start, &mut moved), &mut y, four, 0.5);
+        k.recurrent.linear(HeadState::moved(&start, &mut moved), &mut y, four, 0.5);
         let states: Vec<f64> = (0..n * n).map(|at| s(at / n, at % n) * d[at / n] + b[at % n] * a[at / n]).collect();
         let outputs: Vec<f64> = (0..n).map(|j| (0..n).map(|i| states[i * n + j] * c[i] * 0.5).sum()).collect();
         near(&y, &outputs, n, &what);
         near(&moved, &states, 1, &what);
         let before = y.clone();
-        k.recurrent.linear(State::in_place(&mut state), &mut y, four, 0.5);
+        k.recurrent.linear(HeadState::in_place(&mut state), &mut y, four, 0.5);
         assert!(state == moved && y == before, "{what}: other bits in place");
     }
 }
@@ -81,7 +81,7 @@ fn rwkv_7() {
         let [r, decay, key, v, a, b] = f.each_ref().map(|x| wide(x));
         let (mut y, mut moved, mut state) = (vec![f32::NAN; n], vec![f32::NAN; n * n], start.clone());
         let inputs = f.each_ref().map(|x| &x[..]);
-        k.recurrent.wkv7(State::moved(&start, &mut moved), &mut y, inputs);
+        k.recurrent.wkv7(HeadState::moved(&start, &mut moved), &mut y, inputs);
         let (mut states, mut outputs) = (Vec::new(), Vec::new());
         for (i, row) in wide(&start).chunks_exact(n).enumerate() {
             let along = dot(row, &a);
@@ -93,7 +93,7 @@ fn rwkv_7() {
         near(&moved, &states, n, &what);
         near(&y, &outputs, n, &what);
         let before = y.clone();
-        k.recurrent.wkv7(State::in_place(&mut state), &mut y, inputs);
+        k.recurrent.wkv7(HeadState::in_place(&mut state), &mut y, inputs);
         assert!(state == moved && y == before, "{what}: other bits in place");
     }
 }
@@ -148,7 +148,7 @@ fn infinite_inputs_stay_in_the_columns_that_there_are() {
                 );
             }
             let (x, steps, rates) = ([f32::INFINITY; ROWS], [1.0; ROWS], vec![-1.0; ROWS * n]);
-            let heads = |s: State<'_>, y: &mut [f32], first: usize| {
+            let heads = |s: HeadState<'_>, y: &mut [f32], first: usize| {
                 let part = first..first + y.len();
                 let rates = &rates[..part.len() * n];
                 k.recurrent.scan_heads(s, y, [&x[part.clone()], &steps[part]], rates, [&ones, &ones]);
@@ -157,7 +157,7 @@ fn infinite_inputs_stay_in_the_columns_that_there_are() {
         }
         let (start, v) = (vec![1.0; n * n], vec![f32::INFINITY; n]);
         let (mut moved, mut y) = (vec![f32::NAN; n * n], vec![f32::NAN; n]);
-        k.recurrent.wkv7(State::moved(&start, &mut moved), &mut y, [&ones, &ones, &ones, &v, &zeros, &ones]);
+        k.recurrent.wkv7(HeadState::moved(&start, &mut moved), &mut y, [&ones, &ones, &ones, &v, &zeros, &ones]);
         infinite(&y, "RWKV 7");
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::error::Result;
 use crate::vulkan::device::timeline::Reached;
-use crate::vulkan::submit::piece::{Kept, Piece};
+use crate::vulkan::submit::piece::{KeptCommands, Piece};
 use crate::vulkan::submit::recorder::Recorder;
 
 impl Recorder {
@@ -13,12 +13,12 @@ impl Recorder {
         self.submit()?;
         // Whatever is submitted before the commands the next time.
         self.hazards.forget();
-        self.keeping = Some(Kept::default());
+        self.keeping = Some(KeptCommands::default());
         Ok(())
     }
 
     /// Ends what [`Self::start_keeping`] began. `None` if the commands are of no use.
-    pub fn end_keeping(&mut self, good: bool) -> Option<Kept> {
+    pub fn end_keeping(&mut self, good: bool) -> Option<KeptCommands> {
         let submitted = self.submit();
         let mut kept = self.keeping.take()?;
         kept.memory.extend(self.scratch.iter().map(|(memory, _)| memory.clone()));
@@ -31,7 +31,7 @@ impl Recorder {
     }
 
     /// Submits kept commands again. Returns false, and submits nothing, if they are still in flight.
-    pub fn replay(&mut self, kept: &mut Kept) -> Result<bool> {
+    pub fn replay(&mut self, kept: &mut KeptCommands) -> Result<bool> {
         // If the host has already waited for the graph, the driver need not be queried.
         if !self.reached.includes(kept.last) && !self.timeline.reached()?.includes(kept.last) {
             return Ok(false);
@@ -60,7 +60,7 @@ impl Recorder {
     }
 
     /// Takes back kept commands.
-    pub fn discard(&mut self, kept: Kept) {
+    pub fn discard(&mut self, kept: KeptCommands) {
         self.discarded.push(kept);
     }
 
