@@ -361,7 +361,9 @@ suite_foreign() {
     counted "foreign: the original's CPU module" on ours "$out/ours/test_foreign" "$modules/libggml-cpu.so" 1e-4
     port=$((20000 + $$ % 20000)) ports=
     for i in 0 1; do
-        GGML_BACKEND_PATH=$modules/libggml-rpc.so on ours "$modules/ggml-rpc-server" -H 127.0.0.1 -p $((port + i)) -d CPU > "$out/text/rpc-server.$i.log" 2>&1 &
+        # Not with `on`: $! would be the shell that runs the function, and the server would outlive it.
+        GGML_BACKEND_PATH=$modules/libggml-rpc.so LD_LIBRARY_PATH=$(lib_of ours)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+            "$modules/ggml-rpc-server" -H 127.0.0.1 -p $((port + i)) -d CPU > "$out/text/rpc-server.$i.log" 2>&1 &
         pids="$pids $!" ports="$ports 127.0.0.1:$((port + i))"
     done
     for i in $(seq 50); do # until both listen
@@ -372,6 +374,8 @@ suite_foreign() {
     counted "foreign: two RPC servers" on ours "$out/ours/test_foreign" "$modules/libggml-rpc.so" 1e-4 $ports
     # shellcheck disable=SC2086
     kill $pids
+    # shellcheck disable=SC2086
+    wait $pids 2> /dev/null
     # Needs a device, or a software driver of Mesa 26: those of Debian 12 take minutes for its pipelines, or wait for
     # ever.
     if [ -e "$modules/libggml-vulkan.so" ]; then
