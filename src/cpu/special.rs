@@ -326,7 +326,7 @@ fn all_levels_agree() {
     };
     let want = outcomes(Level::Scalar);
     assert!(want.len() > 1000, "{} outcomes", want.len());
-    for level in Level::ALL.into_iter().filter(|&l| l != Level::Scalar && Kernels::for_level(l).level == l) {
+    for level in Level::ALL.iter().copied().filter(|&l| l != Level::Scalar && Kernels::for_level(l).level == l) {
         let got = outcomes(level);
         let differ: Vec<_> =
             want.iter().zip(&got).filter(|(a, b)| a != b).map(|(a, b)| format!("{a}\n   {b}")).collect();

@@ -32,7 +32,7 @@ fn format_json(t: ggml_type, k: &Kernels) -> Value {
 
 fn cpu_json() -> Value {
     let k = kernels();
-    let levels = Level::ALL.into_iter().filter(|&l| Kernels::for_level(l).level == l);
+    let levels = Level::ALL.iter().copied().filter(|&l| Kernels::for_level(l).level == l);
     let has = features::ALL.iter().filter(|f| (f.present)()).map(|f| f.name.to_string_lossy());
     let products = ggml_type::ALL.into_iter().filter(|&t| dot_type(t).is_some());
     json!({

@@ -43,7 +43,7 @@ pub fn is_type(buft: BufferTypeRef) -> bool {
 
 /// Whether this processor has kernels for which the buffer type is worth its memory.
 pub fn is_offered() -> bool {
-    kernels().level >= Level::Avx2
+    kernels().level > Level::Scalar
 }
 
 /// Whether a tensor is in a buffer of this type.

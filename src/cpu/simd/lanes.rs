@@ -127,6 +127,21 @@ pub trait Lanes: Copy {
     unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize);
 }
 
+/// Methods of the vector traits for an instruction set: `name(self |argument: Type) -> Type = expression;`.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! methods {
+    ($($name:ident($($self:ident)? $(|$arg:ident: $ty:ty)*) $(-> $ret:ty)? = $body:expr;)*) => {$(
+        #[inline(always)]
+        unsafe fn $name($($self,)? $($arg: $ty),*) $(-> $ret)? {
+            // SAFETY: the contract of `Lanes`: the processor has the instruction set of the type, and the pointer has
+            // the elements that the method accesses.
+            unsafe { $body }
+        }
+    )*};
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) use methods;
+
 /// A vector of 32-bit integers, with the dot product of bytes that instruction sets provide.
 ///
 /// # Safety
@@ -264,6 +279,10 @@ impl Dots for PlainDots {
         Self(self.0.map(|x| x >> n))
     }
 }
+
+/// What a sum with it has no digits after the point, and 126 more in the last bits of its mantissa.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub const WITH_POWER: f32 = 12_582_912.0 + 126.0;
 
 /// The smallest power in [`Lanes::times_powers`]: 2^-25.
 pub const DOWN: f32 = 1.0 / (1 << 25) as f32;

@@ -15,21 +15,21 @@
 mod act;
 mod batch;
 mod blocks;
-// Only x86-64 has kernels of its own for conversions.
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_macros, unused_imports))]
+// Scalar kernels have none of their own for conversions.
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code, unused_macros, unused_imports))]
 mod convert;
 pub mod float;
 pub mod form;
 pub mod gemv;
-// Only x86-64 has kernels for interleaved rows.
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_macros, unused_imports))]
+// Nor for interleaved rows.
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code, unused_macros, unused_imports))]
 pub mod interleave;
 pub mod lanes;
 // Only x86-64 has matrix registers.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub mod matrix;
-// Only x86-64 has kernels that sort.
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_macros, unused_imports))]
+// Scalar kernels do not sort.
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code, unused_macros, unused_imports))]
 pub mod argsort;
 pub mod products;
 pub mod recurrent;
@@ -37,7 +37,7 @@ mod scalar;
 mod table;
 pub mod tile;
 mod unpack;
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code))]
 mod words;
 
 #[cfg(target_arch = "x86_64")]
@@ -46,6 +46,8 @@ mod amx;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 
 #[cfg(test)]
 mod digit_tests;
@@ -61,7 +63,7 @@ pub use table::{Kernels, Level, Map, Map2, cover, dot_type};
 impl Kernels {
     /// The table for a level, or for the highest level below it that this processor supports.
     pub fn for_level(level: Level) -> Self {
-        #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
+        #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(unused_mut))]
         let mut k = scalar::table();
         #[cfg(target_arch = "x86_64")]
         {
@@ -98,6 +100,17 @@ impl Kernels {
                 }
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        if level >= Level::Neon {
+            // SAFETY: every 64-bit ARM has the features that `fill` requires.
+            unsafe { neon::fill(&mut k) };
+            k.level = Level::Neon;
+            if level >= Level::NeonDot && std::arch::is_aarch64_feature_detected!("dotprod") {
+                // SAFETY: the features that `fill_dot` requires have been detected.
+                unsafe { neon::fill_dot(&mut k) };
+                k.level = Level::NeonDot;
+            }
+        }
         let _ = level;
         k
     }
@@ -123,9 +136,9 @@ pub fn kernels() -> &'static Kernels {
         let best = Level::ALL[Level::ALL.len() - 1];
         let name = crate::environment::CPU_LEVEL.filled();
         let Some(name) = name else { return Kernels::for_level(best) };
-        let level = Level::ALL.into_iter().find(|l| name.as_encoded_bytes() == l.name().to_bytes());
+        let level = Level::ALL.iter().copied().find(|l| name.as_encoded_bytes() == l.name().to_bytes());
         if level.is_none() {
-            let names = Level::ALL.map(|l| l.name().to_string_lossy()).join(", ");
+            let names = Level::ALL.iter().map(|l| l.name().to_string_lossy()).collect::<Vec<_>>().join(", ");
             crate::log_warn!("GGML_RS_CPU_LEVEL={}: no such level ({names}); using the best", name.display());
         }
         Kernels::for_level(level.unwrap_or(best))

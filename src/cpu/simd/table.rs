@@ -70,12 +70,20 @@ pub enum Level {
     Avx512Bf16,
     /// The same with AMX for bfloat16s, if the system lets the process use its registers.
     Amx,
+    /// 64-bit ARM.
+    Neon,
+    /// The same with dot products of bytes.
+    NeonDot,
 }
 
 impl Level {
-    /// All levels, in ascending order.
-    pub const ALL: [Self; 7] =
-        [Self::Scalar, Self::Avx2, Self::AvxVnni, Self::Avx512, Self::Avx512Vnni, Self::Avx512Bf16, Self::Amx];
+    /// All levels for which this library has kernels, in ascending order.
+    #[cfg(not(target_arch = "aarch64"))]
+    pub const ALL: &[Self] =
+        &[Self::Scalar, Self::Avx2, Self::AvxVnni, Self::Avx512, Self::Avx512Vnni, Self::Avx512Bf16, Self::Amx];
+    /// All levels for which this library has kernels, in ascending order.
+    #[cfg(target_arch = "aarch64")]
+    pub const ALL: &[Self] = &[Self::Scalar, Self::Neon, Self::NeonDot];
 
     /// Name in `GGML_RS_CPU_LEVEL` and in the feature list.
     pub const fn name(self) -> &'static CStr {
@@ -87,6 +95,8 @@ impl Level {
             Self::Avx512Vnni => c"avx512_vnni",
             Self::Avx512Bf16 => c"avx512_bf16",
             Self::Amx => c"amx",
+            Self::Neon => c"neon",
+            Self::NeonDot => c"neon_dot",
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::abi::ggml::ggml_type;
 /// The tables of all levels that this machine supports.
 pub fn levels() -> Vec<Kernels> {
     let mut all: Vec<Kernels> = Vec::new();
-    for level in Level::ALL {
+    for &level in Level::ALL {
         let k = Kernels::for_level(level);
         if k.level == level {
             all.push(k);

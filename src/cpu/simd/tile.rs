@@ -356,6 +356,7 @@ macro_rules! instantiate_bytes {
 pub(super) use instantiate_bytes;
 
 /// Adds the kernels for weights of a few bits.
+#[cfg(target_arch = "x86_64")]
 macro_rules! narrow {
     ($all:ident, $tile:ident, [$($cols:literal)*]) => {
         // Q1_0, Q2_0, Q4_0, TQ1_0, TQ2_0; Q4_1, Q4_K; Q3_K; Q2_K.
@@ -374,6 +375,7 @@ macro_rules! narrow {
         $all[14] = &[$(($cols, $tile::<$cols, 16, false, 6>)),*];
     };
 }
+#[cfg(target_arch = "x86_64")]
 pub(super) use narrow;
 
 /// Adds no kernels for weights of a few bits.

@@ -3,7 +3,7 @@
 use crate::cpu::simd::act::MAGIC;
 use crate::cpu::simd::argsort::Ranks;
 use crate::cpu::simd::convert::{self, Coder};
-use crate::cpu::simd::lanes::{AnyDots, DOWN, Dots, Lanes};
+use crate::cpu::simd::lanes::{AnyDots, DOWN, Dots, Lanes, WITH_POWER, methods};
 use crate::cpu::simd::words::Words;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -97,18 +97,6 @@ unsafe fn round_bf16(x: __m256) -> __m256i {
         _mm256_blendv_epi8(rounded, _mm256_or_si256(high, _mm256_set1_epi32(0x40)), nan)
     }
 }
-
-macro_rules! methods {
-    ($($name:ident($($self:ident)? $(|$arg:ident: $ty:ty)*) $(-> $ret:ty)? = $body:expr;)*) => {$(
-        #[inline(always)]
-        unsafe fn $name($($self,)? $($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the contract of `Lanes`: the processor has the instruction set of the type, and the pointer has
-            // the elements that the method accesses.
-            unsafe { $body }
-        }
-    )*};
-}
-pub(super) use methods;
 
 impl Lanes for Avx2 {
     const N: usize = 8;
@@ -311,9 +299,6 @@ pub(super) fn opaque(mut v: __m256i) -> __m256i {
     unsafe { asm!("/* {0} */", inout(ymm_reg) v, options(pure, nomem, nostack, preserves_flags)) };
     v
 }
-
-/// What a sum with it has no digits after the point, and 126 more in the last bits of its mantissa.
-const WITH_POWER: f32 = 12_582_912.0 + 126.0;
 
 /// The same floats. Not `pure`, so that it stays where it is.
 #[inline]

@@ -1,8 +1,8 @@
 //! Tiles and interleaved weights with AVX-VNNI, which has the dot product of bytes of AVX-512 VNNI for 256-bit
 //! registers.
 
-use super::lanes::{Avx2, Avx2Dots, methods};
-use crate::cpu::simd::lanes::Dots;
+use super::lanes::{Avx2, Avx2Dots};
+use crate::cpu::simd::lanes::{Dots, methods};
 use crate::cpu::simd::table::Kernels;
 use crate::cpu::simd::words::Words;
 use crate::cpu::simd::{interleave, tile};
