@@ -146,7 +146,8 @@ fn activations_have_the_same_bytes_at_all_levels() {
             compared += 1;
         }
     }
-    assert!(compared > 0 || levels.len() < 3);
+    // These rows are those of AVX-512.
+    assert!(compared > 0 || !levels.iter().any(|k| k.level == Level::Avx512));
 }
 
 /// Found halves are the results for inputs between -10 and 10 only, at any length.

@@ -61,6 +61,17 @@ unsafe fn bits([low, high]: [uint32x4_t; 2]) -> u32 {
 }
 
 impl Neon {
+    /// Two registers.
+    #[inline(always)]
+    pub fn of(registers: [float32x4_t; 2]) -> Self {
+        Self(registers)
+    }
+    /// Eight halves.
+    #[inline(always)]
+    pub fn of_halves(halves: uint16x8_t) -> Self {
+        // SAFETY: every 64-bit ARM has these instructions.
+        unsafe { Self([from_halves(vget_low_u16(halves)), from_halves(vget_high_u16(halves))]) }
+    }
     #[inline(always)]
     fn each(self, f: impl Fn(float32x4_t) -> float32x4_t) -> Self {
         Self(self.0.map(f))
@@ -116,10 +127,7 @@ impl Lanes for Neon {
             self.store(all.as_mut_ptr());
             p.cast::<u8>().copy_from_nonoverlapping(all.as_ptr().cast(), size_of::<f32>() * n);
         };
-        load_f16(|p: *const u16) -> Self = {
-            let halves = vld1q_u16(p);
-            Self([from_halves(vget_low_u16(halves)), from_halves(vget_high_u16(halves))])
-        };
+        load_f16(|p: *const u16) -> Self = Self::of_halves(vld1q_u16(p));
         store_f16(self |p: *mut u16) = vst1q_u16(p, vcombine_u16(to_halves(self.0[0]), to_halves(self.0[1])));
         load_bf16(|p: *const u16) -> Self = {
             let x = vld1q_u16(p);
@@ -133,7 +141,7 @@ impl Lanes for Neon {
             let sign = vshlq_n_u16::<8>(vandq_u16(codes, vdupq_n_u16(0x80)));
             let nan = vceqq_u16(magnitude, vdupq_n_u16(0x7f << 7));
             let half = vorrq_u16(vorrq_u16(magnitude, sign), vandq_u16(nan, vdupq_n_u16(0x7e00)));
-            Self([from_halves(vget_low_u16(half)), from_halves(vget_high_u16(half))]).mul(Self::splat(256.0))
+            Self::of_halves(half).mul(Self::splat(256.0))
         };
         add(self |b: Self) -> Self = self.with(b, |a, b| vaddq_f32(a, b));
         sub(self |b: Self) -> Self = self.with(b, |a, b| vsubq_f32(a, b));
@@ -343,7 +351,25 @@ unsafe fn dot_by_pairs(sums: int32x4_t, w: int32x4_t, a: int32x4_t) -> int32x4_t
     }
 }
 
+/// `sums` plus the products of 16 bytes by four: with the instruction for it if `DOT`.
+///
+/// # Safety
+/// The processor has the instruction if `DOT`. No `a` is -128 if not.
+#[inline(always)]
+pub unsafe fn dot_16<const DOT: bool>(sums: int32x4_t, w: int8x16_t, a: int8x16_t) -> int32x4_t {
+    // SAFETY: the caller promises the instruction.
+    unsafe {
+        let (w, a) = (vreinterpretq_s32_s8(w), vreinterpretq_s32_s8(a));
+        if DOT { dot(sums, w, a) } else { dot_by_pairs(sums, w, a) }
+    }
+}
+
 impl<const DOT: bool> NeonDots<DOT> {
+    /// Two registers.
+    #[inline(always)]
+    pub fn of(registers: [int32x4_t; 2]) -> Self {
+        Self(registers)
+    }
     #[inline(always)]
     fn each(self, f: impl Fn(int32x4_t) -> int32x4_t) -> Self {
         Self(self.0.map(f))
@@ -356,9 +382,7 @@ impl<const DOT: bool> NeonDots<DOT> {
     #[inline(always)]
     fn bytes(self, b: Self, f: impl Fn(uint8x16_t, uint8x16_t) -> uint8x16_t) -> Self {
         // SAFETY: every 64-bit ARM has these instructions.
-        self.with(b, |a, b| unsafe {
-            vreinterpretq_s32_u8(f(vreinterpretq_u8_s32(a), vreinterpretq_u8_s32(b)))
-        })
+        self.with(b, |a, b| unsafe { vreinterpretq_s32_u8(f(vreinterpretq_u8_s32(a), vreinterpretq_u8_s32(b))) })
     }
 }
 

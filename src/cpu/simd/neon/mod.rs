@@ -1,9 +1,14 @@
-//! Kernels for 64-bit ARM. Files: `lanes` (eight lanes for the float and block kernels).
+//! Kernels for 64-bit ARM. Files: `lanes` (eight lanes for the float and block kernels), `gemv` (matrix times column;
+//! `codes`: of which formats).
 
+mod codes;
+mod gemv;
 mod lanes;
 
+use super::gemv::Rows;
 use super::table::Kernels;
 use super::{argsort, convert, float, products, recurrent};
+use crate::abi::ggml::ggml_type::*;
 
 float::instantiate!(crate::cpu::simd::neon::lanes::Neon, "neon");
 argsort::instantiate!(crate::cpu::simd::neon::lanes::NeonRanks, "neon");
@@ -13,7 +18,7 @@ recurrent::instantiate!(crate::cpu::simd::neon::lanes::Neon, "neon");
 
 /// Kernels that multiply bytes, and a function `fill` that sets them in the table.
 macro_rules! level {
-    ($name:ident, $dots:ty, $features:literal) => {
+    ($name:ident, $dots:ty, $small:ident, $large:ident, $features:literal) => {
         mod $name {
             use crate::cpu::simd::table::Kernels;
             use crate::cpu::simd::{blocks, interleave, tile};
@@ -34,12 +39,42 @@ macro_rules! level {
                     use crate::quant::*;
                     each_weight!(blocks::set_rows, (k));
                 }
+                for (t, rows) in super::rows!(super::gemv::$small, super::gemv::$large) {
+                    k.set_gemv(t, rows);
+                }
             }
         }
     };
 }
-level!(bytes, crate::cpu::simd::neon::lanes::NeonDots<false>, "neon");
-level!(bytes_dot, crate::cpu::simd::neon::lanes::NeonDots<true>, "neon,dotprod");
+
+/// Matrix times column by format, by the functions for small blocks and large ones.
+macro_rules! rows {
+    ($small:path, $large:path) => {{
+        use super::*;
+        use $large as large;
+        use $small as small;
+        [
+            (GGML_TYPE_Q4_0, small::<codes::Q4_0> as Rows),
+            (GGML_TYPE_Q4_1, small::<codes::Q4_1>),
+            (GGML_TYPE_Q5_0, small::<codes::Q5_0>),
+            (GGML_TYPE_Q5_1, small::<codes::Q5_1>),
+            (GGML_TYPE_Q8_0, small::<codes::Q8_0>),
+            (GGML_TYPE_IQ4_NL, small::<codes::Iq4Nl>),
+            (GGML_TYPE_MXFP4, small::<codes::Mxfp4>),
+            (GGML_TYPE_Q2_K, large::<codes::Q2K>),
+            (GGML_TYPE_Q3_K, large::<codes::Q3K>),
+            (GGML_TYPE_Q4_K, large::<codes::Q4K>),
+            (GGML_TYPE_Q5_K, large::<codes::Q5K>),
+            (GGML_TYPE_Q6_K, large::<codes::Q6K>),
+            (GGML_TYPE_IQ4_XS, large::<codes::Iq4Xs>),
+            (GGML_TYPE_TQ2_0, large::<codes::Tq2_0>),
+        ]
+    }};
+}
+use rows;
+
+level!(bytes, crate::cpu::simd::neon::lanes::NeonDots<false>, small, large, "neon");
+level!(bytes_dot, crate::cpu::simd::neon::lanes::NeonDots<true>, small_dot, large_dot, "neon,dotprod");
 
 /// Sets the kernels of this level in the table.
 ///
