@@ -181,7 +181,7 @@ impl Found {
     /// All that a file loads, if it uses a ggml that is not inside itself, or `may_use` one.
     fn look(&mut self, elf: Elf, may_use: bool, is_part: bool, system: &System) -> Option<Loaded> {
         let names_one = elf.needed.iter().any(|n| stem(n).is_some()) || elf.needs.keys().any(|n| is_ggml(n));
-        let has_one = elf.has.iter().chain(&elf.own).any(|n| is_ggml(n)) || elf.mentions_ggml && may_use;
+        let has_one = elf.contains_ggml() || elf.mentions_ggml && may_use;
         if !names_one && has_one && !is_part {
             self.with_ggml_inside.push(elf.path.clone());
         }

@@ -149,21 +149,7 @@ impl Judge<'_> {
 
     /// What other files take from its ggml that ours does not have.
     fn functions(&mut self) {
-        let mut lacks = BTreeSet::new();
-        for (user, elf) in self.objects() {
-            for (name, _) in elf.needs.iter().filter(|(_, weak)| !**weak) {
-                let definers = || user.objects.iter().map(|o| &o.elf).filter(|e| e.has.contains(name));
-                let replaced = definers().all(|e| stem(&name_of(&e.path)).is_some());
-                let of_ours = |e: &Elf| {
-                    stem(&name_of(&e.path)).and_then(|s| self.ours.parts.get(s)).is_some_and(|o| o.has.contains(name))
-                };
-                let is_there =
-                    self.ours.parts["ggml-base"].has.contains(name) || user.objects.iter().any(|o| of_ours(&o.elf));
-                if definers().next().is_some() && replaced && !is_there {
-                    lacks.insert(name.as_str());
-                }
-            }
-        }
+        let lacks: BTreeSet<&str> = self.objects().flat_map(|(user, elf)| self.ours.lacks(user, elf)).collect();
         let (own, other): (Vec<&str>, Vec<&str>) = lacks.into_iter().partition(|n| is_ggml(n));
         let (own, other) = (some(&own), some(&other));
         if !own.is_empty() {
