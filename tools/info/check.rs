@@ -89,12 +89,8 @@ fn definers(loaded: &Loaded, name: &str) -> Vec<usize> {
 /// The processor that a file is for, if it is another one than that of this program: its name, if it is known.
 fn other_machine(elf: &Elf) -> Option<&'static str> {
     let here = if cfg!(target_arch = "aarch64") { EM_AARCH64 } else { EM_X86_64 };
-    let name = match elf.machine {
-        EM_X86_64 => ": x86-64",
-        EM_AARCH64 => ": 64-bit ARM",
-        EM_RISCV => ": RISC-V",
-        _ => "",
-    };
+    let names = [(EM_X86_64, ": x86-64"), (EM_AARCH64, ": 64-bit ARM"), (EM_RISCV, ": RISC-V")];
+    let name = names.iter().find(|(machine, _)| machine.0 == elf.machine).map_or("", |(_, name)| name);
     (elf.machine != here.0).then_some(name)
 }
 
@@ -109,7 +105,7 @@ fn note_of(program: &Elf, all_found: bool) -> &'static str {
     } else if program.needed.is_empty() && !program.has_interpreter {
         "it needs no library at all: a static program"
     } else if !all_found {
-        "this file does not use ggml; whether the libraries do that were not found is not known"
+        "this file itself does not use ggml; the libraries that were not found may do so"
     } else {
         "neither this file nor the libraries that it is linked to use ggml; it may still open one at run time (dlopen)"
     }
@@ -131,7 +127,7 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
     }
     let mut libraries = Vec::new();
     for f in &loaded.found {
-        let is_part = is_file_of_ggml(&name_of(Path::new(&f.name)));
+        let is_part = is_file_of_ggml(f.name.rsplit('/').next().unwrap_or_default());
         match f.object {
             Some(i) if is_part => libraries.push(json!({
                 "name": f.name, "file": name_of(i), "found_by": f.how, "needed_by": name_of(f.by), "what": identity(&loaded.objects[i].elf),
