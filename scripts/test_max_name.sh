@@ -18,10 +18,11 @@ listing() { (cd "$1" && find . ! -type d -exec cksum {} + | sort); } # FOLDER
 for wrong in 0 16 63 100 1040 0128 -64 many; do
     check "GGML_MAX_NAME=$wrong is refused" fails "it must be a multiple of 16 from 32 to 1024" env GGML_MAX_NAME="$wrong" scripts/build.sh
 done
-check "by cargo, too" fails "it must be a multiple of 16 from 32 to 1024" env GGML_MAX_NAME=63 CARGO_TARGET_DIR="$work/wrong" "${CARGO:-cargo}" build --release
 echo "building with GGML_MAX_NAME=$number ..."
 check "the build" variant scripts/build.sh
 check "the usual build" scripts/build.sh if-needed
+build_rs() { GGML_MAX_NAME=63 OUT_DIR="$work" CARGO_MANIFEST_DIR="$root" "$(ls -t "$target/max-name-$number"/release/build/libggml-rs-*/build-script-build | head -n 1)"; }
+check "cargo alone refuses wrong numbers, too" fails "it must be a multiple of 16 from 32 to 1024" build_rs
 check "make install does not build it again" make CARGO=none install PREFIX="$prefix" GGML_MAX_NAME="$number"
 check "but for another number it would" fails "cargo" make CARGO=none install PREFIX="$prefix" GGML_MAX_NAME=$((number + 16))
 listing "$prefix" > "$work/alone"
@@ -63,6 +64,21 @@ check "LD_LIBRARY_PATH does not change it" env LD_LIBRARY_PATH="$prefix/lib" "$w
 loads() { LD_LIBRARY_PATH="$prefix/lib" ldd "$1" | sed -n 's/.*=> \(.*libggml[^ ]*\) .*/\1/p' | xargs -n 1 dirname | sort -u; }
 check "the host loads nothing of the usual one" test "$(loads "$work/host")" = "$lib"
 check "ggml-info --check" says "$lib/libggml-base-$number.so.0" "$prefix/bin/ggml-info" --check "$work/host"
+# A host of another ggml for this size gets the library for it.
+app=$work/app
+swappable() {
+    mkdir "$app" && echo "const char *ggml_version(void) { return \"0.20.0\"; } unsigned long ggml_tensor_overhead(void) { return 304 + $number; }" |
+        $CC -x c -O1 -shared -fPIC -Wl,-soname,libggml-base.so - -o "$app/libggml-base.so" || return 1
+    echo 'int printf(const char *, ...); const char *ggml_version(void); unsigned long ggml_tensor_overhead(void);
+        int main(void) { return printf("%s %lu\n", ggml_version(), ggml_tensor_overhead()) < 0; }' | $CC -x c - -o "$app/main" "$app/libggml-base.so" '-Wl,-rpath,$ORIGIN'
+}
+check "a host of another ggml for it" swappable
+check "runs on its own" says "0.20.0 $((304 + number))" "$app/main"
+check "is swapped" says "result      swapped" "$prefix/bin/ggml-info" --swap "$app"
+check "runs on the variant" says "$version $((304 + number))" "$app/main"
+check "is swapped already" says "swapped already" "$prefix/bin/ggml-info" --swap "$app"
+check "is taken back" says "taken back" "$prefix/bin/ggml-info" --unswap "$app"
+check "and runs on its own" says "0.20.0 $((304 + number))" "$app/main"
 cached() { # by the system's cache, even if somebody lists the folder: nothing of it by a usual name
     mkdir -p "$work/root/etc" && DESTDIR=$work/root scripts/install.sh /usr && DESTDIR=$work/root variant scripts/install.sh /usr &&
         echo "/usr/lib/ggml-$number" > "$work/root/etc/ld.so.conf" && PATH=$PATH:/sbin:/usr/sbin ldconfig -r "$work/root" && PATH=$PATH:/sbin:/usr/sbin ldconfig -r "$work/root" -p > "$work/cache" &&

@@ -43,7 +43,7 @@ fn users(loaded: &Loaded) -> impl Iterator<Item = &Elf> {
 
 /// The libggml-base that a program was built for: the one that it loads, or that it loaded before a swap.
 fn its_base(loaded: &Loaded) -> Option<Elf> {
-    let base = parts(loaded).find(|e| e.has.contains("ggml_init"))?;
+    let base = parts(loaded).find(|e| ["ggml_init", "ggml_version"].iter().any(|f| e.has.contains(*f)))?;
     let path = if base.note.is_some() { swap::former(&base.path)? } else { base.path.clone() };
     Elf::open(&path).ok()
 }

@@ -16,8 +16,8 @@ pub struct Ours {
     pub parts: BTreeMap<&'static str, Elf>,
 }
 
-/// The name of a file in an installation, which is also its soname.
-pub fn file_name(stem: &str) -> String {
+/// The name of a file in an installation.
+fn file_name(stem: &str) -> String {
     format!("lib{stem}.so.0")
 }
 
@@ -41,6 +41,18 @@ impl Ours {
         let note = open("ggml-base")?.note?;
         let parts = REPLACED.into_iter().filter_map(|stem| Some((stem, open(stem)?))).collect();
         Some(Self { note, parts })
+    }
+
+    /// The installation for tensors' names of this size: another one that `make install GGML_MAX_NAME=...` has put
+    /// beside this one.
+    pub fn for_names(&self, size: u32) -> Option<Self> {
+        let folder = self.parts["ggml-base"].path.parent()?;
+        (size != self.note.max_name).then(|| Self::in_folder(&folder.join(format!("ggml-{size}"))))?
+    }
+
+    /// The soname of a file. The other files find libggml-base beside themselves by this name.
+    pub fn soname(&self, stem: &str) -> String {
+        self.parts.get(stem).and_then(|e| e.soname.clone()).unwrap_or_else(|| file_name(stem))
     }
 
     /// What an object takes from the ggml that is loaded with it, and would not find here.

@@ -3,7 +3,7 @@
 
 use super::exchange::{Entry, Record, Source, State, Was, relative};
 use super::find::{ACCELERATORS, Found, Host, Part, REPLACED, stem};
-use super::ours::{Ours, file_name};
+use super::ours::Ours;
 use super::system::owner;
 use crate::elf::{Elf, is_ggml, name_of};
 use crate::loader::{Loaded, System};
@@ -136,7 +136,7 @@ impl Judge<'_> {
 
     /// Another size of tensors.
     fn names(&mut self) {
-        let sizes: BTreeSet<u32> = self.read().filter_map(|(_, e)| e.max_name).collect();
+        let sizes = self.host.max_names();
         let ours = self.ours.note.max_name;
         if let Some(other) = sizes.iter().find(|&&s| s != ours) {
             let text =
@@ -281,14 +281,14 @@ fn entries(host: &Host, root: &Path, ours: &Ours, has_version: bool) -> Result<R
     let mut entries = Vec::new();
     for (folder, (path, parts)) in host.folders.iter().enumerate() {
         for part in parts {
-            let becomes = matches!(fate(part, ours), Fate::Replaced).then(|| file_name(&part.stem));
+            let becomes = matches!(fate(part, ours), Fate::Replaced).then(|| ours.soname(&part.stem));
             let place = path.join(&part.name);
             let was = Was::at(&place).map_err(|e| format!("{}: {e}", place.display()))?;
             entries.push(Entry { folder, name: part.name.clone(), was, becomes });
         }
         // What the other files of ours need, under the name by which they need it, and what the library reads.
         let version = has_version.then(|| HOST_FILE.to_owned());
-        for name in [file_name("ggml-base")].into_iter().chain(version) {
+        for name in [ours.soname("ggml-base")].into_iter().chain(version) {
             if !parts.iter().any(|p| p.name == name) {
                 entries.push(Entry { folder, name: name.clone(), was: Was::Nothing, becomes: Some(name) });
             }
