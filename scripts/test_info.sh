@@ -134,9 +134,10 @@ other() { # NAME FLAGS ...
     shift
     $CC -O1 -shared -fPIC "-Wl,-soname,$name" "$work/other.c" -o "$app/$name" "$@"
 }
-swapped_host() { # OVERHEAD OWN: the host calls `own` if OWN defines it
+swapped_host() { # OVERHEAD OWN: the host calls what OWN defines
     rm -rf "$app" && mkdir "$app" && cp "$work/host.c" "$app/main.c"
-    case $2 in *ggml_own*) sed -i 's/int main(void) {/int ggml_own(void); int main(void) { ggml_own();/' "$app/main.c" ;; esac
+    own=${2#int } && own=${own%%(*}
+    [ -z "$own" ] || sed -i "s/int main(void) {/int $own(void); int main(void) { $own();/" "$app/main.c"
     for name in libggml-base.so libggml.v1.so libggml-cpu-haswell.so; do other $name "-DOVERHEAD=$1" "-DOWN=$2" || return 1; done
     $CC -I"$root/include" "$app/main.c" -o "$app/main" -Wl,--no-as-needed "$app/libggml.v1.so" "$app/libggml-base.so" '-Wl,-rpath,$ORIGIN' && rm "$app/main.c"
 }
@@ -160,6 +161,9 @@ check "are told" ends 0 "names of tensors have 128 bytes" "$info" --check "$app/
 [ -d "$prefix/lib/ggml-128" ] || check "are refused" ends 1 "GGML_MAX_NAME=128" "$info" --swap "$app" --force
 check "a fork" swapped_host 368 "int ggml_own(void) { return 1; }"
 check "is told" ends 0 "functions of its own: ggml_own" "$info" --check "$app/main"
+check "a function that is not of ggml" swapped_host 368 "int helper(void) { return 1; }"
+check "is told, too" ends 0 "takes from its ggml what libggml-rs does not have: helper" "$info" --check "$app/main"
+check "a fork again" swapped_host 368 "int ggml_own(void) { return 1; }"
 check "is refused" ends 1 "functions of its own: ggml_own" "$info" --swap "$app"
 check "a device" swapped_host 368 ""
 check "that would be lost" cp "$app/libggml.v1.so" "$app/libggml-cuda.so"

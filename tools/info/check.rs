@@ -3,7 +3,7 @@
 
 use crate::elf::{Elf, is_file_of_ggml, is_ggml, name_of};
 use crate::loader::{Loaded, System};
-use crate::swap::{self, Ours, first_of};
+use crate::swap::{self, Ours, lacks_text};
 use crate::versions::{self, Class};
 use object::elf::{EM_AARCH64, EM_RISCV, EM_X86_64};
 use serde_json::{Value, json};
@@ -70,13 +70,11 @@ fn with_libggml_rs(loaded: &Loaded, base: &Elf, class: Class) -> Vec<String> {
     if let Some(size) = base.max_name.filter(|&size| size != USUAL_NAME) {
         reasons.push(format!("names of tensors have {size} bytes: it needs a library with GGML_MAX_NAME={size}"));
     }
-    if let Ok(ours) = Ours::find(None) {
-        let mut own: Vec<&str> = users(loaded).flat_map(|e| ours.lacks(loaded, e)).collect();
-        own.sort_unstable();
-        own.dedup();
-        if !own.is_empty() {
-            reasons.push(format!("its ggml has functions of its own: {}", first_of(&own, 6)));
-        }
+    // Of another processor's system nothing is found here.
+    let ours = Ours::find(None).ok().filter(|_| loaded.objects.iter().all(|o| other_machine(&o.elf).is_none()));
+    if let Some(ours) = ours {
+        let lacks = users(loaded).flat_map(|e| ours.lacks(loaded, e)).collect();
+        reasons.extend(lacks_text(lacks));
     }
     reasons
 }

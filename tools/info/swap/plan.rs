@@ -54,6 +54,17 @@ fn some(names: &[&str]) -> String {
     first_of(names, NAMED)
 }
 
+/// What is wrong if a host takes these from its ggml, and ours does not have them.
+pub fn lacks_text(lacks: BTreeSet<&str>) -> Vec<String> {
+    let (own, other): (Vec<&str>, Vec<&str>) = lacks.into_iter().partition(|n| is_ggml(n));
+    let parts = [
+        ("its ggml has functions of its own", own),
+        ("it takes from its ggml what libggml-rs does not have", other),
+    ];
+    let found = parts.iter().filter(|(_, names)| !names.is_empty());
+    found.map(|(what, names)| format!("{what}: {}", some(names))).collect()
+}
+
 /// What becomes of a file of ggml.
 enum Fate {
     Replaced,
@@ -150,13 +161,8 @@ impl Judge<'_> {
     /// What other files take from its ggml that ours does not have.
     fn functions(&mut self) {
         let lacks: BTreeSet<&str> = self.objects().flat_map(|(user, elf)| self.ours.lacks(user, elf)).collect();
-        let (own, other): (Vec<&str>, Vec<&str>) = lacks.into_iter().partition(|n| is_ggml(n));
-        let (own, other) = (some(&own), some(&other));
-        if !own.is_empty() {
-            self.refuse(false, format!("its ggml has functions of its own: {own}"));
-        }
-        if !other.is_empty() {
-            self.refuse(false, format!("it takes from its ggml what libggml-rs does not have: {other}"));
+        for text in lacks_text(lacks) {
+            self.refuse(false, text);
         }
         let mut direct: Vec<String> = Vec::new();
         for (_, elf) in self.objects() {
