@@ -70,7 +70,7 @@ fn main() {
     }
     shim.compile("ggml_variadic");
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
-        // Programs for names of another size ask for a library of another name, and so never get the wrong one.
+        // Programs for names of another size need a library of another name, and so never get the wrong one.
         let variant = if max_name == USUAL_NAME { String::new() } else { format!("-{max_name}") };
         let major = env!("CARGO_PKG_VERSION_MAJOR");
         println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml-base{variant}.so.{major}");

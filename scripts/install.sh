@@ -9,8 +9,8 @@
 #   -r                   removes what has been installed with the same PREFIX, LIBDIR, DESTDIR and GGML_MAX_NAME
 #
 # Every file appears whole, by a rename. Unchanged files keep their times, so that builds which depend on them stay up
-# to date. The manifest in LIBDIR/cmake/ggml (ggml-128) has lines `file CKSUM BYTES PATH`, `link TARGET PATH`, `dir PATH` for
-# folders made here, and `above N` for PREFIX and folders above it made here.
+# to date. The manifest in LIBDIR/cmake/ggml (ggml-128) has lines `file CKSUM BYTES PATH`, `link TARGET PATH`, `dir
+# PATH` for folders made here, and `above N` for PREFIX and folders above it made here.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 die() { echo "install: $*" >&2; exit 1; }

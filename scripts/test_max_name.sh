@@ -79,7 +79,7 @@ check "runs on the variant" says "$version $((304 + number))" "$app/main"
 check "is swapped already" says "swapped already" "$prefix/bin/ggml-info" --swap "$app"
 check "is taken back" says "taken back" "$prefix/bin/ggml-info" --unswap "$app"
 check "and runs on its own" says "0.20.0 $((304 + number))" "$app/main"
-cached() { # by the system's cache, even if somebody lists the folder: nothing of it by a usual name
+cached() { # by the cache of a system that lists the folder: nothing of it by a usual name
     mkdir -p "$work/root/etc" && DESTDIR=$work/root scripts/install.sh /usr && DESTDIR=$work/root variant scripts/install.sh /usr &&
         echo "/usr/lib/ggml-$number" > "$work/root/etc/ld.so.conf" && PATH=$PATH:/sbin:/usr/sbin ldconfig -r "$work/root" && PATH=$PATH:/sbin:/usr/sbin ldconfig -r "$work/root" -p > "$work/cache" &&
         grep "ggml-base.so.0 .*/usr/lib/libggml-base.so.0" "$work/cache" && grep "/ggml-$number/" "$work/cache" && ! grep "/ggml-$number/" "$work/cache" | grep -v "libggml.*-$number.so.0 "
@@ -113,4 +113,20 @@ CC="$CC -DGGML_MAX_NAME=$number" CXX="${CXX:-c++} -DGGML_MAX_NAME=$number" GGML_
 grep '^FAIL' "$log"
 passed=$((passed + $(grep -c '^PASS' "$log"))) failed=$((failed + $(grep -c '^FAIL' "$log")))
 check "all of c_tests ran" grep -qE '^[0-9]+ passed, 0 failed$' "$log"
+
+# stable-diffusion.cpp, unmodified: a random network on its own ggml and on ours.
+if [ "$number" = 128 ] && command -v cmake > /dev/null; then
+    cache=${GGML_CACHE:-$root/target/cache}
+    sd=$cache/diffusion
+    echo "building stable-diffusion.cpp twice ..."
+    check "its sources" python3 scripts/fetch.py "$cache/src" diffusion
+    # Headers that have not changed keep their times, and so do the objects that were compiled with them.
+    check "the variant for it" variant scripts/install.sh "$sd/prefix"
+    check "configures" cmake -S c_tests/install/diffusion -B "$sd" -DSOURCES="$cache/src/stable-diffusion.cpp" -DPREFIX="$sd/prefix"
+    check "builds" cmake --build "$sd"
+    check "needs the variant" test "$(needs "$sd-ours/bin/libstable-diffusion.so")" -gt 0
+    check "ggml-info: its own ggml is inside" says "ggml is inside this file" "$prefix/bin/ggml-info" --check "$sd-own/bin/libstable-diffusion.so"
+    check "computes the same" ctest --test-dir "$sd" -V
+    grep 'values from' "$work/log"
+fi
 finish max-name

@@ -76,7 +76,10 @@ fn aarch64(code: &[u8], address: u64) -> Option<Constant> {
             let pages = (adrp >> 5 & 0x7_ffff) << 2 | adrp >> 29 & 3;
             // The sign is in bit 20.
             let bytes = i64::from((pages << 11) as i32 >> 11) << 12;
-            (address & !0xfff).checked_add_signed(bytes)?.checked_add(u64::from(add >> 10 & 0xfff)).map(Constant::Address)
+            (address & !0xfff)
+                .checked_add_signed(bytes)?
+                .checked_add(u64::from(add >> 10 & 0xfff))
+                .map(Constant::Address)
         }
         _ => None,
     }

@@ -57,10 +57,8 @@ fn some(names: &[&str]) -> String {
 /// What is wrong if a host takes these from its ggml, and ours does not have them.
 pub fn lacks_text(lacks: BTreeSet<&str>) -> Vec<String> {
     let (own, other): (Vec<&str>, Vec<&str>) = lacks.into_iter().partition(|n| is_ggml(n));
-    let parts = [
-        ("its ggml has functions of its own", own),
-        ("it takes from its ggml what libggml-rs does not have", other),
-    ];
+    let parts =
+        [("its ggml has functions of its own", own), ("it takes from its ggml what libggml-rs does not have", other)];
     let found = parts.iter().filter(|(_, names)| !names.is_empty());
     found.map(|(what, names)| format!("{what}: {}", some(names))).collect()
 }
