@@ -6,7 +6,7 @@
 #   PREFIX, DESTDIR, LIBDIR, INCLUDEDIR   where make install installs, and make uninstall removes (LIBDIR and INCLUDEDIR
 #                      are relative to PREFIX)                 STRIP=1   install without debug information
 #   CARGO_FLAGS=--no-default-features   make: without the Vulkan backend
-#   GGML_MAX_NAME=128  another size of tensors' names (64); hosts must be compiled with the same: docs/INSTALL.md
+#   GGML_MAX_NAME=128  another size of tensors' names (64), beside the usual one: docs/INSTALL.md
 #   GGML_CACHE=DIR     where downloads and builds for the tests are kept (default: target/cache)
 
 PREFIX     ?= /usr/local
