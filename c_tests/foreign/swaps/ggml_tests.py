@@ -1,5 +1,6 @@
 """Runs tests of ggml-python: ggml_tests.py FILE ... What it prints: see node.mjs; the text is the result of each test."""
 import json
+import resource
 import sys
 import time
 
@@ -18,5 +19,6 @@ class Results:
 results, begin = Results(), time.time()
 status = pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[1:]], plugins=[results])
 print()
-print(json.dumps({"numbers": [], "text": results.of, "seconds": time.time() - begin}))
+seconds, peak = time.time() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"numbers": [], "text": results.of, "seconds": seconds, "peak": peak}))
 sys.exit(status)

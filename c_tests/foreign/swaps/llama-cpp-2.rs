@@ -38,7 +38,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokens.push(token);
         context.decode(&mut batch)?;
     }
+    let seconds = begin.elapsed().as_secs_f64();
     let text: Vec<i32> = tokens[first..].iter().map(|t| t.0).collect();
-    println!(r#"{{"numbers": {numbers:?}, "text": {text:?}, "seconds": {}}}"#, begin.elapsed().as_secs_f64());
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let peak = status.split_once("VmHWM:").and_then(|(_, rest)| rest.split_whitespace().next()).ok_or("no VmHWM")?;
+    println!(r#"{{"numbers": {numbers:?}, "text": {text:?}, "seconds": {seconds}, "peak": {peak}}}"#);
     Ok(())
 }

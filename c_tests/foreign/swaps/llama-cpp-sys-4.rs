@@ -41,6 +41,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         (numbers, tokens.split_off(n as usize), begin.elapsed().as_secs_f64())
     };
-    println!(r#"{{"numbers": {numbers:?}, "text": {text:?}, "seconds": {seconds}}}"#);
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let peak = status.split_once("VmHWM:").and_then(|(_, rest)| rest.split_whitespace().next()).ok_or("no VmHWM")?;
+    println!(r#"{{"numbers": {numbers:?}, "text": {text:?}, "seconds": {seconds}, "peak": {peak}}}"#);
     Ok(())
 }
