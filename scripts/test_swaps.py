@@ -10,9 +10,7 @@ before, and `--unswap`, after which the folder must be as it was, inodes include
 of which the best counts, and the results go to docs/measurements/0.28.0-swaps.json, from which `make status` writes
 tables of README.md. The last line counts the checks.
 """
-import functools
 import glob
-import hashlib
 import json
 import os
 import re
@@ -35,8 +33,8 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 PYTHON = ("numpy", "requests", "tqdm", "platformdirs", "pytest", "typing-extensions", "diskcache", "jinja2")
 GEMMA = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 # How far logits and logarithms of probabilities may be from those of the host's own library: root mean square. F32 is
-# summed in another order. F16 and Q4_K_M: both libraries round what they multiply with weights, and the original also
-# sums in F16 what attention gives; the section `weights` compares both with F32.
+# summed in another order, and keys and values are F16. F16 and Q4_K_M: both libraries round what they multiply with
+# weights. The section `weights` compares both with F32.
 LIMITS = {"llama": 1e-3, "whisper": 0.02, "gemma": 0.5, "": 0}
 
 
@@ -64,10 +62,9 @@ class Swaps(Hosts):
         os.makedirs(self.kept, exist_ok=True)
 
     def model_of(self, kind):
-        return {"": lambda: "", "llama": lambda: self.random_llama("f32"), "gemma": self.gemma, "whisper": self.whisper}[kind]()
-
-    def whisper(self):
-        return self.made("whisper", lambda out: said([sys.executable, f"{JOBS}/../random_whisper.py", out, "whole"]))
+        whisper = (sys.executable, f"{JOBS}/../random_whisper.py")
+        return {"": str, "llama": lambda: self.random_llama("f32"), "gemma": self.gemma,
+                "whisper": lambda: self.made("whisper", lambda out: said([*whisper, out, "whole"]))}[kind]()
 
     def gemma(self):
         """Gemma 3 270M in Q4_K_M, which packages of Python hold in parts."""
@@ -80,14 +77,15 @@ class Swaps(Hosts):
         """The last results of other hosts stay."""
         if self.write and not self.failed:
             with open(RESULTS, "r+") as f:
-                results = json.load(f) | self.results
+                text = json.dumps(json.load(f) | self.results, indent=1, sort_keys=True) + "\n"
                 f.seek(0)
+                f.write(text)
                 f.truncate()
-                f.write(json.dumps(results, indent=1, sort_keys=True) + "\n")
         return super().finish()
 
 
 def npm(t, name, host, at):
+    shutil.copy(f"{JOBS}/node.mjs", at)
     said(["npm", "install", "--prefix", at, "--cache", f"{t.kept}/npm", "--prefer-offline", "--no-save", "--ignore-scripts", *host["npm"]])
     with open(f"{at}/node_modules/.package-lock.json") as f:
         locked = json.load(f)["packages"]
@@ -127,15 +125,9 @@ def cargo(t, name, host, at):
 
 
 def listing(folder):
-    """Each file below a folder: its inode, size and sum, or where the link leads."""
-    found = {}
-    for path in glob.glob(f"{folder}/**", recursive=True, include_hidden=True):
-        if os.path.islink(path):
-            found[path] = os.readlink(path)
-        elif os.path.isfile(path):
-            with open(path, "rb") as f:
-                found[path] = os.stat(path).st_ino, os.path.getsize(path), hashlib.sha256(f.read()).hexdigest()
-    return found
+    """Lines for each file below a folder: its inode, size and sum, or where the link leads."""
+    commands = r"find . -type f -printf '%p %i %s\n' -o -type l -printf '%p %l\n'; find . -type f -exec sha256sum {} +"
+    return set(said(["sh", "-c", commands], cwd=folder).splitlines())
 
 
 def job(t, host, at, model):
@@ -178,8 +170,7 @@ def exchanged(t, name, host, at):
     ggml_info("--check", checked, built_for, "ok: all", r"libggml-rs 0\.")
     results = {kind: compared(t, name, kind, first[kind], job(t, host, at, model)) for kind, model in models.items()}
     ggml_info("--unswap", path, "taken back")
-    after = listing(at)
-    t.sound(f"{name}: every file is as before", sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p)))
+    t.sound(f"{name}: every file is as before", sorted(before ^ listing(at)))
     t.results[name] = {key: host[key] for key in ("version", "ggml", "what")} | {"date": time.strftime("%Y-%m-%d"), "models": results,
                                                                                "seconds": [seconds["--swap"], seconds["--unswap"]]}
 
@@ -188,8 +179,6 @@ def swapped(t, name, host):
     try:
         with tempfile.TemporaryDirectory(dir=t.kept, prefix="host-") as at:
             next(way for way in (npm, cargo, pip) if way.__name__ in host or way is pip)(t, name, host, at)
-            for file in host.get("files", ()):
-                shutil.copy(f"{JOBS}/{file}", at)
             exchanged(t, name, host, at)
     except (OSError, ValueError, KeyError, IndexError, subprocess.TimeoutExpired) as e:
         t.check(False, f"{name} is swapped", str(e))
@@ -217,7 +206,7 @@ def weights(t):
 if __name__ == "__main__":
     with open(f"{processes.ROOT}/scripts/swaps.toml", "rb") as f:
         HOSTS = tomllib.load(f)
-    SECTIONS = {name: functools.partial(swapped, name=name, host=host) for name, host in HOSTS.items()} | {"weights": weights}
+    SECTIONS = {name: lambda t, name=name: swapped(t, name, HOSTS[name]) for name in HOSTS} | {"weights": weights}
     Swaps.write, Swaps.long = "--write" in sys.argv, "all" in sys.argv or "--write" in sys.argv
     sys.argv = [a for a in sys.argv if a not in ("--write", "all")] + (list(SECTIONS) if "all" in sys.argv else [])
     main(__doc__, "swaps", SECTIONS, sum("ci" in host for host in HOSTS.values()), Swaps)
