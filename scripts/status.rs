@@ -64,26 +64,25 @@ fn readme(old: &str, results: &Value) -> String {
     let (before, rest) = old.split_once(MARKS[0]).expect("README has the first mark");
     let (_, after) = rest.split_once(MARKS[1]).expect("README has the second mark");
     let mut table = String::from(
-        "| host | version | its ggml | its job, on its own library and on this one | seconds | peak memory, MiB | swap, back |\n\
+        "| host | version | its ggml | its job on its own library, then on this one | seconds | peak memory, MiB | seconds to swap, and back |\n\
          |---|---|---|---|---|---|---|\n",
     );
     for (name, host) in results.as_object().into_iter().flatten().filter(|(name, _)| *name != "weights") {
-        let pair = |run: &Value, key: &str| format!("{} → {}", run[key][0], run[key][1]);
+        let pair = |of: &Value, key: &str| format!("{}, {}", of[key][0], of[key][1]);
         let runs: Vec<(&String, &Value)> = host["models"].as_object().into_iter().flatten().collect();
         // Real weights say more of speed than random ones.
         let run = runs.iter().find(|(kind, _)| *kind == "gemma").or(runs.first()).expect("a host has run").1;
         let same: Vec<String> = runs.iter().map(|(kind, run)| agreement(kind, run)).collect();
         let _ = writeln!(
             table,
-            "| {name} | {} | {} | {}: {} | {} | {} | {} s, {} s |",
+            "| {name} | {} | {} | {}: {} | {} | {} | {} |",
             text(&host["version"]),
             text(&host["ggml"]),
-            text(&host["job"]),
+            text(&host["what"]),
             same.join("; "),
             pair(run, "seconds"),
             pair(run, "peak_mib"),
-            host["swap"],
-            host["unswap"],
+            pair(host, "seconds"),
         );
     }
     let lines = format!("{before}{}{table}{}{after}", MARKS[0], MARKS[1]);
