@@ -101,10 +101,8 @@ def pip(t, name, host, at):
         for folder in host.get("unpacked", ()):
             fetch.unpack(archive, folder, f"{t.cache}/src/{name}-{folder}")
     if subprocess.run(install, capture_output=True).returncode != 0:
-        with tempfile.NamedTemporaryFile("w") as wanted:
-            wanted.write(archive if "sdist" in host else package + "".join(f" --hash=sha256:{of}" for of in host["wheels"]))
-            wanted.flush()
-            said([*PIP, "wheel", "--no-deps", "-w", kept, "-r", wanted.name])
+        wanted = archive if "sdist" in host else package + "".join(f" --hash=sha256:{of}" for of in host["wheels"])
+        said([*PIP, "wheel", "--no-deps", "-w", kept, "-r", "/dev/stdin"], input=wanted)
         said(install)
 
 
@@ -193,7 +191,7 @@ def weights(t):
     for side in t.libs:
         out = (t.run(side, "llama-perplexity", "-m", model, *arguments, "--kl-divergence", timeout=3600) or "") + t.stderr
         lines = {"perplexity": r"Mean PPL\(Q\)", "f32": r"Mean PPL\(base\)", "divergence": "Mean +KLD"}
-        found[side] = {key: float(re.search(rf"{line} +: +([0-9.]+)", out)[1]) for key, line in lines.items()}
+        found[side] = {key: float(re.search(rf"{line} *: +([0-9.]+)", out)[1]) for key, line in lines.items()}
     os.remove(base)
     for side in ("ours", "original") * (3 if t.write else 1):
         for row in t.bench(side, "-m", model, "-p", 256, "-n", 64, "-t", 2, "-r", 3):
