@@ -1,5 +1,5 @@
-//! Writes `docs/STATUS.md` and tables of `README.md`, or checks them: `cargo run --features internals --example status --
-//! write | check`.
+//! Writes `docs/STATUS.md` and tables of `README.md`, or checks them:
+//! `cargo run --features internals --example status -- write | check`.
 //!
 //! Each line comes from the authoritative source: operations from the backends' op tables, number formats from the
 //! library's functions, functions from the sources in `src/capi/`. A function counts as missing if its documentation

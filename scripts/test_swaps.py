@@ -3,12 +3,11 @@
 
 usage: test_swaps.py CACHE OURS [NAME ... | all] [--write]
 
-CACHE is the folder of scripts/oracle.sh, OURS the folder of the installed library's lib. NAMEs are programs and packages
-of scripts/swaps.toml, or `weights`; none means those for CI. Each is installed from its registry into a clean folder,
-and does its main job on its own library. Then comes `ggml-info --swap`, the same job, whose results must be those of
-before, and `--unswap`, after which the folder must be as it was, inodes included. With --write each job runs three times,
-of which the best counts, and the results go to docs/measurements/0.28.0-swaps.json, from which `make status` writes
-tables of README.md. The last line counts the checks.
+CACHE is the folder of scripts/oracle.sh, OURS the installed library's lib. NAMEs are those of scripts/swaps.toml, or
+`weights`; none means those for CI. Each host is installed from its registry into a clean folder, and does its main job
+on its own library. Then comes `ggml-info --swap`, the same job, whose results must be those of before, and `--unswap`,
+after which the folder must be as it was, inodes included. With --write each job runs three times, of which the best
+counts, and the results go to RESULTS, from which `make status` writes tables of README.md. The last line counts.
 """
 import glob
 import json
@@ -76,11 +75,10 @@ class Swaps(Hosts):
     def finish(self):
         """The last results of other hosts stay."""
         if self.write and not self.failed:
-            with open(RESULTS, "r+") as f:
-                text = json.dumps(json.load(f) | self.results, indent=1, sort_keys=True) + "\n"
-                f.seek(0)
-                f.write(text)
-                f.truncate()
+            with open(RESULTS) as f:
+                results = json.load(f) | self.results
+            with open(RESULTS, "w") as f:
+                f.write(json.dumps(results, indent=1, sort_keys=True) + "\n")
         return super().finish()
 
 
@@ -174,6 +172,8 @@ def exchanged(t, name, host, at):
 
 
 def swapped(t, name, host):
+    if "npm" in host and not shutil.which("npm"):
+        return t.skip(f"{name}: npm is missing")
     try:
         with tempfile.TemporaryDirectory(dir=t.kept, prefix="host-") as at:
             next(way for way in (npm, cargo, pip) if way.__name__ in host or way is pip)(t, name, host, at)

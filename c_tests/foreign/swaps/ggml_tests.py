@@ -1,4 +1,4 @@
-"""Runs tests of ggml-python: ggml_tests.py FILE ... What it prints: see node.mjs; the text is the result of each test."""
+"""Runs tests of ggml-python: ggml_tests.py FILE ... What it prints: see node.mjs; the text has the result of each."""
 import json
 import resource
 import sys
