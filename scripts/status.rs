@@ -85,7 +85,12 @@ fn readme(old: &str, results: &Value) -> String {
             pair(host, "seconds"),
         );
     }
-    let lines = format!("{before}{}{table}{}{after}", MARKS[0], MARKS[1]);
+    let hosts = || results.as_object().into_iter().flatten().filter(|(name, _)| *name != "weights").map(|(_, of)| of);
+    let last = hosts().map(|of| text(&of["date"])).max().unwrap_or_default();
+    let load = hosts().filter_map(|of| of["load"].as_f64()).fold(0.0, f64::max);
+    let note =
+        format!("\nTwo threads, the best of three, until {last}; other work on the machine: a load of up to {load}.\n");
+    let lines = format!("{before}{}{table}{note}{}{after}", MARKS[0], MARKS[1]);
     weights(&lines, &results["weights"])
 }
 

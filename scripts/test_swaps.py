@@ -107,13 +107,15 @@ def pip(t, name, host, at):
 def cargo(t, name, host, at):
     """A Rust program, with the libraries that it needs beside it."""
     here, clang_folder = f"{t.kept}/{name}", f"{t.cache}/tools/libclang-{clang.VERSION}/clang/native"
-    clang.cindex() # fetches libclang, which bindgen needs
+    clang.cindex() # fetches libclang, which bindgen needs, without its headers
+    headers = said([os.environ.get("CC", "cc"), "-print-file-name=include"]).strip()
     os.makedirs(f"{here}/src", exist_ok=True)
     with open(f"{here}/Cargo.toml", "w") as f:
         f.write(host["cargo"])
     shutil.copy(f"{JOBS}/{name}.rs", f"{here}/src/main.rs")
     env = dict(os.environ, CMAKE_PREFIX_PATH=f"{t.cache}/original", LIBCLANG_PATH=clang_folder, PATH=f"{os.environ['PATH']}:{t.cache}/tools/cmake/cmake/data/bin")
-    said(["cargo", "build", "--release"], cwd=here, env=env | {"CARGO_TARGET_DIR": f"{here}/target", "RUSTFLAGS": "-Clink-arg=-Wl,-rpath,$ORIGIN"})
+    env |= {"CARGO_TARGET_DIR": f"{here}/target", "RUSTFLAGS": "-Clink-arg=-Wl,-rpath,$ORIGIN", "BINDGEN_EXTRA_CLANG_ARGS": f"-I{headers}"}
+    said(["cargo", "build", "--release"], cwd=here, env=env)
     with open(f"{here}/Cargo.lock") as f:
         t.check(f'checksum = "{host["sum"]}"' in f.read(), f"{name}: the crate is the one that is pinned")
     for path in [f"{here}/target/release/host", *glob.glob(host["libraries"].format(cache=t.cache))]:
@@ -167,7 +169,7 @@ def exchanged(t, name, host, at):
     results = {kind: compared(t, name, kind, first[kind], job(t, host, at, model)) for kind, model in models.items()}
     ggml_info("--unswap", path, "taken back")
     t.sound(f"{name}: every file is as before", sorted(before ^ listing(at)))
-    t.results[name] = {key: host[key] for key in ("version", "ggml", "what")} | {"date": time.strftime("%Y-%m-%d"), "models": results,
+    t.results[name] = {key: host[key] for key in ("version", "ggml", "what")} | {"date": time.strftime("%Y-%m-%d"), "models": results, "load": round(os.getloadavg()[0], 1),
                                                                                "seconds": [seconds["--swap"], seconds["--unswap"]]}
 
 
