@@ -102,7 +102,10 @@ fn text(value: &Value) -> &str {
 fn agreement(kind: &str, run: &Value) -> String {
     let same = if run["same_text"] == true { "the same" } else { "another text" };
     let of = match kind {
-        "gemma" => "Gemma 3 270M Q4_K_M",
+        "gemma" => {
+            let [theirs, ours] = [&run["from_f32"][0], &run["from_f32"][1]];
+            return format!("Gemma 3 270M Q4_K_M: {theirs} and {ours} from F32");
+        }
         "llama" => "random F32",
         "whisper" => "random F16",
         _ => return format!("{same} results"),
