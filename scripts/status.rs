@@ -64,8 +64,8 @@ fn readme(old: &str, results: &Value) -> String {
     let (before, rest) = old.split_once(MARKS[0]).expect("README has the first mark");
     let (_, after) = rest.split_once(MARKS[1]).expect("README has the second mark");
     let mut table = String::from(
-        "| host | version | its ggml | its job on its own library, then on this one | seconds | peak memory, MiB | seconds to swap, and back |\n\
-         |---|---|---|---|---|---|---|\n",
+        "| host | version | its ggml | its job | results | seconds | peak memory, MiB | seconds to swap, and back |\n\
+         |---|---|---|---|---|---|---|---|\n",
     );
     for (name, host) in results.as_object().into_iter().flatten().filter(|(name, _)| *name != "weights") {
         let pair = |of: &Value, key: &str| format!("{}, {}", of[key][0], of[key][1]);
@@ -75,7 +75,7 @@ fn readme(old: &str, results: &Value) -> String {
         let same: Vec<String> = runs.iter().map(|(kind, run)| agreement(kind, run)).collect();
         let _ = writeln!(
             table,
-            "| {name} | {} | {} | {}: {} | {} | {} | {} |",
+            "| {name} | {} | {} | {} | {} | {} | {} | {} |",
             text(&host["version"]),
             text(&host["ggml"]),
             text(&host["what"]),
@@ -88,8 +88,12 @@ fn readme(old: &str, results: &Value) -> String {
     let hosts = || results.as_object().into_iter().flatten().filter(|(name, _)| *name != "weights").map(|(_, of)| of);
     let last = hosts().map(|of| text(&of["date"])).max().unwrap_or_default();
     let load = hosts().filter_map(|of| of["load"].as_f64()).fold(0.0, f64::max);
-    let note =
-        format!("\nTwo threads, the best of three, until {last}; other work on the machine: a load of up to {load}.\n");
+    let note = format!(
+        "\nTwo values: on the host's own library and on this one. Distances are root mean squares of logits or of \
+         logarithms of\nprobabilities; Gemma's (270M, Q4_K_M) are to what the host's own library computes with weights in \
+         F32. Seconds and peaks\nare those of the job, with Gemma if that was run. Two threads, the best of three, \
+         {last}; load of the two processors\nmeanwhile: up to {load}.\n"
+    );
     let lines = format!("{before}{}{table}{note}{}{after}", MARKS[0], MARKS[1]);
     weights(&lines, &results["weights"])
 }
@@ -100,17 +104,14 @@ fn text(value: &Value) -> &str {
 
 /// What a job gave with a kind of model, compared with the host's own library.
 fn agreement(kind: &str, run: &Value) -> String {
-    let same = if run["same_text"] == true { "the same" } else { "another text" };
-    let of = match kind {
-        "gemma" => {
-            let [theirs, ours] = [&run["from_f32"][0], &run["from_f32"][1]];
-            return format!("Gemma 3 270M Q4_K_M: {theirs} and {ours} from F32");
-        }
-        "llama" => "random F32",
-        "whisper" => "random F16",
-        _ => return format!("{same} results"),
+    let same = if run["same_text"] == true { "the same" } else { "another" };
+    let weights = match kind {
+        "gemma" => return format!("Gemma in Q4_K_M {} and {} from F32", run["from_f32"][0], run["from_f32"][1]),
+        "llama" => "F32",
+        "whisper" => "F16",
+        _ => return format!("{same} outcomes"),
     };
-    format!("{of}: {same}, numbers within {} (root mean square)", run["apart"])
+    format!("random {weights} {same} text, {} apart", run["apart"])
 }
 
 /// The rows that begin with the name of the model, from the figures of both libraries.
