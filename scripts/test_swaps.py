@@ -113,7 +113,7 @@ def cargo(t, name, host, at):
     shutil.copy(f"{JOBS}/{name}.rs", f"{here}/src/main.rs")
     env = {"CMAKE_PREFIX_PATH": f"{t.cache}/original", "PATH": f"{os.environ['PATH']}:{t.cache}/tools/cmake/cmake/data/bin", "CARGO_TARGET_DIR": f"{here}/target",
            "RUSTFLAGS": "-Clink-arg=-Wl,-rpath,$ORIGIN", "LIBCLANG_PATH": f"{clang}/clang/native", "BINDGEN_EXTRA_CLANG_ARGS": f"-I{headers}"}
-    said(["cargo", "build", "--release"], cwd=here, env=os.environ | env)
+    said(["cargo", "rustc", "--release", "--", "-Clink-arg=-Wl,--disable-new-dtags"], cwd=here, env=os.environ | env)
     t.check(f'checksum = "{host["sum"]}"' in read(f"{here}/Cargo.lock"), f"{name}: the crate is the one that is pinned")
     for path in [f"{here}/target/release/host", *glob.glob(host["libraries"].format(cache=t.cache))]:
         shutil.copy(path, at, follow_symlinks=False)
