@@ -30,15 +30,13 @@ fn identity(elf: &Elf) -> String {
 }
 
 /// The version of ggml that a program was built for: that of the libggml-base which it loads, or which it loaded before
-/// a swap. What it loads since then may have a name that no file had before; the folder states the version then.
+/// a swap.
 fn built_for(loaded: &Loaded) -> Option<Version> {
     let bases = loaded.objects.iter().skip(1).map(|o| &o.elf).filter(|e| e.is_part_of_ggml());
-    let former = |e: &Elf| versions::of_base(&Elf::open(&swap::former(&e.path)?).ok()?);
-    let stated = |e: &Elf| {
-        let text = std::fs::read_to_string(e.path.with_file_name(versions::HOST_FILE)).ok()?;
-        versions::parse(text.lines().next()?)
+    let of_base = |e: &Elf| match e.note {
+        Some(_) => versions::of_base(&Elf::open(&swap::former(&e.path)?).ok()?),
+        None => versions::of_base(e),
     };
-    let of_base = |e: &Elf| if e.note.is_some() { former(e).or_else(|| stated(e)) } else { versions::of_base(e) };
     bases.filter(|e| e.has.contains("ggml_version")).find_map(of_base)
 }
 
