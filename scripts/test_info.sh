@@ -152,6 +152,7 @@ check "its version" ends 0 "0.20.0; it calls functions" "$info" --check "$app/ma
 check "a swap" ends 0 "set aside   libggml-cpu-haswell.so" "$info" --swap "$app"
 check "it runs on this library" ends 0 "0.28.0 " "$app/main"
 check "which version it was built for" ends 0 "0.20.0; it calls functions" "$info" --check "$app/main"
+check "and by a library of its ggml" ends 0 "0.20.0; it calls functions" "$info" --check "$app/libggml.v1.so"
 check "a swap again" ends 0 "swapped already" "$info" --swap "$app/main"
 check "back" ends 0 "taken back" "$info" --unswap "$app/main"
 check "as it was" as_before

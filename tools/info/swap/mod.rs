@@ -39,13 +39,20 @@ pub struct How {
     pub force: bool,
 }
 
-/// The original file of a name that a swap has replaced, from the path under which a program finds it.
+/// The original file of a name that a swap has replaced, from the path under which a program finds it. If no file had
+/// this name, it is another name of the same file of ggml.
 pub fn former(path: &Path) -> Option<PathBuf> {
     let target = std::fs::read_link(path).ok()?;
     let whole = path.parent()?.join(target);
     let text = whole.to_str()?;
     let (swap, name) = text.split_once(&format!("/{}/current/", exchange::FOLDER))?;
-    Some(Path::new(swap).join(exchange::FOLDER).join("old").join(name)).filter(|p| p.exists())
+    let same = Path::new(swap).join(exchange::FOLDER).join("old").join(name);
+    if same.exists() {
+        return Some(same);
+    }
+    let part = stem(Path::new(name).file_name()?.to_str()?)?;
+    let others = std::fs::read_dir(same.parent()?).ok()?.flatten();
+    others.map(|e| e.path()).find(|p| p.file_name().and_then(|n| stem(n.to_str()?)) == Some(part))
 }
 
 /// Puts this library in the place of every ggml that is used below a path.
