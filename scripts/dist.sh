@@ -1,81 +1,70 @@
 #!/bin/bash
-# The packages and archives of a release, in target/dist: dist.sh [sources] [tarball] [wheel] [npm], default all of
-# them. docs/RELEASING.md says what is in them. All of them together need a commit; DIST_DIRTY=1: also with uncommitted
-# changes, for a try.
-#
-# The binaries are linked for glibc 2.28, whatever this system has (zig_cc.sh), in target/portable.
+# The packages of a release, in target/dist: dist.sh [sources] [tarball] [wheel] [npm]. All of them are made if none is
+# named, and only from a commit (DIST_DIRTY=1: from what is there, for a try). docs/RELEASING.md says what is in them.
+# Binaries are linked for glibc 2.28, whatever this system has (zig_cc.sh), in target/portable.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 die() { echo "dist: $*" >&2; exit 1; }
 [ $# -gt 0 ] || { set -- sources tarball wheel npm; [ -n "${DIST_DIRTY:-}" ] || [ -z "$(git status --porcelain)" ] || die "there are uncommitted changes"; }
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-name=libggml-rs-$version
-tree=$name-linux-x86_64
-out=$root/target/dist
-# The same bytes for the same files: all of them are as old as the commit.
+name=libggml-rs-$version tree=libggml-rs-$version-linux-x86_64 out=$root/target/dist
+# The same bytes for the same files: names in order, no owner, the time of the commit.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH PYTHONDONTWRITEBYTECODE=1
+pack() { tar -C "$2" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$3" | gzip -9n > "$out/$1.tar.gz"; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 umask 022
 mkdir -p "$out"
-# Names in order, no owner.
-pack() { tar -C "$2" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$3" | gzip -9n > "$out/$1.tar.gz"; }
 
 binaries() { # the tree of make install, the symbols apart, and the bill of materials
-    echo "binaries ..."
     [ "$(uname -sm)" = "Linux x86_64" ] || die "packages are built on Linux, x86-64"
-    local file folder symbols
-    tools=$(cd scripts && python3 -c 'import sys, processes, zlib
-crc = zlib.crc32(open("../packaging/tools.txt", "rb").read())
-folder, problem = processes.packages(f"pack-tools-{crc:08x}", "--require-hashes", "-r", "../packaging/tools.txt")
-print(folder)
-sys.exit(problem)')
-    export GGML_MAX_NAME=64 CARGO_FLAGS= ZIG=$tools/ziglang CC=$root/scripts/zig_cc.sh CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$root/scripts/zig_cc.sh CARGO_TARGET_DIR=$root/target/portable
+    local file folder
+    tools=${GGML_CACHE:-$root/target/cache}/pack-tools-$(cksum < packaging/tools.txt | cut -d ' ' -f 1)
+    PYTHONPATH=scripts python3 -c 'import sys, processes; sys.exit(processes.packages(*sys.argv[1:])[1])' "${tools##*/}" --require-hashes -r packaging/tools.txt
+    export GGML_MAX_NAME=64 CARGO_FLAGS='' ZIG=$tools/ziglang CC=$root/scripts/zig_cc.sh CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$root/scripts/zig_cc.sh CARGO_TARGET_DIR=$root/target/portable
     scripts/build.sh if-needed
     DESTDIR='' STRIP='' scripts/install.sh "$work/$tree" > /dev/null
     while IFS= read -r file; do
         # The place where debuggers look: the folder .debug beside the file.
         folder=$work/debug/$(dirname "${file#"$work"/}")/.debug
-        symbols=$folder/$(basename "$file").debug
         mkdir -p "$folder"
-        objcopy --only-keep-debug "$file" "$symbols"
+        objcopy --only-keep-debug "$file" "$folder/${file##*/}.debug"
         strip --strip-unneeded "$file"
-        objcopy --add-gnu-debuglink="$symbols" "$file"
+        objcopy --add-gnu-debuglink="$folder/${file##*/}.debug" "$file"
     done < <(find "$work/$tree" \( -name '*.so.*' -o -path '*/bin/*' \) -type f | sort)
     find "$work/$tree" -name '*.a' -exec strip --strip-debug {} +
     # The pkg-config file and the manifest name no folder of this machine.
     sed -i 's|^prefix=.*|prefix=${pcfiledir}/../..|' "$work/$tree/lib/pkgconfig/ggml.pc"
     rm -f "$work/$tree/lib/cmake/ggml/libggml-rs.manifest"
-    ! grep -rIlF -e "$work" -e "$root" -e "$HOME/" "$work/$tree" "$work/debug" || die "these files name a folder of this machine"
+    ! grep -rlF -e "$work" -e "$root" -e "$HOME/" "$work/$tree" "$work/debug" || die "these files name a folder of this machine"
     python3 scripts/sbom.py
     cp "target/sbom/$name.cdx.json" "$work/libggml-rs.cdx.json"
 }
-# Neither wheels nor npm's archives hold links. Copies would be three times as large, and two files with the same code
-# are two libraries to a program that opens both. So each file has its soname, which programs look for. Of the small
-# ones, which are jumps, there is a copy for linkers. For the library itself, linkers read a line of text, as for the
-# libc.so of many systems; CMake, which passes paths, gets the real names. There is no static library.
-flat() { # FOLDER: the tree in this form
+# The tree for wheels and npm, which hold no links. Copies would be three times as large, and two libraries for a program
+# that opens both. So each file has its soname, for which programs look. Linkers read a line of text instead of
+# libggml-base.so, as for many a libc.so, and copies of the small files; CMake, which passes paths, gets the real ones.
+flat() { # FOLDER
     local file
     cp -r "$work/$tree" "$1"
-    rm "$1"/lib/*.a
-    for file in "$1"/lib/*.so.*.*; do mv "$file" "${file%.*.*}"; done
-    for file in "$1"/lib/*.so; do
-        rm "$file"
-        cp "$file.${version%%.*}" "$file"
+    rm "$1"/lib/*.a "$1"/lib/*.so
+    for file in "$1"/lib/*.so.*.*; do
+        mv "$file" "${file%.*.*}"
+        cp "${file%.*.*}" "${file%.*.*.*}"
     done
+    rm "$1/lib/libggml-base.so"
     echo "INPUT(libggml-base.so.${version%%.*})" > "$1/lib/libggml-base.so"
-    chmod 644 "$1/lib/libggml-base.so"
     sed -i "s|_ggml_find(\${_ggml_var} \${_ggml_name})|_ggml_find(\${_ggml_var} lib\${_ggml_name}.so.${version%%.*})|" "$1/lib/cmake/ggml/ggml-config.cmake"
 }
 
 sources() { git archive --format=tar --prefix="$name/" HEAD | gzip -9n > "$out/$name.tar.gz"; }
 tarball() {
-    cp LICENSE README.md CHANGELOG.md "$work/libggml-rs.cdx.json" "$work/$tree/"
-    pack "$tree" "$work" "$tree"
+    mkdir "$work/tar"
+    cp -r "$work/$tree" "$work/tar/"
+    cp LICENSE README.md CHANGELOG.md "$work/libggml-rs.cdx.json" "$work/tar/$tree/"
+    pack "$tree" "$work/tar" "$tree"
     pack "$tree-debug" "$work/debug" "$tree"
-    rm "$work/$tree"/{LICENSE,README.md,CHANGELOG.md,libggml-rs.cdx.json}
 }
 wheel() {
     cp -r packaging/python "$work/python"
@@ -83,6 +72,7 @@ wheel() {
     cp -r "$work"/flat/* "$work/python/libggml_rs/"
     cp LICENSE Cargo.toml "$work/libggml-rs.cdx.json" "$work/python/"
     (cd "$work/python" && PYTHONPATH=$tools python3 -m hatchling build -t wheel -d "$out" > /dev/null)
+    PYTHONPATH=$tools python3 -m auditwheel show "$out/libggml_rs-$version"-*.whl | tr '\n' ' ' | grep -F 'tag: "manylinux_2_28_x86_64"' > /dev/null || die "auditwheel does not agree with the wheel's name"
 }
 npm() {
     flat "$work/npm"
@@ -92,6 +82,6 @@ npm() {
 }
 [ "$*" = sources ] || binaries
 for part; do
-    case $part in sources | tarball | wheel | npm) echo "$part ..." && "$part" ;; *) die "no part $part: sources, tarball, wheel, npm" ;; esac
+    case $part in sources | tarball | wheel | npm) "$part" ;; *) die "no part $part: sources, tarball, wheel, npm" ;; esac
 done
-(cd "$out" && sha256sum -- *.tar.gz *.whl *.tgz > SHA256SUMS && ls -l)
+(cd "$out" && shopt -s nullglob && sha256sum -- *.tar.gz *.whl *.tgz > SHA256SUMS && ls -l)

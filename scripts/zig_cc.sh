@@ -10,6 +10,8 @@ for argument; do
         # Exceptions of a host pass the library, so the process must have one unwinder, that of the system. For this
         # name zig would link a static one of its own.
         -lgcc_s) argument=$(cc -print-file-name=libgcc_s.so.1) ;;
+        # Zig knows only that for functions and data; of data the library exports only its own tables.
+        -Wl,-Bsymbolic-functions) argument=-Wl,-Bsymbolic ;;
     esac
     set -- "$@" "$argument"
 done
