@@ -42,7 +42,7 @@ binaries() { # the tree of make install, the symbols apart, and the bill of mate
     python3 scripts/sbom.py
     cp "target/sbom/$name.cdx.json" "$work/libggml-rs.cdx.json"
 }
-# The tree for wheels and npm, which hold no links. Copies would be three times as large, and two libraries for a program
+# The tree for wheels and npm, which hold no links. Copies would be three times as large, and two libraries to a program
 # that opens both. So each file has its soname, for which programs look. Linkers read a line of text instead of
 # libggml-base.so, as for many a libc.so, and copies of the small files; CMake, which passes paths, gets the real ones.
 flat() { # FOLDER
