@@ -1,7 +1,7 @@
 #!/bin/bash
 # The packages of a release, in target/dist: dist.sh [sources] [tarball] [wheel] [npm]. All of them are made if none is
 # named, and only from a commit (DIST_DIRTY=1: from what is there, for a try). docs/RELEASING.md says what is in them.
-# Binaries are linked for glibc 2.28, whatever this system has (zig_cc.sh), in target/portable.
+# Binaries are linked for glibc 2.28, whatever this system has (packaging/zig_cc.sh), in target/portable.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -23,7 +23,7 @@ binaries() { # the tree of make install, the symbols apart, and the bill of mate
     local file folder
     tools=${GGML_CACHE:-$root/target/cache}/pack-tools-$(cksum < packaging/tools.txt | cut -d ' ' -f 1)
     PYTHONPATH=scripts python3 -c 'import sys, processes; sys.exit(processes.packages(*sys.argv[1:])[1])' "${tools##*/}" --require-hashes -r packaging/tools.txt
-    export GGML_MAX_NAME=64 CARGO_FLAGS='' ZIG=$tools/ziglang CC=$root/scripts/zig_cc.sh CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$root/scripts/zig_cc.sh CARGO_TARGET_DIR=$root/target/portable
+    export GGML_MAX_NAME=64 CARGO_FLAGS='' ZIG=$tools/ziglang CC=$root/packaging/zig_cc.sh CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$root/packaging/zig_cc.sh CARGO_TARGET_DIR=$root/target/portable
     scripts/build.sh if-needed
     DESTDIR='' STRIP='' scripts/install.sh "$work/$tree" > /dev/null
     while IFS= read -r file; do

@@ -1,4 +1,4 @@
-"""The tag of the wheel: any Python 3, and the system that scripts/zig_cc.sh links for."""
+"""The tag of the wheel: any Python 3, and the system that packaging/zig_cc.sh links for."""
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The C compiler and linker of the packages (dist.sh): zig's, which links for glibc 2.28 wherever it runs. Takes the
-# arguments of cargo, of the crate cc and of our scripts. ZIG is the folder of the Python package ziglang.
+# The C compiler and linker of the packages (scripts/dist.sh): zig's, which links for glibc 2.28 wherever it runs. Takes
+# the arguments of cargo, of the crate cc and of our scripts. ZIG is the folder of the Python package ziglang.
 set -eu
 for argument; do
     shift
@@ -15,6 +15,5 @@ for argument; do
     esac
     set -- "$@" "$argument"
 done
-ZIG=${ZIG:-/work/t/w46p.d/tools/lib/python3.11/site-packages/ziglang}
 # The libgcc_s of this system may itself need a newer glibc.
 exec "${ZIG:?}/zig" cc -target x86_64-linux-gnu.2.28 -Wl,--allow-shlib-undefined -Wl,--build-id=sha1 "$@"
