@@ -75,5 +75,5 @@ there() { # COMMAND: with a C library, compiler, linker and CMake of 2021, and $
 }
 check "there: python3 -m libggml_rs" ends 0 "libggml-rs $version" there 'ldd --version && PYTHONPATH=wheel python3 -m libggml_rs'
 check "there: programs" there 'builds /mnt/wheel/libggml_rs'
-check "there: hosts in C and C++" there 'hosts /mnt/wheel/libggml_rs'
+check "there: hosts in C and C++" there "hosts /mnt/${tree##*/}"
 finish packs
