@@ -22,7 +22,7 @@ binaries() { # the tree of make install, the symbols apart, and the bill of mate
     [ "$(uname -sm)" = "Linux x86_64" ] || die "packages are built on Linux, x86-64"
     local file folder
     tools=${GGML_CACHE:-$root/target/cache}/pack-tools-$(cksum < packaging/tools.txt | cut -d ' ' -f 1)
-    PYTHONPATH=scripts python3 -c 'import sys, processes; sys.exit(processes.packages(*sys.argv[1:])[1])' "${tools##*/}" --require-hashes -r packaging/tools.txt
+    PYTHONPATH=scripts python3 -c 'import sys, processes; sys.exit(processes.packages(*sys.argv[1:])[1] or None)' "${tools##*/}" --require-hashes -r packaging/tools.txt
     export GGML_MAX_NAME=64 CARGO_FLAGS='' ZIG=$tools/ziglang CC=$root/packaging/zig_cc.sh CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$root/packaging/zig_cc.sh CARGO_TARGET_DIR=$root/target/portable
     scripts/build.sh if-needed
     DESTDIR='' STRIP='' scripts/install.sh "$work/$tree" > /dev/null
