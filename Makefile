@@ -26,7 +26,7 @@ else
 unexport GGML_MAX_NAME
 endif
 
-.PHONY: all run test bench bench-cpu bench-memory bench-ops test-vulkan test-drivers test-peers-all test-diff-all test-abi test-package test-msrv test-cinstall test-debian debian-symbols fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom dist clean help
+.PHONY: all run test bench bench-cpu bench-memory bench-ops test-vulkan test-drivers test-peers-all test-diff-all test-abi test-package test-packs test-msrv test-cinstall test-debian debian-symbols fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom wheel npm tarball dist clean help
 
 ## all: the release build, in target/release (also plain make)
 all:
@@ -67,10 +67,11 @@ test-abi:
 	@DESTDIR= scripts/test.sh abi
 
 ## test-package: both crates as a registry would get them
+## test-packs: wheel, npm package and tarball: installed and used, here and on an older system
 ## test-msrv: the oldest supported Rust
 ## test-cinstall: cargo cinstall
 ## test-debian: the Debian packages are built, installed, used and removed
-test-package test-msrv test-cinstall test-debian:
+test-package test-packs test-msrv test-cinstall test-debian:
 	@DESTDIR= scripts/test.sh $(@:test-%=%)
 
 ## debian-symbols: updates the symbols files of the Debian packages, after a function has been added
@@ -152,8 +153,15 @@ book:
 sbom:
 	@python3 -B scripts/sbom.py
 
-## dist: the archives of a release in target/dist
-dist: all
+# In target/dist, for systems with glibc 2.28 or later. Needs pip; `npm` too.
+## wheel: the Python package
+## npm: the package for Node.js
+## tarball: the archive for everything else, with its debug symbols apart
+wheel npm tarball:
+	@scripts/dist.sh $@
+
+## dist: all packages of a release, and the sources
+dist:
 	@scripts/dist.sh
 
 # Copies the build, and builds only if there is none, so that root needs no compiler.

@@ -49,6 +49,9 @@ flags="$(remap "$target" /libggml-rs/target), $(remap "$root" /libggml-rs), $(re
 for part in registry git; do # where a link leads, too
     if [ -d "$home/$part" ]; then flags="$flags, $(remap "$(cd "$home/$part" && pwd -P)" "/cargo/$part")"; fi
 done
+# The standard library's, where its sources are installed: as where they are not.
+sysroot=$("${RUSTC:-rustc}" --print sysroot)
+flags="$flags, $(remap "$sysroot/lib/rustlib/src/rust" "/rustc/$("${RUSTC:-rustc}" -vV | sed -n 's/^commit-hash: //p')")"
 # RUSTFLAGS replaces all flags of the configuration.
 [ -z "${CARGO_ENCODED_RUSTFLAGS:-}${RUSTFLAGS:-}" ] || echo "note: RUSTFLAGS is set: the build will show its folders"
 "$CARGO" build --release --config "build.rustflags = [$flags]" ${CARGO_FLAGS:-}
@@ -58,7 +61,7 @@ CC=${CC:-cc}
 near='$ORIGIN/../lib:$ORIGIN/../lib64'
 multiarch=$($CC -print-multiarch 2> /dev/null || true)
 [ -z "$multiarch" ] || near="$near:\$ORIGIN/../lib/$multiarch"
-$CC -std=c11 -O2 -Wall -Wextra -I include tools/ggml-rpc-server.c -o "$target/release/small/ggml-rpc-server.new" "$target/release/libggml.so" \
+$CC -std=c11 -O2 -fPIE -pie -Wall -Wextra -I include tools/ggml-rpc-server.c -o "$target/release/small/ggml-rpc-server.new" "$target/release/libggml.so" \
     -Wl,--enable-new-dtags "-Wl,-rpath,$near"
 mv "$target/release/small/ggml-rpc-server.new" "$target/release/small/ggml-rpc-server"
 # The library's description of its build, for install.sh.

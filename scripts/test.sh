@@ -205,6 +205,7 @@ suite_max_name() { scripts/test_max_name.sh; }
 suite_reproducible() { scripts/test_reproducible.sh; }
 suite_msrv() { scripts/test_msrv.sh; }
 suite_cinstall() { library && scripts/test_cinstall.sh; }
+suite_packs() { library && scripts/test_packs.sh; }
 suite_debian() { scripts/test_debian.sh; }
 suite_status() { make -s check-status; }
 suite_docs() { library && python3 scripts/test_docs.py "$cache" ${DOCS:-}; }
