@@ -155,28 +155,17 @@ def unpack(path, inside, target, without=()):
         os.rename(os.path.join(work, inside), target)
 
 
-def template(folder):
-    """The crates leave this file out, but the original's build needs it."""
-    pc = os.path.join(folder, "ggml.pc.in")
-    if not os.path.exists(pc):
-        with open(pc, "w") as f:
-            f.write("Name: ggml\nDescription: the original, for tests\nVersion: @GGML_VERSION@\n")
-
-
 def ggml(root, name=CRATE[0], version=CRATE[1], digest=CRATE[2], target="ggml"):
     """The tree of the original ggml that a llama-cpp-sys crate holds, as root/target."""
     path = archive(root, crate, name, version, digest)
     target = os.path.join(root, target)
     unpack(path, "llama.cpp/ggml", target)
-    template(target)
+    # The crates leave this template out, but the original's build needs it.
+    pc = os.path.join(target, "ggml.pc.in")
+    if not os.path.exists(pc):
+        with open(pc, "w") as f:
+            f.write("Name: ggml\nDescription: the original, for tests\nVersion: @GGML_VERSION@\n")
     return path
-
-
-def diffusion(root):
-    """stable-diffusion.cpp with its ggml."""
-    target = os.path.join(root, "stable-diffusion.cpp")
-    unpack(archive(root, crate, *DIFFUSION), "stable-diffusion.cpp", target)
-    template(os.path.join(target, "ggml"))
 
 
 def usual(root):
@@ -194,7 +183,7 @@ def usual(root):
 
 WAYS = {"usual": usual, "former": lambda root: ggml(root, *FORMER, target="ggml-former"),
         "whisper": lambda root: unpack(archive(root, crate, *WHISPER), "whisper.cpp", os.path.join(root, "whisper.cpp"), without=["ggml"]),
-        "diffusion": diffusion}
+        "diffusion": lambda root: unpack(archive(root, crate, *DIFFUSION), "stable-diffusion.cpp", os.path.join(root, "stable-diffusion.cpp"))}
 
 
 def main():

@@ -13,6 +13,11 @@ rm -rf "$work"
 fails() { says "$@" && [ "$status" != 0 ]; } # TEXT COMMAND ...
 compiles() { echo '#include "ggml.h"' | $CC -x c -std=c11 -fsyntax-only "$@" -; }
 variant() { env GGML_MAX_NAME="$number" "$@"; }
+count() { # NUMBER: the checks of a log, at least so many
+    grep -B 30 '^FAIL' "$log"
+    passed=$((passed + $(grep -c '^PASS' "$log"))) failed=$((failed + $(grep -c '^FAIL' "$log")))
+    check "all of $log ran" test "$(grep -c '^PASS' "$log")" -ge "$1"
+}
 listing() { (cd "$1" && find . ! -type d -exec cksum {} + | sort); } # FOLDER
 
 for wrong in 0 16 63 100 1040 0128 -64 many; do
@@ -41,23 +46,9 @@ check "the headers differ in that alone" test "$(diff -r "$root/include" "$inclu
 
 # Which one a host gets. No program without a path in it finds the variant, and none for the variant finds the usual.
 needs() { readelf -d "$1" | grep -c "NEEDED.*libggml.*-$number.so.0"; }
-packaged() { # NAME FLAGS ...: by CMake; installs a host, too
-    build=$work/cmake/$1
-    shift
-    cmake -S c_tests/install -B "$build" -DCMAKE_PREFIX_PATH="$prefix" -DWANTED="$version" -DCMAKE_INSTALL_PREFIX="$build/at" "$@" &&
-        cmake --build "$build" && (cd "$build" && ctest) && cmake --install "$build" && "$build/at/bin/host-ggml" && cat "$build/CMakeCache.txt"
-}
-own=GGML_LIBRARY:FILEPATH=$lib/libggml.so
-check "CMake: the usual one" says "GGML_LIBRARY:FILEPATH=$prefix/lib/libggml.so" packaged usual -DCMAKE_INSTALL_RPATH="$prefix/lib"
-check "CMake: a variable" says "$own" packaged variable -DGGML_MAX_NAME="$number"
-check "CMake: a definition" says "$own" packaged definition -DCMAKE_C_FLAGS="-O1 -DGGML_MAX_NAME=$number"
-check "CMake: of the project" says "$own" packaged project -DDEFINE=GGML_MAX_NAME="$number"
-check "CMake: ggml_DIR" says "$own" packaged folder -Dggml_DIR="$prefix/lib/cmake/ggml-$number"
-check "CMake: again" says "$own" packaged folder
-check "CMake: a static one" says "GGML_LIBRARY:FILEPATH=$lib/libggml.a" packaged static -DGGML_MAX_NAME="$number" -DGGML_STATIC=ON
-check "CMake: another number" fails "(GGML_MAX_NAME is $number, not 96)" packaged none -DGGML_MAX_NAME=96
-check "CMake: another folder than the number" fails "not 96" packaged neither -DGGML_MAX_NAME=96 -Dggml_DIR="$prefix/lib/cmake/ggml-$number"
-check "a host for it needs it by its name" test "$(needs "$work/cmake/variable/host-ggml")" -gt 0 -a "$(needs "$work/cmake/usual/host-ggml")" = 0
+log=$work/variants.log
+cmake -DPREFIX="$prefix" -DNUMBER="$number" -DVERSION="$version" -DWORK="$work/cmake" -P c_tests/install/variants.cmake > "$log" 2>&1
+count 9
 built() { PKG_CONFIG_PATH="$prefix/lib/pkgconfig" pkg-config --cflags --libs "$1" > "$work/flags" && $CC c_tests/install/host.c -o "$work/host" $(cat "$work/flags") && "$work/host"; }
 check "pkg-config" built "ggml-$number"
 check "LD_LIBRARY_PATH does not change it" env LD_LIBRARY_PATH="$prefix/lib" "$work/host"
@@ -67,10 +58,8 @@ check "ggml-info --check" says "$lib/libggml-base-$number.so.0" "$prefix/bin/ggm
 # A host of another ggml for this size gets the library for it.
 app=$work/app
 swappable() {
-    mkdir "$app" && echo "const char *ggml_version(void) { return \"0.20.0\"; } unsigned long ggml_tensor_overhead(void) { return 304 + $number; }" |
-        $CC -x c -O1 -shared -fPIC -Wl,-soname,libggml-base.so - -o "$app/libggml-base.so" || return 1
-    echo 'int printf(const char *, ...); const char *ggml_version(void); unsigned long ggml_tensor_overhead(void);
-        int main(void) { return printf("%s %lu\n", ggml_version(), ggml_tensor_overhead()) < 0; }' | $CC -x c - -o "$app/main" "$app/libggml-base.so" '-Wl,-rpath,$ORIGIN'
+    mkdir "$app" && $CC -O1 -shared -fPIC -DOVERHEAD=$((304 + number)) -Wl,-soname,libggml-base.so c_tests/install/other.c -o "$app/libggml-base.so" &&
+        $CC -O1 c_tests/install/other.c -o "$app/main" "$app/libggml-base.so" '-Wl,-rpath,$ORIGIN'
 }
 check "a host of another ggml for it" swappable
 check "runs on its own" says "0.20.0 $((304 + number))" "$app/main"
@@ -110,8 +99,7 @@ ln -s "$lib" "$work/view/lib"
 ln -s "$include" "$work/view/include"
 CC="$CC -DGGML_MAX_NAME=$number" CXX="${CXX:-c++} -DGGML_MAX_NAME=$number" GGML_PREFIX=$work/view GGML_ORACLE_PREFIX='' C_TESTS_OUT=$work/c_tests ASYNC_SEEDS=40 \
     c_tests/run.sh host async meta plugin bad rs > "$log" 2>&1
-grep '^FAIL' "$log"
-passed=$((passed + $(grep -c '^PASS' "$log"))) failed=$((failed + $(grep -c '^FAIL' "$log")))
+count 100
 check "all of c_tests ran" grep -qE '^[0-9]+ passed, 0 failed$' "$log"
 
 # stable-diffusion.cpp, unmodified: a random network on its own ggml and on ours.
