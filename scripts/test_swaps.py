@@ -84,7 +84,7 @@ class Swaps(Hosts):
 
 def npm(t, name, host, at):
     shutil.copy(f"{JOBS}/node.mjs", at)
-    said(["npm", "install", "--prefix", at, "--cache", f"{t.kept}/npm", "--prefer-offline", "--no-save", "--ignore-scripts", *host["npm"]])
+    said(["npm", "install", "--prefix", at, "--cache", f"{t.kept}/npm", "--prefer-offline", "--no-save", "--ignore-scripts", "--omit=optional", *host["npm"]])
     locked = json.loads(read(f"{at}/node_modules/.package-lock.json"))["packages"]
     t.sound(f"{name}: the packages are those that are pinned", [p for p, of in host["npm"].items() if locked["node_modules/" + p.rpartition("@")[0]]["integrity"] != of])
 
