@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             llama_tokenize(vocab, prompt.as_ptr().cast(), prompt.len() as i32, tokens.as_mut_ptr(), 512, true, true);
         tokens.truncate(usize::try_from(n)?);
         let values = llama_vocab_n_tokens(vocab) as usize;
-        let mut numbers = Vec::new();
+        let mut numbers: Vec<f32> = Vec::new();
         let begin = Instant::now();
 
         for at in 0..tokens.len() + 32 {

@@ -1,6 +1,7 @@
 // node-llama-cpp as in programs of its users: node.mjs MODEL PROMPT. For scripts/test_swaps.py, as the other programs of
 // this folder. Each prints a line of JSON: numbers that the library computed, a text, the seconds that both took,
 // and the peak of memory in KiB.
+import {readFileSync} from "node:fs";
 import {getLlama, LlamaLogLevel} from "node-llama-cpp";
 
 const [modelPath, prompt] = process.argv.slice(2);
@@ -22,6 +23,6 @@ for await (const token of sequence.evaluate(tokens, {temperature: 0})) {
     }
 }
 const seconds = (Date.now() - begin) / 1000;
-const peak = process.resourceUsage().maxRSS;
+const peak = Number(/VmHWM:\s+(\d+)/.exec(readFileSync("/proc/self/status", "utf8"))[1]);
 // A pipe takes 64 KiB at once.
 process.stdout.write(JSON.stringify({numbers, text: model.detokenize(text), seconds, peak}) + "\n", () => process.exit(0));
