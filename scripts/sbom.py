@@ -20,8 +20,7 @@ subprocess.run([tool("cargo-cyclonedx", "0.5.9"), "cyclonedx", "--format", "json
                 "--override-filename", name, "--quiet"], check=True)
 os.replace(f"{name}.json", f"target/sbom/{name}.json")
 os.remove(f"macros/{name}.json")
-# It names the folder of the build.
-bill = Path(f"target/sbom/{name}.json")
+bill = Path(f"target/sbom/{name}.json") # it names the folder of the build
 bill.write_text(text := bill.read_text(encoding="utf-8").replace(f"file://{ROOT}", "file:///libggml-rs"), encoding="utf-8")
 names = {c["name"] for c in json.loads(text)["components"]}
 if missing := {"ash", "half", "libc", "object", "serde_json"} - names | names - locked:
