@@ -14,7 +14,7 @@ unpacked() {
 }
 check "unpacked, and debuggers find the lines" unpacked
 old_enough() { # the C library of 2018, the unwinder of GCC 4.2, and nothing of C++
-    find "$work/wheel" "$work/package" "$tree" -type f \( -name '*.so.?*' -o -path '*/bin/*' \) -exec objdump -T {} + > "$work/symbols"
+    find "$work/wheel" "$work/package" "$tree" -type f ! -name '*.debug' \( -name '*.so.?*' -o -path '*/bin/*' \) -exec objdump -T {} + > "$work/symbols"
     grep -oE '\b[A-Z]+_[0-9][0-9.]+' "$work/symbols" | sort -uV | tee "$work/versions"
     [ "$(grep -c 'file format elf64-x86-64' "$work/symbols")" = 21 ] && grep -qx 'GLIBC_2.28' "$work/versions" &&
         ! grep -vxE 'GLIBC_2\.(1?[0-9]|2[0-8])(\.[0-9]+)?|GCC_(3\.[03]|4\.2\.0)' "$work/versions"
