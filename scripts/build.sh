@@ -50,8 +50,7 @@ for part in registry git; do # where a link leads, too
     if [ -d "$home/$part" ]; then flags="$flags, $(remap "$(cd "$home/$part" && pwd -P)" "/cargo/$part")"; fi
 done
 # The standard library's, where its sources are installed: as where they are not.
-sysroot=$("${RUSTC:-rustc}" --print sysroot)
-flags="$flags, $(remap "$sysroot/lib/rustlib/src/rust" "/rustc/$("${RUSTC:-rustc}" -vV | sed -n 's/^commit-hash: //p')")"
+flags="$flags, $(remap "$("${RUSTC:-rustc}" --print sysroot)/lib/rustlib/src/rust" "/rustc/$("${RUSTC:-rustc}" -vV | sed -n 's/^commit-hash: //p')")"
 # RUSTFLAGS replaces all flags of the configuration.
 [ -z "${CARGO_ENCODED_RUSTFLAGS:-}${RUSTFLAGS:-}" ] || echo "note: RUSTFLAGS is set: the build will show its folders"
 "$CARGO" build --release --config "build.rustflags = [$flags]" ${CARGO_FLAGS:-}

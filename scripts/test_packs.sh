@@ -1,7 +1,6 @@
 #!/bin/bash
-# The packages of make dist: built, installed and used, here and, as root, on Debian 11 (glibc 2.31, GCC 10), which is
-# fetched into the cache. Needs target/install, npm, cmake, pkg-config and gdb. PYTHONS="python3.8 python3.13": these
-# instead of python3.
+# The packages of make dist: built, installed and used, here and, as root, on Debian 11 (glibc 2.31), which is fetched
+# into the cache. Needs target/install, npm, cmake, pkg-config and gdb. PYTHONS="python3.8 python3.13": also with these.
 set -u
 . "$(dirname "$0")/checks.sh"
 cache=${GGML_CACHE:-$root/target/cache} dist=$root/target/dist
@@ -10,12 +9,12 @@ both() { scripts/dist.sh tarball wheel npm && cp "$dist/SHA256SUMS" "$work/sums"
 check "packed twice: the same bytes" both
 unpacked() {
     for file in "$tree.tar.gz" "$tree-debug.tar.gz" "libggml-rs-$version.tgz"; do tar -C "$work" -xzf "$dist/${file##*/}" || return 1; done
-    python3 -m zipfile -e "$wheel" "$work/wheel" && chmod +x "$work"/wheel/libggml_rs/bin/* && grep -q '"bomFormat": "CycloneDX"' "$tree/libggml-rs.cdx.json"
+    python3 -m zipfile -e "$wheel" "$work/wheel" && chmod +x "$work"/wheel/libggml_rs/bin/* && grep -q '"bomFormat": "CycloneDX"' "$tree/libggml-rs.cdx.json" &&
+        gdb -batch -nx -ex 'info line ggml_init' "$tree/lib/libggml-base.so.$version" | grep '^Line '
 }
-check "unpacked" unpacked
-
+check "unpacked, and debuggers find the lines" unpacked
 old_enough() { # the C library of 2018, the unwinder of GCC 4.2, and nothing of C++
-    find "$work/wheel" "$work/package" "$tree" -type f \( -name '*.so.?*' -o -path '*/bin/*' \) -exec objdump -T {} + > "$work/symbols"
+    find "$work/wheel" "$work/package" "$tree" -type f ! -name '*.debug' \( -name '*.so.?*' -o -path '*/bin/*' \) -exec objdump -T {} + > "$work/symbols"
     grep -oE '\b[A-Z]+_[0-9][0-9.]+' "$work/symbols" | sort -uV | tee "$work/versions"
     [ "$(grep -c 'file format elf64-x86-64' "$work/symbols")" = 21 ] && grep -qx 'GLIBC_2.28' "$work/versions" &&
         ! grep -vxE 'GLIBC_2\.(1?[0-9]|2[0-8])(\.[0-9]+)?|GCC_(3\.[03]|4\.2\.0)' "$work/versions"
@@ -24,8 +23,6 @@ check "no file needs more than glibc 2.28" old_enough
 names() { for f in "$1"/lib/*.so.0; do echo "${f##*/}" && nm -D --defined-only "$f" | sed 's/^[0-9a-f]* //'; done; }
 same_names() { diff <(names "$root/target/install") <(names "$tree") && diff <(names "$tree") <(names "$work/wheel/libggml_rs"); }
 check "the names that a build for this system exports" same_names
-lines() { gdb -batch -nx -ex 'info line ggml_init' "$tree/lib/libggml-base.so.$version" | grep '^Line '; }
-check "debuggers find the lines" lines
 
 # Programs that are built with a package, and run without LD_LIBRARY_PATH.
 builds() { # PREFIX: with pkg-config, -l, and CMake
@@ -44,7 +41,6 @@ swaps() { # COMMAND ...: a package of ggml 0.13.1, there and back
     rm -rf "$host" && python3 -m pip install -q --no-deps --no-compile --only-binary :all: --target "$host" pywhispercpp==1.5.1 && sums > "$work/before" &&
         "$@" --swap "$host" && PYTHONPATH=$host python3 -Bc 'import _pywhispercpp; print(open("/proc/self/maps").read())' | grep ggml-swap && "$@" --unswap "$host" && sums | diff "$work/before" -
 }
-
 venv=$work/environment
 for python in ${PYTHONS:-python3}; do
     environment() { rm -rf "$venv" "$work/moved" && "$python" -m venv "$venv" && "$venv/bin/python" -m pip install -q -U pip && "$venv/bin/python" -m pip install -q --no-index "$wheel"; }
@@ -58,8 +54,7 @@ for python in ${PYTHONS:-python3}; do
     check "$python: programs, moved" builds "$work/moved/libggml_rs"
 done
 
-mkdir "$work/project"
-in_project() { (cd "$work/project" && "$@"); }
+in_project() { mkdir -p "$work/project" && (cd "$work/project" && "$@"); }
 check "npm install" in_project npm install --silent --offline "$dist/libggml-rs-$version.tgz"
 check "npx" ends 0 "libggml-rs $version" in_project npx --offline libggml-rs
 check "npm: programs" builds "$(in_project node -p 'require("libggml-rs").prefix')"
