@@ -1,6 +1,6 @@
 #!/bin/bash
 # The packages of make dist: built, installed and used, here and, as root, on Debian 11 (glibc 2.31), which is fetched
-# into the cache. Needs target/install, npm, cmake, pkg-config and gdb. PYTHONS="python3.8 python3.13": instead of python3.
+# into the cache. Needs target/install, npm, cmake, pkg-config and gdb. PYTHONS="python3.8 python3.13": these Pythons.
 set -u
 . "$(dirname "$0")/checks.sh"
 cache=${GGML_CACHE:-$root/target/cache} dist=$root/target/dist
