@@ -23,9 +23,9 @@ binaries() { # the tree of make install, the symbols apart, and the bill of mate
     local file folder
     tools=${GGML_CACHE:-$root/target/cache}/pack-tools-$(cksum < packaging/tools.txt | cut -d ' ' -f 1)
     PYTHONPATH=scripts python3 -c 'import sys, processes; sys.exit(processes.packages(*sys.argv[1:])[1] or None)' "${tools##*/}" --require-hashes -r packaging/tools.txt
-    export ZIG=$tools/ziglang ZIG_GLOBAL_CACHE_DIR=$tools/zig-cache CC=$root/packaging/zig_cc.sh CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=$root/packaging/zig_cc.sh
+    export ZIG=$tools/ziglang ZIG_GLOBAL_CACHE_DIR=$tools/zig-cache PATH=$root/packaging:$PATH CC=zig_cc.sh CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=zig_cc.sh
     export GGML_MAX_NAME=64 CARGO_FLAGS='' CARGO_TARGET_DIR=$root/target/portable
-    packaging/zig_cc.sh prepare
+    zig_cc.sh prepare
     scripts/build.sh if-needed
     DESTDIR='' STRIP='' scripts/install.sh "$work/$tree" > /dev/null
     while IFS= read -r file; do

@@ -22,7 +22,7 @@ os.replace(f"{name}.json", f"target/sbom/{name}.json")
 os.remove(f"macros/{name}.json")
 bill = Path(f"target/sbom/{name}.json")
 # It names no folder of this machine.
-text = bill.read_text(encoding="utf-8").replace(f"file://{ROOT}", "file:///libggml-rs")
+text = bill.read_text(encoding="utf-8").replace(Path(ROOT).as_uri(), "file:///libggml-rs")
 bill.write_text(text, encoding="utf-8")
 names = {c["name"] for c in json.loads(text)["components"]}
 if missing := {"ash", "half", "libc", "object", "serde_json"} - names | names - locked:
