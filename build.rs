@@ -37,30 +37,29 @@ fn shaders() -> std::io::Result<()> {
     std::fs::write(Path::new(&out).join("shader_packs.rs"), list)
 }
 
-/// Passes GGML_MAX_NAME to the sources. If the variable is not set, it is 64, as in the original.
-fn max_name() -> std::io::Result<()> {
+/// The size of names in the original.
+const USUAL_NAME: usize = 64;
+
+/// Passes GGML_MAX_NAME to the sources, and returns it. If the variable is not set, it is 64, as in the original.
+fn max_name() -> std::io::Result<usize> {
     println!("cargo:rerun-if-env-changed=GGML_MAX_NAME");
     let text = std::env::var("GGML_MAX_NAME").unwrap_or_default();
-    let text = if text.is_empty() { "64" } else { text.as_str() };
-    match text.parse::<usize>() {
-        // The struct of a tensor stays a multiple of GGML_MEM_ALIGN, and the names that the library gives fit.
-        Ok(n) if (32..=1024).contains(&n) && n.is_multiple_of(16) => println!("cargo:rustc-env=GGML_MAX_NAME={n}"),
-        _ => {
-            return Err(std::io::Error::other(format!(
-                "GGML_MAX_NAME is {text:?}: it must be a multiple of 16 from 32 to 1024"
-            )));
-        }
-    }
-    Ok(())
+    let number = if text.is_empty() { Some(USUAL_NAME) } else { text.parse().ok() };
+    // The struct of a tensor stays a multiple of GGML_MEM_ALIGN, and the names that the library gives fit.
+    let good = number.filter(|n| (32..=1024).contains(n) && n.is_multiple_of(16)).ok_or_else(|| {
+        std::io::Error::other(format!("GGML_MAX_NAME is {text:?}: it must be a multiple of 16 from 32 to 1024"))
+    })?;
+    println!("cargo:rustc-env=GGML_MAX_NAME={good}");
+    Ok(good)
 }
 
 fn main() {
     println!("cargo:rerun-if-changed=src/capi/variadic.c");
     println!("cargo:rerun-if-changed=build.rs");
-    if let Err(e) = max_name().and_then(|()| shaders()) {
+    let max_name = max_name().and_then(|n| shaders().map(|()| n)).unwrap_or_else(|e| {
         eprintln!("error: {e}");
         std::process::exit(1);
-    }
+    });
     let mut shim = cc::Build::new();
     shim.file("src/capi/variadic.c").warnings(true).extra_warnings(true);
     // Exceptions of callbacks pass these functions.
@@ -71,7 +70,10 @@ fn main() {
     }
     shim.compile("ggml_variadic");
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
-        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml-base.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
+        // Programs for names of another size need a library of another name, and so never get the wrong one.
+        let variant = if max_name == USUAL_NAME { String::new() } else { format!("-{max_name}") };
+        let major = env!("CARGO_PKG_VERSION_MAJOR");
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml-base{variant}.so.{major}");
         // The tables of src/capi/forward.rs must lead to the functions of this library, also if a small file that uses
         // them defines the same names and comes first in the search order.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");

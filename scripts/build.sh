@@ -5,10 +5,10 @@
 # small files beside it and the tool ggml-rpc-server (small/). The files do not contain the folder of the build, so that
 # two builds of one commit have the same bytes.
 #
-#   if-needed         builds only if a source is newer than the last build, or that was built for another
-#                     GGML_MAX_NAME: installing then needs neither cargo nor a compiler
+#   if-needed         builds only if a source is newer than the last build: installing then needs neither cargo nor a
+#                     compiler
 #   GGML_MAX_NAME=N   bytes of a tensor's name, a multiple of 16 from 32 to 1024 (default 64). A host must be compiled
-#                     with the same number: docs/INSTALL.md
+#                     with the same number: docs/INSTALL.md. Such a build is in target/max-name-N/release
 #   CARGO_FLAGS=...   more for cargo; --no-default-features leaves the Vulkan backend out
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -16,6 +16,14 @@ cd "$root"
 CARGO=${CARGO:-cargo}
 target=${CARGO_TARGET_DIR:-$root/target}
 case $target in /*) ;; *) target=$root/$target ;; esac
+number=${GGML_MAX_NAME:-64}
+case $number in *[!0-9]* | 0* | ?????*) number=0 ;; esac
+if [ "$number" -lt 32 ] || [ "$number" -gt 1024 ] || [ $((number % 16)) != 0 ]; then
+    echo "GGML_MAX_NAME is \"$GGML_MAX_NAME\": it must be a multiple of 16 from 32 to 1024" >&2
+    exit 1
+fi
+[ "$number" = 64 ] || target=$target/max-name-$number
+export CARGO_TARGET_DIR="$target"
 built=$target/release/small/built
 
 # If two run at once, the second waits, and then finds what the first has built.
@@ -28,10 +36,8 @@ if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$target/release/libggml.
     # An unpacked crate has the macros elsewhere.
     newer=$(find src macros/src macros/Cargo.toml vulkan_shaders build.rs Cargo.toml Cargo.lock scripts/forward.sh tools/forward.S \
         tools/ggml-rpc-server.c tools/info "$target/release/libggml.so" -type f -newer "$built" 2> /dev/null | head -n 1)
-    if [ -z "$newer" ] && { [ -z "${GGML_MAX_NAME:-}" ] || grep -q "max_name=$GGML_MAX_NAME;" "$built"; }; then
-        exit 0
-    fi
-    echo "$newer has changed since the last build" | sed 's/^ has changed/GGML_MAX_NAME has changed/'
+    [ -n "$newer" ] || exit 0
+    echo "$newer has changed since the last build"
 fi
 
 command -v "$CARGO" > /dev/null || { echo "cargo is missing: install Rust 1.89 or later (https://rustup.rs)" >&2; exit 1; }
@@ -43,6 +49,8 @@ flags="$(remap "$target" /libggml-rs/target), $(remap "$root" /libggml-rs), $(re
 for part in registry git; do # where a link leads, too
     if [ -d "$home/$part" ]; then flags="$flags, $(remap "$(cd "$home/$part" && pwd -P)" "/cargo/$part")"; fi
 done
+# The standard library's, where its sources are installed: as where they are not.
+flags="$flags, $(remap "$("${RUSTC:-rustc}" --print sysroot)/lib/rustlib/src/rust" "/rustc/$("${RUSTC:-rustc}" -vV | sed -n 's/^commit-hash: //p')")"
 # RUSTFLAGS replaces all flags of the configuration.
 [ -z "${CARGO_ENCODED_RUSTFLAGS:-}${RUSTFLAGS:-}" ] || echo "note: RUSTFLAGS is set: the build will show its folders"
 "$CARGO" build --release --config "build.rustflags = [$flags]" ${CARGO_FLAGS:-}
@@ -52,7 +60,7 @@ CC=${CC:-cc}
 near='$ORIGIN/../lib:$ORIGIN/../lib64'
 multiarch=$($CC -print-multiarch 2> /dev/null || true)
 [ -z "$multiarch" ] || near="$near:\$ORIGIN/../lib/$multiarch"
-$CC -std=c11 -O2 -Wall -Wextra -I include tools/ggml-rpc-server.c -o "$target/release/small/ggml-rpc-server.new" "$target/release/libggml.so" \
+$CC -std=c11 -O2 -fPIE -pie -Wall -Wextra -I include tools/ggml-rpc-server.c -o "$target/release/small/ggml-rpc-server.new" "$target/release/libggml.so" \
     -Wl,--enable-new-dtags "-Wl,-rpath,$near"
 mv "$target/release/small/ggml-rpc-server.new" "$target/release/small/ggml-rpc-server"
 # The library's description of its build, for install.sh.

@@ -1,58 +1,89 @@
 #!/bin/bash
-# make dist: the archives of a release in target/dist. docs/RELEASING.md says what is in them. DIST_DIRTY=1: also with
-# uncommitted changes, for a try.
+# The packages of a release, in target/dist: dist.sh [sources] [tarball] [wheel] [npm]. All of them are made if none is
+# named, and only from a commit (DIST_DIRTY=1: from what is there, for a try). docs/RELEASING.md says what is in them.
+# Binaries are linked for glibc 2.28, whatever this system has (packaging/zig_cc.sh), in target/portable.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 die() { echo "dist: $*" >&2; exit 1; }
-[ -n "${DIST_DIRTY:-}" ] || [ -z "$(git status --porcelain)" ] || die "there are uncommitted changes"
+[ $# -gt 0 ] || { set -- sources tarball wheel npm; [ -n "${DIST_DIRTY:-}" ] || [ -z "$(git status --porcelain)" ] || die "there are uncommitted changes"; }
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-name=libggml-rs-$version
-system=linux-$(uname -m)
-out=$root/target/dist
-when=$(git log -1 --format=%ct)
+name=libggml-rs-$version tree=libggml-rs-$version-linux-x86_64 out=$root/target/dist
+# The same bytes for the same files: names in order, no owner, the time of the commit.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH PYTHONDONTWRITEBYTECODE=1
+pack() { tar -C "$2" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -cf - "$3" | gzip -9n > "$out/$1.tar.gz"; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-rm -rf "$out"
+umask 022
 mkdir -p "$out"
-# The same bytes for the same files: names in order, no owner, the time of the commit.
-pack() { tar -C "$2" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$when" -cf - "$3" | gzip -9n > "$out/$1.tar.gz"; }
 
-echo "sources ..."
-git archive --format=tar --prefix="$name/" HEAD | gzip -9n > "$out/$name.tar.gz"
+binaries() { # the tree of make install, the symbols apart, and the bill of materials
+    [ "$(uname -sm)" = "Linux x86_64" ] || die "packages are built on Linux, x86-64"
+    local file folder
+    tools=${GGML_CACHE:-$root/target/cache}/pack-tools-$(cksum < packaging/tools.txt | cut -d ' ' -f 1)
+    PYTHONPATH=scripts python3 -c 'import sys, processes; sys.exit(processes.packages(*sys.argv[1:])[1] or None)' "${tools##*/}" --require-hashes -r packaging/tools.txt
+    export ZIG=$tools/ziglang ZIG_GLOBAL_CACHE_DIR=$tools/zig-cache PATH=$root/packaging:$PATH CC=zig_cc.sh CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=zig_cc.sh
+    export GGML_MAX_NAME=64 CARGO_FLAGS='' CARGO_TARGET_DIR=$root/target/portable
+    zig_cc.sh prepare
+    scripts/build.sh if-needed
+    DESTDIR='' STRIP='' scripts/install.sh "$work/$tree" > /dev/null
+    while IFS= read -r file; do
+        # The place where debuggers look: the folder .debug beside the file.
+        folder=$work/debug/$(dirname "${file#"$work"/}")/.debug
+        mkdir -p "$folder"
+        objcopy --only-keep-debug "$file" "$folder/${file##*/}.debug"
+        strip --strip-unneeded "$file"
+        objcopy --add-gnu-debuglink="$folder/${file##*/}.debug" "$file"
+    done < <(find "$work/$tree" \( -name '*.so.*' -o -path '*/bin/*' \) -type f | sort)
+    find "$work/$tree" -name '*.a' -exec strip --strip-debug {} +
+    # The pkg-config file and the manifest name no folder of this machine.
+    sed -i 's|^prefix=.*|prefix=${pcfiledir}/../..|' "$work/$tree/lib/pkgconfig/ggml.pc"
+    rm -f "$work/$tree/lib/cmake/ggml/libggml-rs.manifest"
+    ! grep -rlF -e "$work" -e "$root" -e "$HOME/" "$work/$tree" "$work/debug" || die "these files name a folder of this machine"
+    python3 scripts/sbom.py
+    cp "target/sbom/$name.cdx.json" "$work/libggml-rs.cdx.json"
+}
+# The tree for wheels and npm, which hold no links. Copies would be three times as large, and two libraries to a program
+# that opens both. So each file has its soname, for which programs look. Linkers read a line of text instead of
+# libggml-base.so, as for many a libc.so, and copies of the small files; CMake, which passes paths, gets the real ones.
+flat() { # FOLDER
+    local file
+    cp -r "$work/$tree" "$1"
+    rm "$1"/lib/*.a "$1"/lib/*.so
+    for file in "$1"/lib/*.so.*.*; do
+        mv "$file" "${file%.*.*}"
+        cp "${file%.*.*}" "${file%.*.*.*}"
+    done
+    rm "$1/lib/libggml-base.so"
+    echo "INPUT(libggml-base.so.${version%%.*})" > "$1/lib/libggml-base.so"
+    sed -i "s|_ggml_find(\${_ggml_var} \${_ggml_name})|_ggml_find(\${_ggml_var} lib\${_ggml_name}.so.${version%%.*})|" "$1/lib/cmake/ggml/ggml-config.cmake"
+}
 
-echo "binaries ..."
-tree=$name-$system
-scripts/install.sh "$work/$tree" > /dev/null
-while IFS= read -r file; do
-    # The place where debuggers look: the folder .debug beside the file.
-    folder=$work/debug/$(dirname "${file#"$work"/}")/.debug
-    symbols=$folder/$(basename "$file").debug
-    mkdir -p "$folder"
-    objcopy --only-keep-debug "$file" "$symbols"
-    strip --strip-unneeded "$file"
-    objcopy --add-gnu-debuglink="$symbols" "$file"
-done < <(find "$work/$tree" \( -name '*.so.*' -o -path '*/bin/*' \) -type f | sort)
-find "$work/$tree" -name '*.a' -exec strip --strip-debug {} +
-# The pkg-config file and the manifest name no folder of this machine.
-sed -i 's|^prefix=.*|prefix=${pcfiledir}/../..|' "$work/$tree/lib/pkgconfig/ggml.pc"
-rm -f "$work/$tree/lib/cmake/ggml/libggml-rs.manifest"
-cp LICENSE README.md CHANGELOG.md "$work/$tree/"
-! grep -rIl "$work" "$work/$tree" || die "these files name the folder they were made in"
-pack "$tree" "$work" "$tree"
-pack "$tree-debug" "$work/debug" "$tree"
-
-echo "checks ..."
-mkdir "$work/check"
-for archive in "$name" "$tree" "$tree-debug"; do tar -C "$work/check" -xzf "$out/$archive.tar.gz"; done
-[ -f "$work/check/$name/Cargo.lock" ] || die "the source archive has no Cargo.lock"
-"${CC:-cc}" -std=c11 c_tests/bench/start.c -o "$work/start" $(PKG_CONFIG_PATH=$work/check/$tree/lib/pkgconfig pkg-config --cflags --libs ggml) -Wl,-rpath,"$work/check/$tree/lib"
-GGML_DISABLE_VULKAN=1 "$work/start" > /dev/null || die "a program does not run on the unpacked library"
-# Debuggers find the symbols: the link names a file that exists, and its build ID is that of the library.
-link=$(readelf --string-dump=.gnu_debuglink "$work/check/$tree/lib/libggml-base.so.$version" | sed -n 's/.*]  *//p' | head -n 1)
-[ -f "$work/check/$tree/lib/.debug/$link" ] || die "there is no $link"
-if command -v gdb > /dev/null; then
-    gdb -batch -nx -ex 'info line ggml_init' "$work/check/$tree/lib/libggml-base.so.$version" 2> /dev/null | grep -q '^Line ' || die "gdb does not find the lines of ggml_init"
-fi
-(cd "$out" && sha256sum ./*.tar.gz > SHA256SUMS)
-(cd "$out" && ls -l ./*.tar.gz)
+sources() { git archive --format=tar --prefix="$name/" HEAD | gzip -9n > "$out/$name.tar.gz"; }
+tarball() {
+    mkdir "$work/tar"
+    cp -r "$work/$tree" "$work/tar/"
+    cp LICENSE README.md CHANGELOG.md "$work/libggml-rs.cdx.json" "$work/tar/$tree/"
+    pack "$tree" "$work/tar" "$tree"
+    pack "$tree-debug" "$work/debug" "$tree"
+}
+wheel() {
+    cp -r packaging/python "$work/python"
+    flat "$work/flat"
+    cp -r "$work"/flat/* "$work/python/libggml_rs/"
+    cp LICENSE Cargo.toml "$work/libggml-rs.cdx.json" "$work/python/"
+    (cd "$work/python" && PYTHONPATH=$tools python3 -m hatchling build -t wheel -d "$out" > /dev/null)
+    PYTHONPATH=$tools python3 -m auditwheel show "$out/libggml_rs-$version"-*.whl | tr '\n' ' ' | grep -F 'tag: "manylinux_2_28_x86_64"' > /dev/null || die "auditwheel does not agree with the wheel's name"
+}
+npm() {
+    flat "$work/npm"
+    cp packaging/npm/* LICENSE "$work/libggml-rs.cdx.json" "$work/npm/"
+    sed -i "s/\"version\": \".*\"/\"version\": \"$version\"/" "$work/npm/package.json"
+    (cd "$out" && command npm pack --silent --offline "$work/npm" > /dev/null)
+}
+[ "$*" = sources ] || binaries
+for part; do
+    case $part in sources | tarball | wheel | npm) "$part" ;; *) die "no part $part: sources, tarball, wheel, npm" ;; esac
+done
+(cd "$out" && shopt -s nullglob && sha256sum -- *.tar.gz *.whl *.tgz > SHA256SUMS && ls -l)

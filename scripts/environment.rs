@@ -32,7 +32,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
     ("MODEL, SENTENCES, DEVICE, REPORT, TRACE", "make run", "see `make help`"),
     ("LLAMA_CACHE", "ggml-rpc-server -c", "where weights are kept, in `rpc` below it, as the original's server does"),
     (
-        "SUITES, ASAN, DOCS, C_TESTS, PEERS, PLACEMENT, INVARIANCE, RPC, DRIVERS, NMSE, FUZZ_SECONDS, VULKAN_EXTENT",
+        "SUITES, ASAN, DOCS, C_TESTS, PEERS, PLACEMENT, INVARIANCE, RPC, SWAPS, PYTHONS, DRIVERS, NMSE, FUZZ_SECONDS, VULKAN_EXTENT",
         "make test",
         "the suites, and parts of them: [TESTS.md](TESTS.md)",
     ),

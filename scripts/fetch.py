@@ -2,7 +2,7 @@
 """Fetches and unpacks the sources that the tests compare with: the original ggml 0.28.0 and two trees of llama.cpp.
 Nothing is installed.
 
-usage: fetch.py DIR [former | whisper]
+usage: fetch.py DIR [former | whisper | diffusion]
 
 Afterwards DIR/ggml holds the original's sources and DIR/llama-new llama.cpp 0.8.0, both from the crate llama-cpp-sys-4
 0.11.0; DIR/llama.cpp holds an older llama.cpp whole, with its tests and its server, and DIR/llama_cpp the Python
@@ -10,7 +10,8 @@ package above it, from the source distribution llama-cpp-python 0.3.36.
 cargo and pip fetch them as this machine configures them. Both archives are checked against the sums below; archives
 that are already in DIR are reused, so they may also be put there by hand. With `former`, DIR/ggml-former is ggml
 0.26.0, whose modules must be refused; with `whisper`, DIR/whisper.cpp is a whisper.cpp that was written for ggml 0.9,
-from the crate whisper-rs-sys 0.15.0.
+from the crate whisper-rs-sys 0.15.0; with `diffusion`, DIR/stable-diffusion.cpp is one with its ggml 0.12.0, from the
+crate diffusion-rs-sys 0.1.20.
 """
 import contextlib
 import fcntl
@@ -28,6 +29,7 @@ import tempfile
 CRATE = ("llama-cpp-sys-4", "0.11.0", "814738cddce0c910aa0f5192fd9d3e2ff7e447453e66326dd2f5df7f1375aea3")
 FORMER = ("llama-cpp-sys-2", "0.1.161", "e9bea77fde41bbc15a278891cd5edd2ba07c5260d162614b41080ba1f100b39b")
 WHISPER = ("whisper-rs-sys", "0.15.0", "6986c0fe081241d391f09b9a071fbcbb59720c3563628c3c829057cf69f2a56f")
+DIFFUSION = ("diffusion-rs-sys", "0.1.20", "1947b40e9b457a11baef32b105b5047227911ac48ae050e5828c5980e6a12af4")
 SDIST = ("llama-cpp-python", "0.3.36", "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e")
 
 
@@ -180,7 +182,8 @@ def usual(root):
 
 
 WAYS = {"usual": usual, "former": lambda root: ggml(root, *FORMER, target="ggml-former"),
-        "whisper": lambda root: unpack(archive(root, crate, *WHISPER), "whisper.cpp", os.path.join(root, "whisper.cpp"), without=["ggml"])}
+        "whisper": lambda root: unpack(archive(root, crate, *WHISPER), "whisper.cpp", os.path.join(root, "whisper.cpp"), without=["ggml"]),
+        "diffusion": lambda root: unpack(archive(root, crate, *DIFFUSION), "stable-diffusion.cpp", os.path.join(root, "stable-diffusion.cpp"))}
 
 
 def main():

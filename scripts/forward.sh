@@ -11,6 +11,9 @@ library=${1:?usage: forward.sh LIBRARY FOLDER}
 out=${2:?usage: forward.sh LIBRARY FOLDER}
 CC=${CC:-cc}
 major=$(sed -n 's/^version = "\([0-9]*\)\..*"$/\1/p' "$root/Cargo.toml" | head -n 1)
+# In the names of libraries for tensors' names of another size: -128
+variant=$(LC_ALL=C tr '\0' '\n' < "$library" | LC_ALL=C sed -n 's/^.*libggml-rs build: .* max_name=\([0-9]*\);$/-\1/p')
+[ "$variant" != -64 ] || variant=
 command -v "${CC%% *}" > /dev/null || { echo "${CC%% *} is missing: install the package gcc" >&2; exit 1; }
 
 assembly() { # ggml | cpu | rpc | vulkan: a jump for each function of its table
@@ -36,7 +39,7 @@ for part in ggml cpu rpc vulkan; do
     assembly $part > "$work/forward.S" || { echo "forward: src/capi/forward.rs has no table for $name" >&2; exit 1; }
     # It finds libggml-base beside itself, so that a host may load it by its path. If LIBRARY lacks a table, linking
     # fails.
-    (cd "$work" && $CC -shared -fPIC -nostdlib -o "$name.so" forward.S -Wl,--no-as-needed "$library" -Wl,-soname,"$name.so.$major" \
+    (cd "$work" && $CC -shared -fPIC -nostdlib -o "$name.so" forward.S -Wl,--no-as-needed "$library" -Wl,-soname,"$name$variant.so.$major" \
         -Wl,-z,defs -Wl,-z,noexecstack -Wl,-z,relro -Wl,-z,now -Wl,--enable-new-dtags "-Wl,-rpath,\$ORIGIN")
     mv "$work/$name.so" "$out/$name.so"
     printf '!<arch>\n' > "$work/$name.a"

@@ -4,11 +4,13 @@
 #
 #   LIBDIR, INCLUDEDIR   below PREFIX (default: lib, include)     DESTDIR   is put before every path
 #   STRIP=1              without names and lines for debuggers; STRIP_PROGRAM names the tool (default: strip)
-#   -r                   removes what has been installed with the same PREFIX, LIBDIR and DESTDIR
+#   GGML_MAX_NAME=128    the build for names of this size, in LIBDIR/ggml-128 and INCLUDEDIR/ggml-128: beside the usual
+#                        one (docs/INSTALL.md)
+#   -r                   removes what has been installed with the same PREFIX, LIBDIR, DESTDIR and GGML_MAX_NAME
 #
 # Every file appears whole, by a rename. Unchanged files keep their times, so that builds which depend on them stay up
-# to date. The manifest in LIBDIR/cmake/ggml has lines `file CKSUM BYTES PATH`, `link TARGET PATH`, `dir PATH` for
-# folders made here, and `above N` for PREFIX and folders above it made here.
+# to date. The manifest in LIBDIR/cmake/ggml (ggml-128) has lines `file CKSUM BYTES PATH`, `link TARGET PATH`, `dir
+# PATH` for folders made here, and `above N` for PREFIX and folders above it made here.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 die() { echo "install: $*" >&2; exit 1; }
@@ -22,7 +24,10 @@ for name in "$libdir" "$includedir"; do # CMake and pkg-config find one from the
     case /$name/ in //* | */../* | */./*) die "LIBDIR and INCLUDEDIR are folders below PREFIX, such as lib64: $name is not" ;; esac
 done
 base=${DESTDIR:-}$prefix
-manifest=$libdir/cmake/ggml/libggml-rs.manifest
+variant= # the end of all names, if the size of tensors' names is another one: -128
+[ "${GGML_MAX_NAME:-64}" = 64 ] || variant=-$GGML_MAX_NAME
+package=$libdir/cmake/ggml$variant
+manifest=$package/libggml-rs.manifest
 
 work=$(mktemp -d)
 half= # what is being written beside its place
@@ -74,12 +79,16 @@ if [ -n "$remove" ]; then
     exit
 fi
 
-release=${CARGO_TARGET_DIR:-$root/target}/release
+release=${CARGO_TARGET_DIR:-$root/target}${variant:+/max-name$variant}/release
 for name in small/built ggml-info libggml.so libggml.a; do
     [ -f "$release/$name" ] || die "there is no build in $release: run make first"
 done
 [ -z "$(find "$release/libggml.so" -newer "$release/small/built")" ] || die "$release/libggml.so was built alone: run make first"
 . "$release/small/built" # sets version and max_name
+[ "$max_name" = "${GGML_MAX_NAME:-64}" ] || die "$release was built for GGML_MAX_NAME=$max_name: run make first"
+major=${version%%.*}
+# Nothing of a variant is where programs and compilers look for the usual one.
+lib=$libdir${variant:+/ggml$variant} include=$includedir${variant:+/ggml$variant}
 
 add() { # MODE SOURCE PATH
     mkdir -p "$tree/$(dirname "$3")"
@@ -92,10 +101,12 @@ link() { # TARGET PATH
     printf '%s\n' "$2" >> "$work/paths"
 }
 library() { # SOURCE NAME: a shared and a static library
-    add 755 "$1.so" "$libdir/$2.so.$version"
-    add 644 "$1.a" "$libdir/$2.a"
-    link "$2.so.$version" "$libdir/$2.so.${version%%.*}"
-    link "$2.so.${version%%.*}" "$libdir/$2.so"
+    add 755 "$1.so" "$lib/$2.so.$version"
+    add 644 "$1.a" "$lib/$2.a"
+    # A variant has another soname. Programs that are linked to the original of this variant need the usual name.
+    [ -z "$variant" ] || link "$2.so.$version" "$lib/$2$variant.so.$major"
+    link "$2.so.$version" "$lib/$2.so.$major"
+    link "$2.so.$major" "$lib/$2.so"
 }
 # The code first: the small files need it.
 library "$release/libggml" libggml-base
@@ -107,29 +118,36 @@ for path in "$release"/small/libggml*.so; do
     [ "$name" = libggml ] || backends="$backends${backends:+;}${name#lib}"
     [ "$name" != libggml-vulkan ] || vulkan=ON
 done
-add 755 "$release/small/ggml-rpc-server" bin/ggml-rpc-server
-add 755 "$release/ggml-info" bin/ggml-info
+if [ -z "$variant" ]; then # these programs do for the variants, too
+    add 755 "$release/small/ggml-rpc-server" bin/ggml-rpc-server
+    add 755 "$release/ggml-info" bin/ggml-info
+fi
 if [ -n "${STRIP:-}" ] && [ "$STRIP" != 0 ]; then
     strip=${STRIP_PROGRAM:-strip}
     # The other static libraries are empty.
-    "$strip" --strip-unneeded "$tree/$libdir"/*.so."$version" "$tree"/bin/* && "$strip" --strip-debug "$tree/$libdir/libggml-base.a" ||
+    set -- "$tree/$lib"/*.so."$version"
+    [ -n "$variant" ] || set -- "$@" "$tree"/bin/*
+    "$strip" --strip-unneeded "$@" && "$strip" --strip-debug "$tree/$lib/libggml-base.a" ||
         die "STRIP is set, and $strip failed"
 fi
 
-for path in "$root"/include/*.h; do add 644 "$path" "$includedir/$(basename "$path")"; done
-sed "s/\(GGML_MAX_NAME \(!= \)\{0,1\}\)64/\1$max_name/" "$root/include/ggml.h" > "$tree/$includedir/ggml.h"
+for path in "$root"/include/*.h; do add 644 "$path" "$include/$(basename "$path")"; done
+sed "s/\(GGML_MAX_NAME \(!= \)\{0,1\}\)64/\1$max_name/" "$root/include/ggml.h" > "$tree/$include/ggml.h"
 headers=$(cd "$root/include" && printf 'include/%s;' *.h)
-to_prefix=$(printf '%s' "$libdir/cmake/ggml" | sed 's|[^/][^/]*|..|g')
+to_prefix=$(printf '%s' "$package" | sed 's|[^/][^/]*|..|g')
 plain() { printf '%s' "$1" | sed 's/[\\&|]/\\&/g'; } # for the right side of s|||
 fill() { # TEMPLATE PATH
     add 644 "$root/cmake/$1" "$2"
-    sed -e "s|@PREFIX@|$(plain "$prefix")|g" -e "s|@LIBDIR@|$(plain "$libdir")|g" -e "s|@INCLUDEDIR@|$(plain "$includedir")|g" \
-        -e "s|@VERSION@|$version|g" -e "s|@MAX_NAME@|$max_name|g" -e "s|@TO_PREFIX@|$to_prefix|g" -e "s|@BACKENDS@|$backends|g" \
+    sed -e "s|@PREFIX@|$(plain "$prefix")|g" -e "s|@LIBDIR@|$(plain "$lib")|g" -e "s|@INCLUDEDIR@|$(plain "$include")|g" \
+        -e "s|@VERSION@|$version|g" -e "s|@MAX_NAME@|$max_name|g" -e "s|@VARIANT@|$variant|g" -e "s|@FLAGS@|$flags|g" -e "s|@RPATH@|$(plain "$rpath")|g" \
+        -e "s|@TO_PREFIX@|$to_prefix|g" -e "s|@BACKENDS@|$backends|g" \
         -e "s|@VULKAN@|$vulkan|g" -e "s|@HEADERS@|${headers%;}|g" "$root/cmake/$1" > "$tree/$2"
 }
-fill ggml-config.cmake.in "$libdir/cmake/ggml/ggml-config.cmake"
-fill ggml-version.cmake.in "$libdir/cmake/ggml/ggml-config-version.cmake"
-fill ggml.pc.in "$libdir/pkgconfig/ggml.pc"
+flags= rpath= # programs for a variant find it by a path of their own, as no system searches its folder
+[ -z "$variant" ] || { flags=" -DGGML_MAX_NAME=$max_name" rpath=' -Wl,-rpath,${libdir}'; }
+fill ggml-config.cmake.in "$package/ggml-config.cmake"
+fill ggml-version.cmake.in "$package/ggml-config-version.cmake"
+fill ggml.pc.in "$libdir/pkgconfig/ggml$variant.pc"
 
 made=0 missing=$base
 while [ ! -d "$missing" ]; do
@@ -172,7 +190,7 @@ place "$manifest"
 echo "installed libggml $version in $base"
 # ldconfig gives each name to the file with the highest version.
 for name in $libraries; do
-    for path in "$base/$libdir/$name".so.*.*; do
+    for path in "$base/$lib/$name".so.*.*; do
         highest=$(printf '%s\n' "$version" "${path##*.so.}" | sort -V | tail -n 1)
         if [ -f "$path" ] && [ ! -L "$path" ] && [ "$highest" != "$version" ]; then
             echo "note: $path is newer: after the next ldconfig programs use that ggml"

@@ -1,15 +1,17 @@
-//! Writes `docs/STATUS.md`, or checks it: `cargo run --features internals --example status -- write | check`.
+//! Writes `docs/STATUS.md` and tables of `README.md`, or checks them:
+//! `cargo run --features internals --example status -- write | check`.
 //!
 //! Each line comes from the authoritative source: operations from the backends' op tables, number formats from the
 //! library's functions, functions from the sources in `src/capi/`. A function counts as missing if its documentation
 //! says "This version of the library ...", if it calls `absent`, or if it uses none of its arguments (unless that is
-//! all it has to do).
+//! all it has to do). The tables of README are the last results of `scripts/test_swaps.py`.
 
 use ggml::abi::ggml::{ggml_op, ggml_type};
 use ggml::capi::ggml::{ggml_get_type_traits, ggml_quantize_chunk, ggml_quantize_requires_imatrix};
 use ggml::cpu::table::TABLE;
 use ggml::tensor::family::Family;
 use ggml::tensor::special;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -31,23 +33,109 @@ struct Function {
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let path = root.join("docs/STATUS.md");
-    let text = status(root);
+    let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_default();
+    let results = serde_json::from_str(&read("docs/measurements/0.28.0-swaps.json")).expect("the results are JSON");
+    let pages = [("docs/STATUS.md", status(root)), ("README.md", readme(&read("README.md"), &results))];
+    let wrong: Vec<&str> = pages.iter().filter(|(name, text)| read(name) != *text).map(|(name, _)| *name).collect();
     match env::args().nth(1).as_deref() {
-        Some("write") => fs::write(&path, text).expect("docs/STATUS.md can be written"),
-        Some("check") => {
-            let good = fs::read_to_string(&path).is_ok_and(|old| old == text);
-            if !good {
-                eprintln!("docs/STATUS.md is out of date: run make status");
+        Some("write") => {
+            for (name, text) in &pages {
+                fs::write(root.join(name), text).expect("the page can be written");
             }
-            println!("status: {} passed, {} failed", u8::from(good), u8::from(!good));
-            process::exit(i32::from(!good));
+        }
+        Some("check") => {
+            for name in &wrong {
+                eprintln!("{name} is out of date: run make status");
+            }
+            println!("status: {} passed, {} failed", pages.len() - wrong.len(), wrong.len());
+            process::exit(i32::from(!wrong.is_empty()));
         }
         _ => {
             eprintln!("usage: status write | check");
             process::exit(2);
         }
     }
+}
+
+/// README with the results of the suite `swaps`: the table between two marks, and the rows of the weights, which begin
+/// with the name of their model.
+fn readme(old: &str, results: &Value) -> String {
+    const MARKS: [&str; 2] = ["<!-- swaps: written by make status -->\n", "<!-- end of swaps -->\n"];
+    let (before, rest) = old.split_once(MARKS[0]).expect("README has the first mark");
+    let (_, after) = rest.split_once(MARKS[1]).expect("README has the second mark");
+    let mut table = String::from(
+        "| host | version | its ggml | its job | results | seconds | peak memory, MiB | seconds to swap, and back |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    for (name, host) in results.as_object().into_iter().flatten().filter(|(name, _)| *name != "weights") {
+        let pair = |of: &Value, key: &str| format!("{}, {}", of[key][0], of[key][1]);
+        let runs: Vec<(&String, &Value)> = host["models"].as_object().into_iter().flatten().collect();
+        // Real weights say more of speed than random ones.
+        let run = runs.iter().find(|(kind, _)| *kind == "gemma").or(runs.first()).expect("a host has run").1;
+        let same: Vec<String> = runs.iter().map(|(kind, run)| agreement(kind, run)).collect();
+        let _ = writeln!(
+            table,
+            "| {name} | {} | {} | {} | {} | {} | {} | {} |",
+            text(&host["version"]),
+            text(&host["ggml"]),
+            text(&host["what"]),
+            same.join("; "),
+            pair(run, "seconds"),
+            pair(run, "peak_mib"),
+            pair(host, "seconds"),
+        );
+    }
+    let hosts = || results.as_object().into_iter().flatten().filter(|(name, _)| *name != "weights").map(|(_, of)| of);
+    let last = hosts().map(|of| text(&of["date"])).max().unwrap_or_default();
+    let load = hosts().filter_map(|of| of["load"].as_f64()).fold(0.0, f64::max);
+    let note = format!(
+        "\nTwo values: on the host's own library and on this one. Distances are root mean squares of logits or of \
+         logarithms of\nprobabilities; Gemma's (270M, Q4_K_M) are to what the host's own library computes with weights in \
+         F32. Seconds and peaks\nare those of the job, with Gemma if that was run. Two threads, the best of three, \
+         {last}; load of the two processors\nmeanwhile: up to {load}.\n"
+    );
+    let lines = format!("{before}{}{table}{note}{}{after}", MARKS[0], MARKS[1]);
+    weights(&lines, &results["weights"])
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// What a job gave with a kind of model, compared with the host's own library.
+fn agreement(kind: &str, run: &Value) -> String {
+    let same = if run["same_text"] == true { "the same" } else { "another" };
+    let weights = match kind {
+        "gemma" => return format!("Gemma in Q4_K_M {} and {} from F32", run["from_f32"][0], run["from_f32"][1]),
+        "llama" => "F32",
+        "whisper" => "F16",
+        _ => return format!("{same} outcomes"),
+    };
+    format!("random {weights} {same} text, {} apart", run["apart"])
+}
+
+/// The rows that begin with the name of the model, from the figures of both libraries.
+fn weights(page: &str, of: &Value) -> String {
+    let rows = [
+        ("perplexity", "perplexity (F32: {})", 2),
+        ("divergence", "KL divergence to F32", 5),
+        ("prompt", "prompt of 256 tokens, tokens/s", 0),
+        ("text", "text, tokens/s", 0),
+    ];
+    page.lines()
+        .map(|line| {
+            match rows.iter().find(|row| line.starts_with(&format!("| Gemma 3 270M, Q4_K_M: {}", &row.1[..10]))) {
+                Some((key, title, digits)) if of.is_object() => {
+                    let number =
+                        |side: &str, key: &str| format!("{:.*}", *digits, of[side][key].as_f64().unwrap_or_default());
+                    let title = title.replace("{}", &number("ours", "f32"));
+                    let (original, ours) = (number("original", key), number("ours", key));
+                    format!("| Gemma 3 270M, Q4_K_M: {title} [^gemma] | {original} | {ours} |\n")
+                }
+                _ => format!("{line}\n"),
+            }
+        })
+        .collect()
 }
 
 fn status(root: &Path) -> String {

@@ -8,7 +8,7 @@ cd "$root" || exit 1
 # Without those that take five minutes of processor time and more, most of them because they build everything again, or
 # the original twice more (nmse).
 # `vulkan` runs beside the suites that follow it, and needs the builds of `hosts`.
-all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c rpc invariance peers placement drivers fuzz tsan status docs)
+all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c rpc invariance peers placement swaps drivers fuzz tsan status docs)
 suites=("$@")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -24,7 +24,7 @@ need make "the package make"
 need python3 "the package python3"
 # What the suites fetch, and cmake where the system has none.
 for suite in "${suites[@]}"; do
-    case $suite in c | hosts | rpc | invariance | vulkan | peers | placement | abi | nmse | memory)
+    case $suite in c | hosts | rpc | invariance | vulkan | peers | placement | swaps | abi | nmse | memory)
         { [ -e "$cache/original/done" ] && [ -e "$cache/tests/configured" ]; } || python3 -c 'import pip' 2> /dev/null ||
             { echo "test: pip is missing, which the suite $suite needs for downloads: install the package python3-pip"; exit 1; } ;;
     esac
@@ -144,6 +144,8 @@ suite_peers() { against peers original tests && python3 scripts/test_peers.py "$
 suite_placement() {
     against placement original tests && python3 scripts/test_placement.py "$cache" target/install/lib ${PLACEMENT-llama gemma3 deepseek2 qwen3moe mamba2 t5}
 }
+# SWAPS: hosts of scripts/swaps.toml, all for each of them, --write for the results in the documentation.
+suite_swaps() { against swaps original hosts && python3 scripts/test_swaps.py "$cache" target/install/lib ${SWAPS:-}; }
 suite_shaders() {
     local log=$logs/shaders.log status
     # A target folder in the cache: glslang takes minutes to build.
@@ -203,6 +205,7 @@ suite_max_name() { scripts/test_max_name.sh; }
 suite_reproducible() { scripts/test_reproducible.sh; }
 suite_msrv() { scripts/test_msrv.sh; }
 suite_cinstall() { library && scripts/test_cinstall.sh; }
+suite_packs() { library && scripts/test_packs.sh; }
 suite_debian() { scripts/test_debian.sh; }
 suite_status() { make -s check-status; }
 suite_docs() { library && python3 scripts/test_docs.py "$cache" ${DOCS:-}; }

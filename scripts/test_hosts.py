@@ -225,8 +225,8 @@ def python(t):
         said[side] = json.loads(printed.strip().splitlines()[-1])
     ours, original = said["ours"], said["original"]
     t.check(ours["ours"] and not original["ours"], "llama-cpp-python loads the library in its folder")
-    error = nmse(original["logits"], ours["logits"])
-    t.check(len(ours["logits"]) == len(original["logits"]) and ours["tokens"] > 10 and error < 1e-6, "llama-cpp-python, F32: logits as with the original",
+    error = nmse(original["numbers"], ours["numbers"])
+    t.check(len(ours["numbers"]) == len(original["numbers"]) and ours["tokens"] > 10 and error < 1e-6, "llama-cpp-python, F32: logits as with the original",
             f"NMSE {error:.1e}, {ours['tokens']} tokens")
     t.check(len(ours["text"].strip()) > 10, "llama-cpp-python completes a text", repr(ours["text"][:40]))
 

@@ -88,7 +88,24 @@ head -c 10 "$work/plain" > "$work/stump"
 check "ten bytes" ends 2 "not an ELF file" "$info" --check "$work/stump"
 check "a folder" ends 2 "not a file" "$info" --check "$work"
 check "nothing" ends 2 "No such file" "$info" --check "$work/nothing"
-check "a program without ggml" ends 0 "use ggml" "$info" --check /bin/sh
+check "a program without ggml" ends 0 "neither this file" "$info" --check /bin/sh
+built() { printf '%s\n' "$2" | $CC -x c -shared -fPIC - -o "$work/some/$1"; } # NAME CODE: a library
+check "a reader of GGUF files that is not ggml" built own.so 'int gguf_decode(void) { return 1; } int dequantize_row_x(void) { return 1; }'
+check "has no ggml inside" ends 0 "it needs no library at all" "$info" --check "$work/some/own.so"
+check "a library whose name begins as those of ggml" built libggml_more.so 'int ggml_init(void) { return 1; }'
+check "with ggml inside" ends 0 "ggml is inside this file" "$info" --check "$work/some/libggml_more.so"
+check "the same without names of functions" built bare.so 'static const char text[] = "GGML_ASSERT: %s"; const char *f(void) { return text; }'
+check "probably" ends 0 "probably inside" "$info" --check "$work/some/bare.so"
+check "a file of ggml" ends 0 "a file of ggml itself" "$info" --check "$prefix/lib/libggml-base.so"
+{ head -c 18 "$work/runpath"; printf '\267'; tail -c +20 "$work/runpath"; } > "$work/arm"
+check "another processor" ends 1 "is for another processor: 64-bit ARM" "$info" --check "$work/arm"
+mkdir "$work/some/old"
+check "a ggml without a version" built old/libggml-base.so 'int ggml_init(void) { return 1; }'
+check "a host of it" $CC -Dggml_none=ggml_init "$work/none.c" -o "$work/old" -L"$work/some/old" -lggml-base -Wl,-rpath,"$work/some/old"
+check "is for one before the promise" ends 0 "a ggml before 0.9.5" "$info" --check "$work/old"
+check "a library" built libuser.so 'int user(void) { return 1; }'
+check "that is not found" $CC -Dggml_none=user "$work/none.c" -o "$work/lost" -L"$work/some" -luser
+check "may use a ggml" ends 1 "that were not found may" "$info" --check "$work/lost"
 for program in "$cache"/hosts/bin/llama-completion "$cache"/hosts/bin/libllama.so; do
     [ -e "$program" ] || continue
     check "$(basename "$program") with this library" ends 0 "$prefix/lib/libggml-base.so" env LD_LIBRARY_PATH="$prefix/lib:${program%/*}" "$info" --check "$program"
@@ -117,9 +134,10 @@ other() { # NAME FLAGS ...
     shift
     $CC -O1 -shared -fPIC "-Wl,-soname,$name" "$work/other.c" -o "$app/$name" "$@"
 }
-swapped_host() { # OVERHEAD OWN: the host calls `own` if OWN defines it
+swapped_host() { # OVERHEAD OWN: the host calls what OWN defines
     rm -rf "$app" && mkdir "$app" && cp "$work/host.c" "$app/main.c"
-    case $2 in *ggml_own*) sed -i 's/int main(void) {/int ggml_own(void); int main(void) { ggml_own();/' "$app/main.c" ;; esac
+    own=${2#int } && own=${own%%(*}
+    [ -z "$own" ] || sed -i "s/int main(void) {/int $own(void); int main(void) { $own();/" "$app/main.c"
     for name in libggml-base.so libggml.v1.so libggml-cpu-haswell.so; do other $name "-DOVERHEAD=$1" "-DOWN=$2" || return 1; done
     $CC -I"$root/include" "$app/main.c" -o "$app/main" -Wl,--no-as-needed "$app/libggml.v1.so" "$app/libggml-base.so" '-Wl,-rpath,$ORIGIN' && rm "$app/main.c"
 }
@@ -134,18 +152,24 @@ check "its version" ends 0 "0.20.0; it calls functions" "$info" --check "$app/ma
 check "a swap" ends 0 "set aside   libggml-cpu-haswell.so" "$info" --swap "$app"
 check "it runs on this library" ends 0 "0.28.0 " "$app/main"
 check "which version it was built for" ends 0 "0.20.0; it calls functions" "$info" --check "$app/main"
+check "and by a library of its ggml" ends 0 "0.20.0; it calls functions" "$info" --check "$app/libggml.v1.so"
 check "a swap again" ends 0 "swapped already" "$info" --swap "$app/main"
 check "back" ends 0 "taken back" "$info" --unswap "$app/main"
 check "as it was" as_before
 check "back again" ends 2 "nothing here was swapped" "$info" --unswap "$app"
 check "tensors of another size" swapped_host 432 ""
-check "are refused" ends 1 "GGML_MAX_NAME=128" "$info" --swap "$app" --force
+check "are told" ends 0 "names of tensors have 128 bytes" "$info" --check "$app/main"
+[ -d "$prefix/lib/ggml-128" ] || check "are refused" ends 1 "GGML_MAX_NAME=128" "$info" --swap "$app" --force
 check "a fork" swapped_host 368 "int ggml_own(void) { return 1; }"
+check "is told" ends 0 "functions of its own: ggml_own" "$info" --check "$app/main"
+check "a function that is not of ggml" swapped_host 368 "int helper(void) { return 1; }"
+check "is told, too" ends 0 "takes from its ggml what libggml-rs does not have: helper" "$info" --check "$app/main"
+check "a fork again" swapped_host 368 "int ggml_own(void) { return 1; }"
 check "is refused" ends 1 "functions of its own: ggml_own" "$info" --swap "$app"
 check "a device" swapped_host 368 ""
 check "that would be lost" cp "$app/libggml.v1.so" "$app/libggml-cuda.so"
 check "is left alone" ends 1 "left alone" "$info" --swap "$app"
-check "a program with ggml inside" $CC -I"$root/include" -DOVERHEAD=368 -DOWN= "$work/host.c" "$work/other.c" -o "$work/static"
+check "a program with ggml inside" $CC -I"$root/include" -DOVERHEAD=368 "-DOWN=int ggml_init(void) { return 1; }" "$work/host.c" "$work/other.c" -o "$work/static"
 check "is refused, too" ends 2 "no other library can take its place" "$info" --swap "$work/static"
 check "no installation" ends 2 "no libggml-rs" "$info" --swap "$app" --from "$app"
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes a small Whisper model with random weights: random_whisper.py OUT.bin
+"""Writes a small Whisper model with random weights: random_whisper.py OUT.bin [whole]
 
 In the file format of whisper.cpp: magic, hyperparameters, mel filters, vocabulary, then each tensor with its header.
-Two layers each in the encoder and the decoder, products in F16, all from one seed.
+Two layers each in the encoder and the decoder, products in F16, all from one seed. `whole`: the vocabulary and the
+contexts of a model for English, which whisper.cpp needs to transcribe.
 """
 import math
 import random
@@ -10,6 +11,10 @@ import struct
 import sys
 
 VOCABULARY, CONTEXT, STATE, HEADS, LAYERS, TEXT, MELS, FFT = 320, 96, 64, 2, 2, 48, 80, 201
+# The tokens with a text: the first of those without is the end of a text.
+WORDS = VOCABULARY
+if sys.argv[2:] == ["whole"]:
+    VOCABULARY, WORDS, CONTEXT, TEXT = 51864, 50257, 1500, 448
 FORMS = {0: "f", 1: "e"} # of F32 and F16
 rng = random.Random(7)
 
@@ -47,8 +52,9 @@ def tensors():
 
 with open(sys.argv[1], "wb") as out:
     out.write(struct.pack("<12i", 0x67676D6C, VOCABULARY, CONTEXT, STATE, HEADS, LAYERS, TEXT, STATE, HEADS, LAYERS, MELS, 1))
-    out.write(struct.pack(f"<2i{MELS * FFT}fi", MELS, FFT, *values(MELS * FFT, scale=0.1), VOCABULARY))
-    for text in (f"<{i}>".encode() for i in range(VOCABULARY)):
+    out.write(struct.pack(f"<2i{MELS * FFT}fi", MELS, FFT, *values(MELS * FFT, scale=0.1), WORDS))
+    # whisper.cpp looks for the first five.
+    for text in [b" ", b" -", b" '", b"-", b"'"] + [f"<{i}>".encode() for i in range(5, WORDS)]:
         out.write(struct.pack("<i", len(text)) + text)
     for name, (shape, kind, *centre) in tensors().items():
         n = math.prod(shape)

@@ -280,6 +280,9 @@ static void write_model(void) {
     ggml_free(c);
 }
 
+/* glibc 2.31 itself uses NULL if there is no memory for the list of what a thread destroys (2.36 does not). */
+#define OLD_LIBC (!__GLIBC_PREREQ(2, 36))
+
 static int requests; /* of the kind, in all steps */
 
 static void step_fails(int step, int kind) {
@@ -292,7 +295,7 @@ static void step_fails(int step, int kind) {
             reported++;
         } else if (status == WITHOUT) {
             without++;
-        } else if (kind == MEMORY && status == -SIGABRT) {
+        } else if (kind == MEMORY && (status == -SIGABRT || (status == -SIGSEGV && OLD_LIBC))) {
             ended++;
         } else {
             test_fails(__FILE__, __LINE__, "%s, %s, request %ld: %s", step_names[step], kind_names[kind], n, child_verdict(status));

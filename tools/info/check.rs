@@ -1,10 +1,11 @@
 //! `--check`: whether a program or library finds every symbol of ggml that it needs, and which libggml it would load.
 #![forbid(unsafe_code)]
 
-use crate::elf::{Elf, is_ggml, name_of};
+use crate::elf::{Elf, is_file_of_ggml, is_ggml, name_of};
 use crate::loader::{Loaded, System};
-use crate::swap;
-use crate::versions::{self, Class, Verdict, Version};
+use crate::swap::{self, Ours, lacks_text};
+use crate::versions::{self, Class};
+use object::elf::{EM_AARCH64, EM_RISCV, EM_X86_64};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
@@ -29,29 +30,83 @@ fn identity(elf: &Elf) -> String {
     }
 }
 
-/// The version of ggml that a program was built for: that of the libggml-base which it loads, or which it loaded before
-/// a swap.
-fn built_for(loaded: &Loaded) -> Option<Version> {
-    let bases = loaded.objects.iter().skip(1).map(|o| &o.elf).filter(|e| e.is_part_of_ggml());
-    let of_base = |e: &Elf| match e.note {
-        Some(_) => versions::of_base(&Elf::open(&swap::former(&e.path)?).ok()?),
-        None => versions::of_base(e),
-    };
-    bases.filter(|e| e.has.contains("ggml_version")).find_map(of_base)
+/// The parts of ggml that a program loads.
+fn parts(loaded: &Loaded) -> impl Iterator<Item = &Elf> {
+    loaded.objects.iter().skip(1).map(|o| &o.elf).filter(|e| e.is_part_of_ggml())
 }
 
-/// What the program and its libraries know of ggml, and what the promise says of them if they were built for a version.
-fn class(loaded: &Loaded, built_for: Option<Version>) -> (Class, Option<Verdict>) {
+/// The program, and what it loads that is not of ggml.
+fn users(loaded: &Loaded) -> impl Iterator<Item = &Elf> {
     let others = loaded.objects.iter().skip(1).map(|o| &o.elf).filter(|e| !e.is_part_of_ggml());
-    let users: Vec<&Elf> = others.chain(loaded.objects.first().map(|o| &o.elf)).collect();
-    let class = users.iter().map(|e| Class::of_file(e)).max().unwrap_or(Class::OnlyCalls);
-    let imports: Vec<&str> = users.iter().flat_map(|e| e.needs.keys()).map(String::as_str).collect();
-    (class, built_for.map(|version| versions::verdict(version, class, &imports)))
+    others.chain(loaded.objects.first().map(|o| &o.elf))
+}
+
+/// The libggml-base that a program was built for: the one that it loads, or that it loaded before a swap.
+fn its_base(loaded: &Loaded) -> Option<Elf> {
+    let base = parts(loaded).find(|e| ["ggml_init", "ggml_version"].iter().any(|f| e.has.contains(*f)))?;
+    let path = if base.note.is_some() { swap::former(&base.path)? } else { base.path.clone() };
+    Elf::open(&path).ok()
+}
+
+/// The version of a libggml-base, as text. All in the promise have `ggml_version`.
+fn version_text(base: &Elf) -> Option<String> {
+    if !base.has.contains("ggml_version") {
+        return Some(format!("a ggml before {}", versions::text(versions::OLDEST)));
+    }
+    let known = versions::text(versions::of_base(base)?);
+    Some(if base.version.is_some() { known } else { format!("{known} or later") })
+}
+
+/// What is in the way of a swap: the promise about versions, tensors of another size, functions of a fork.
+fn with_libggml_rs(loaded: &Loaded, base: &Elf, class: Class) -> Vec<String> {
+    const USUAL_NAME: u32 = 64;
+    let mut reasons = Vec::new();
+    if !base.has.contains("ggml_version") {
+        reasons.push(format!("the promise begins with ggml {}", versions::text(versions::OLDEST)));
+    } else if let Some(version) = versions::of_base(base) {
+        let imports: Vec<&str> = users(loaded).flat_map(|e| e.needs.keys()).map(String::as_str).collect();
+        reasons = versions::verdict(version, class, &imports).reasons;
+    }
+    if let Some(size) = base.max_name.filter(|&size| size != USUAL_NAME) {
+        reasons.push(format!("names of tensors have {size} bytes: it needs a library with GGML_MAX_NAME={size}"));
+    }
+    // Of another processor's system nothing is found here.
+    let ours = Ours::find(None).ok().filter(|_| loaded.objects.iter().all(|o| other_machine(&o.elf).is_none()));
+    if let Some(ours) = ours {
+        let lacks = users(loaded).flat_map(|e| ours.lacks(loaded, e)).collect();
+        reasons.extend(lacks_text(lacks));
+    }
+    reasons
 }
 
 /// Objects that define a name, in the order in which the loader searches.
 fn definers(loaded: &Loaded, name: &str) -> Vec<usize> {
     (0..loaded.objects.len()).filter(|&i| loaded.objects[i].elf.has.contains(name)).collect()
+}
+
+/// The processor that a file is for, if it is another one than that of this program: its name, if it is known.
+fn other_machine(elf: &Elf) -> Option<&'static str> {
+    let here = if cfg!(target_arch = "aarch64") { EM_AARCH64 } else { EM_X86_64 };
+    let names = [(EM_X86_64, ": x86-64"), (EM_AARCH64, ": 64-bit ARM"), (EM_RISCV, ": RISC-V")];
+    let name = names.iter().find(|(machine, _)| machine.0 == elf.machine).map_or("", |(_, name)| name);
+    (elf.machine != here.0).then_some(name)
+}
+
+/// What there is to say of a file that needs nothing of ggml from other files.
+fn note_of(program: &Elf, all_found: bool) -> &'static str {
+    if program.is_part_of_ggml() && program.contains_ggml() {
+        "this is a file of ggml itself: name a program that loads it"
+    } else if program.contains_ggml() {
+        "ggml is inside this file (linked statically): no other library can take its place"
+    } else if program.mentions_ggml {
+        "ggml is probably inside this file (linked statically): it contains texts of ggml, but no names of functions"
+    } else if program.needed.is_empty() && !program.has_interpreter {
+        "it needs no library at all: a static program"
+    } else if !all_found {
+        "this file itself does not use ggml; the libraries that were not found may do so"
+    } else {
+        "neither this file nor the libraries that it is linked to use ggml; it may still open one at run time (dlopen)"
+    }
 }
 
 /// The result as JSON: `ok`, and all facts that it follows from.
@@ -60,15 +115,17 @@ fn definers(loaded: &Loaded, name: &str) -> Vec<usize> {
 /// The file cannot be read, or is no ELF file.
 pub fn check(path: &Path, system: &System) -> Result<Value, String> {
     let elf = Elf::open(path)?;
-    let own = elf.own.len();
     let loaded = Loaded::of(elf, system);
     let program = &loaded.objects[0].elf;
     let name_of = |i: usize| loaded.objects[i].elf.path.display().to_string();
 
     let mut problems = Vec::new();
+    if let Some(other) = other_machine(program) {
+        problems.push(format!("{} is for another processor{other}", path.display()));
+    }
     let mut libraries = Vec::new();
     for f in &loaded.found {
-        let is_part = f.name.contains("libggml");
+        let is_part = is_file_of_ggml(f.name.rsplit('/').next().unwrap_or_default());
         match f.object {
             Some(i) if is_part => libraries.push(json!({
                 "name": f.name, "file": name_of(i), "found_by": f.how, "needed_by": name_of(f.by), "what": identity(&loaded.objects[i].elf),
@@ -83,7 +140,7 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
         }
     }
     // Parts of different copies do not fit together.
-    let parts: Vec<&Elf> = loaded.objects.iter().skip(1).map(|o| &o.elf).filter(|e| e.is_part_of_ggml()).collect();
+    let parts: Vec<&Elf> = parts(&loaded).collect();
     let ours = parts.iter().filter(|e| e.note.is_some()).count();
     if ours > 1 {
         problems.push("two copies of libggml-rs would be loaded, each with its own registry and state".into());
@@ -106,33 +163,19 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
     if !missing.is_empty() {
         problems.push(format!("{} of the {needed} symbols of ggml that are needed are missing", missing.len()));
     }
-    let inside = needed == 0 && libraries.is_empty();
-    let defines = program.has.iter().filter(|n| is_ggml(n)).count().max(own);
-    let note = if program.is_blind {
+    let inside = program.has.iter().filter(|n| is_ggml(n)).count().max(program.own.len());
+    if program.is_blind {
         problems.push(format!("{} has no table of sections: what it needs cannot be seen", path.display()));
-        None
-    } else if inside && defines > 0 && !program.is_part_of_ggml() {
-        Some("ggml is inside this file (linked statically): no other library can take its place")
-    } else if inside && program.mentions_ggml && !program.is_part_of_ggml() {
-        Some(
-            "ggml is probably inside this file (linked statically): it contains texts of ggml, but no names of functions",
-        )
-    } else if inside && program.needed.is_empty() && !program.has_interpreter {
-        Some("it needs no library at all: a static program")
-    } else if inside && defines == 0 {
-        Some(
-            "neither this file nor the libraries that it is linked to use ggml; it may still open one at run time (dlopen)",
-        )
-    } else {
-        None
-    };
-    let version = built_for(&loaded);
-    let (class, verdict) = class(&loaded, version);
+    }
+    let is_alone = needed == 0 && libraries.is_empty() && !program.is_blind;
+    let note = is_alone.then(|| note_of(program, loaded.found.iter().all(|f| f.object.is_some())));
+    let class = users(&loaded).map(Class::of_file).max().unwrap_or(Class::OnlyCalls);
+    let base = its_base(&loaded);
     Ok(json!({
-        "built_for": version.map(versions::text), "class": (needed > 0).then(|| class.text()),
-        "with_libggml_rs": verdict.map_or(Vec::new(), |v| v.reasons),
+        "built_for": base.as_ref().and_then(version_text), "class": (needed > 0).then(|| class.text()),
+        "with_libggml_rs": base.map_or(Vec::new(), |base| with_libggml_rs(&loaded, &base, class)),
         "file": path.display().to_string(), "ok": problems.is_empty(), "problems": problems, "libraries": libraries, "symbols_needed": needed,
-        "missing": missing, "symbols_inside": defines, "note": note,
+        "missing": missing, "symbols_inside": inside, "note": note,
         "rpath": program.rpath, "runpath": program.runpath, "library_path": system.library_path,
     }))
 }

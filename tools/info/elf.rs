@@ -73,6 +73,11 @@ pub fn is_ggml(name: &str) -> bool {
     }
 }
 
+/// Whether a library with this name is a file of ggml: `libggml.so`, `libggml-base.so.0`, `libggml.v0.5.0.so`.
+pub fn is_file_of_ggml(name: &str) -> bool {
+    name.strip_prefix("libggml").is_some_and(|rest| rest.starts_with(['.', '-']))
+}
+
 /// The note in a section, as `src/capi/rs/identity.rs` writes it.
 fn note(data: &[u8]) -> Option<Note> {
     let number = |at: usize| data.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
@@ -145,7 +150,7 @@ impl Elf {
             note: file.section_by_name(".note.ggml").and_then(|s| note(s.data().ok()?)),
             version: None,
             max_name: None,
-            mentions_ggml: memchr::memmem::find(data, b"GGML_ASSERT(").is_some(),
+            mentions_ggml: memchr::memmem::find(data, b"GGML_ASSERT").is_some(),
         };
         let table = file.elf_dynamic_table()?;
         let is_blind = table.is_empty() && has(PT_DYNAMIC);
@@ -197,7 +202,18 @@ impl Elf {
 
     /// Whether the file is a part of ggml, by its name as a library.
     pub fn is_part_of_ggml(&self) -> bool {
-        self.soname.as_deref().unwrap_or(&name_of(&self.path)).starts_with("libggml")
+        is_file_of_ggml(self.soname.as_deref().unwrap_or(&name_of(&self.path)))
+    }
+
+    /// Whether the code of ggml is in this file, by the names of functions. Names that only begin as those of ggml do
+    /// not suffice: other projects, too, read GGUF files with functions of such names.
+    pub fn contains_ggml(&self) -> bool {
+        /// Functions that every ggml has, and without which nothing can be computed.
+        const CORE: [&str; 4] = ["ggml_init", "ggml_new_tensor", "ggml_new_tensor_1d", "ggml_build_forward_expand"];
+        let mut names = self.has.iter().chain(&self.own).filter(|n| is_ggml(n));
+        // Compilers name copies of functions so: ggml_init.constprop.0
+        let plain = |name: &str| name.split('.').next().is_some_and(|plain| CORE.contains(&plain));
+        names.clone().any(|n| plain(n)) || self.mentions_ggml && names.next().is_some()
     }
 }
 
@@ -218,6 +234,16 @@ mod tests {
                 && !is_ggml("_ZN9ggml_info4mainE")
                 && !is_ggml("my_ggml_init")
         );
+    }
+
+    #[test]
+    fn files_of_ggml() {
+        for name in ["libggml.so", "libggml.so.0", "libggml.v0.5.0.so", "libggml-base-319ad4fb.so.0"] {
+            assert!(is_file_of_ggml(name), "{name}");
+        }
+        for name in ["libggml_compiler_rt.so", "libggmlx.so", "libllama.so", "ggml.so"] {
+            assert!(!is_file_of_ggml(name), "{name}");
+        }
     }
 
     #[test]

@@ -29,6 +29,14 @@ pub struct Host {
     pub users: Vec<Loaded>,
 }
 
+impl Host {
+    /// The sizes of tensors' names of its ggml.
+    pub fn max_names(&self) -> BTreeSet<u32> {
+        let parts = self.folders.values().flatten().filter_map(|p| p.elf.as_ref()?.as_ref().ok());
+        parts.filter_map(|elf| elf.max_name).collect()
+    }
+}
+
 /// What is below a path.
 #[derive(Debug, Default)]
 pub struct Found {
@@ -56,8 +64,10 @@ pub fn stem(name: &str) -> Option<&str> {
     }
     let plain = start.split_once('.').map_or(start, |(plain, _)| plain);
     let is_hash = |text: &str| text.len() == 8 && text.bytes().all(|c| c.is_ascii_hexdigit());
+    // Of ours for another GGML_MAX_NAME.
+    let is_size = |text: &str| text.len() < 5 && text.bytes().all(|c| c.is_ascii_digit());
     let stem = match plain.rsplit_once('-') {
-        Some((before, hash)) if is_hash(hash) => before,
+        Some((before, end)) if is_hash(end) || is_size(end) => before,
         _ => plain,
     };
     (stem == "ggml" || stem.starts_with("ggml-")).then_some(stem)
@@ -181,7 +191,7 @@ impl Found {
     /// All that a file loads, if it uses a ggml that is not inside itself, or `may_use` one.
     fn look(&mut self, elf: Elf, may_use: bool, is_part: bool, system: &System) -> Option<Loaded> {
         let names_one = elf.needed.iter().any(|n| stem(n).is_some()) || elf.needs.keys().any(|n| is_ggml(n));
-        let has_one = elf.has.iter().chain(&elf.own).any(|n| is_ggml(n)) || elf.mentions_ggml && may_use;
+        let has_one = elf.contains_ggml() || elf.mentions_ggml && may_use;
         if !names_one && has_one && !is_part {
             self.with_ggml_inside.push(elf.path.clone());
         }
@@ -239,6 +249,8 @@ mod tests {
             ("libggml-684d824a.so.0.13.1", Some("ggml")),
             ("libggml-cpu-67036419.so.0", Some("ggml-cpu")),
             ("libggml-cpu-haswell.so", Some("ggml-cpu-haswell")),
+            ("libggml-base-128.so.0", Some("ggml-base")),
+            ("libggml-128.so.0", Some("ggml")),
             ("libggml.a", None),
             ("libggmlx.so", None),
             ("libggml.sox", None),

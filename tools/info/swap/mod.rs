@@ -13,11 +13,13 @@ mod ours;
 mod plan;
 mod system;
 
+use crate::elf::Elf;
 use crate::loader::{Loaded, System};
 use crate::versions;
 use exchange::{Entry, Exchange, State};
 use find::{Found, Host, stem};
-use ours::Ours;
+pub use ours::Ours;
+pub use plan::lacks_text;
 use plan::{Plan, Refusal, first_of};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -37,13 +39,20 @@ pub struct How {
     pub force: bool,
 }
 
-/// The original file of a name that a swap has replaced, from the path under which a program finds it.
+/// The original file of a name that a swap has replaced, from the path under which a program finds it. If no file had
+/// this name, it is another name of the same file of ggml.
 pub fn former(path: &Path) -> Option<PathBuf> {
     let target = std::fs::read_link(path).ok()?;
     let whole = path.parent()?.join(target);
     let text = whole.to_str()?;
     let (swap, name) = text.split_once(&format!("/{}/current/", exchange::FOLDER))?;
-    Some(Path::new(swap).join(exchange::FOLDER).join("old").join(name)).filter(|p| p.exists())
+    let same = Path::new(swap).join(exchange::FOLDER).join("old").join(name);
+    if same.exists() {
+        return Some(same);
+    }
+    let part = stem(Path::new(name).file_name()?.to_str()?)?;
+    let others = std::fs::read_dir(same.parent()?).ok()?.flatten();
+    others.map(|e| e.path()).find(|p| p.file_name().and_then(|n| stem(n.to_str()?)) == Some(part))
 }
 
 /// Puts this library in the place of every ggml that is used below a path.
@@ -73,7 +82,8 @@ pub fn swap(path: &Path, how: &How) -> Result<Value, String> {
     }
     let done: BTreeSet<PathBuf> = hosts.iter().filter_map(|h| h["folder"].as_str()).map(PathBuf::from).collect();
     for host in found.hosts.iter().filter(|h| !h.folders.keys().any(|f| done.contains(f))) {
-        hosts.push(swap_one(&Plan::of(host, &found, &ours, &system)?, host, how)?);
+        let variant = host.max_names().into_iter().find_map(|size| ours.for_names(size));
+        hosts.push(swap_one(&Plan::of(host, &found, variant.as_ref().unwrap_or(&ours), &system)?, host, how)?);
     }
     if hosts.is_empty() {
         let inside = found.with_ggml_inside.iter().map(|p| p.display().to_string()).collect::<Vec<_>>();
@@ -92,6 +102,10 @@ pub fn swap(path: &Path, how: &How) -> Result<Value, String> {
 fn is_same(exchange: &Exchange, ours: &Ours) -> bool {
     let record = exchange.record();
     let mut libraries = record.files.iter().filter_map(|name| Some((name, stem(name)?)));
+    let base = libraries.clone().find(|(_, stem)| *stem == "ggml-base");
+    let base = base.and_then(|(name, _)| Elf::open(&exchange.new_files().join(name)).ok());
+    let variant = base.and_then(|base| ours.for_names(base.note?.max_name));
+    let ours = variant.as_ref().unwrap_or(ours);
     let is_ours = |(name, stem): (&String, &str)| {
         ours.path(stem).is_ok_and(|path| ours::same(&path, &exchange.new_files().join(name)))
     };

@@ -1,9 +1,9 @@
 //! The installation of this library whose files replace those of hosts.
 #![forbid(unsafe_code)]
 
-use super::find::REPLACED;
-use crate::elf::{Elf, Note};
-use crate::loader::MULTIARCH;
+use super::find::{REPLACED, stem};
+use crate::elf::{Elf, Note, name_of};
+use crate::loader::{Loaded, MULTIARCH};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,8 @@ pub struct Ours {
     pub parts: BTreeMap<&'static str, Elf>,
 }
 
-/// The name of a file in an installation, which is also its soname.
-pub fn file_name(stem: &str) -> String {
+/// The name of a file in an installation.
+fn file_name(stem: &str) -> String {
     format!("lib{stem}.so.0")
 }
 
@@ -41,6 +41,33 @@ impl Ours {
         let note = open("ggml-base")?.note?;
         let parts = REPLACED.into_iter().filter_map(|stem| Some((stem, open(stem)?))).collect();
         Some(Self { note, parts })
+    }
+
+    /// The installation for tensors' names of this size: another one that `make install GGML_MAX_NAME=...` has put
+    /// beside this one.
+    pub fn for_names(&self, size: u32) -> Option<Self> {
+        let folder = self.parts["ggml-base"].path.parent()?;
+        (size != self.note.max_name).then(|| Self::in_folder(&folder.join(format!("ggml-{size}"))))?
+    }
+
+    /// The soname of a file. The other files find libggml-base beside themselves by this name.
+    pub fn soname(&self, stem: &str) -> String {
+        self.parts.get(stem).and_then(|e| e.soname.clone()).unwrap_or_else(|| file_name(stem))
+    }
+
+    /// What an object takes from the ggml that is loaded with it, and would not find here.
+    pub fn lacks<'a>(&self, loaded: &'a Loaded, object: &'a Elf) -> Vec<&'a str> {
+        let is_missing = |name: &str| {
+            let definers = || loaded.objects.iter().map(|o| &o.elf).filter(|e| e.has.contains(name));
+            let stem_of = |e: &Elf| stem(&name_of(&e.path)).map(str::to_owned);
+            let of_ours = |e: &Elf| {
+                stem_of(e).and_then(|s| self.parts.get(s.as_str())).is_some_and(|ours| ours.has.contains(name))
+            };
+            let is_there = self.parts["ggml-base"].has.contains(name) || loaded.objects.iter().any(|o| of_ours(&o.elf));
+            definers().next().is_some() && definers().all(|e| stem_of(e).is_some()) && !is_there
+        };
+        let needs = object.needs.iter().filter(|(_, weak)| !**weak).map(|(name, _)| name.as_str());
+        needs.filter(|name| is_missing(name)).collect()
     }
 
     /// The path of a file, with links resolved.

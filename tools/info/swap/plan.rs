@@ -3,7 +3,7 @@
 
 use super::exchange::{Entry, Record, Source, State, Was, relative};
 use super::find::{ACCELERATORS, Found, Host, Part, REPLACED, stem};
-use super::ours::{Ours, file_name};
+use super::ours::Ours;
 use super::system::owner;
 use crate::elf::{Elf, is_ggml, name_of};
 use crate::loader::{Loaded, System};
@@ -52,6 +52,15 @@ pub fn first_of(names: &[&str], most: usize) -> String {
 
 fn some(names: &[&str]) -> String {
     first_of(names, NAMED)
+}
+
+/// What is wrong if a host takes these from its ggml, and ours does not have them.
+pub fn lacks_text(lacks: BTreeSet<&str>) -> Vec<String> {
+    let (own, other): (Vec<&str>, Vec<&str>) = lacks.into_iter().partition(|n| is_ggml(n));
+    let parts =
+        [("its ggml has functions of its own", own), ("it takes from its ggml what libggml-rs does not have", other)];
+    let found = parts.iter().filter(|(_, names)| !names.is_empty());
+    found.map(|(what, names)| format!("{what}: {}", some(names))).collect()
 }
 
 /// What becomes of a file of ggml.
@@ -136,7 +145,7 @@ impl Judge<'_> {
 
     /// Another size of tensors.
     fn names(&mut self) {
-        let sizes: BTreeSet<u32> = self.read().filter_map(|(_, e)| e.max_name).collect();
+        let sizes = self.host.max_names();
         let ours = self.ours.note.max_name;
         if let Some(other) = sizes.iter().find(|&&s| s != ours) {
             let text =
@@ -149,28 +158,9 @@ impl Judge<'_> {
 
     /// What other files take from its ggml that ours does not have.
     fn functions(&mut self) {
-        let mut lacks = BTreeSet::new();
-        for (user, elf) in self.objects() {
-            for (name, _) in elf.needs.iter().filter(|(_, weak)| !**weak) {
-                let definers = || user.objects.iter().map(|o| &o.elf).filter(|e| e.has.contains(name));
-                let replaced = definers().all(|e| stem(&name_of(&e.path)).is_some());
-                let of_ours = |e: &Elf| {
-                    stem(&name_of(&e.path)).and_then(|s| self.ours.parts.get(s)).is_some_and(|o| o.has.contains(name))
-                };
-                let is_there =
-                    self.ours.parts["ggml-base"].has.contains(name) || user.objects.iter().any(|o| of_ours(&o.elf));
-                if definers().next().is_some() && replaced && !is_there {
-                    lacks.insert(name.as_str());
-                }
-            }
-        }
-        let (own, other): (Vec<&str>, Vec<&str>) = lacks.into_iter().partition(|n| is_ggml(n));
-        let (own, other) = (some(&own), some(&other));
-        if !own.is_empty() {
-            self.refuse(false, format!("its ggml has functions of its own: {own}"));
-        }
-        if !other.is_empty() {
-            self.refuse(false, format!("it takes from its ggml what libggml-rs does not have: {other}"));
+        let lacks: BTreeSet<&str> = self.objects().flat_map(|(user, elf)| self.ours.lacks(user, elf)).collect();
+        for text in lacks_text(lacks) {
+            self.refuse(false, text);
         }
         let mut direct: Vec<String> = Vec::new();
         for (_, elf) in self.objects() {
@@ -295,14 +285,14 @@ fn entries(host: &Host, root: &Path, ours: &Ours, has_version: bool) -> Result<R
     let mut entries = Vec::new();
     for (folder, (path, parts)) in host.folders.iter().enumerate() {
         for part in parts {
-            let becomes = matches!(fate(part, ours), Fate::Replaced).then(|| file_name(&part.stem));
+            let becomes = matches!(fate(part, ours), Fate::Replaced).then(|| ours.soname(&part.stem));
             let place = path.join(&part.name);
             let was = Was::at(&place).map_err(|e| format!("{}: {e}", place.display()))?;
             entries.push(Entry { folder, name: part.name.clone(), was, becomes });
         }
         // What the other files of ours need, under the name by which they need it, and what the library reads.
         let version = has_version.then(|| HOST_FILE.to_owned());
-        for name in [file_name("ggml-base")].into_iter().chain(version) {
+        for name in [ours.soname("ggml-base")].into_iter().chain(version) {
             if !parts.iter().any(|p| p.name == name) {
                 entries.push(Entry { folder, name: name.clone(), was: Was::Nothing, becomes: Some(name) });
             }

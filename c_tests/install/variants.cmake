@@ -1,0 +1,80 @@
+# Part of scripts/test_max_name.sh: which library find_package(ggml) gives a host, with two of them below one prefix.
+# Prints PASS or FAIL for each host.
+#
+#   cmake -DPREFIX=... -DNUMBER=128 -DVERSION=0.28.0 -DWORK=... -P variants.cmake
+
+# Runs a command; appends its output to `log` and its failure to `failed`.
+macro(run)
+    execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE said ERROR_VARIABLE said RESULT_VARIABLE status)
+    string(APPEND log "${said}")
+    if(NOT status EQUAL 0)
+        list(APPEND failed "${status}")
+    endif()
+endmacro()
+
+function(report name passed log)
+    if(passed)
+        message("PASS ${name}")
+    else()
+        message("${log}\nFAIL ${name}")
+    endif()
+endfunction()
+
+function(configure name)
+    set(log "")
+    set(failed "")
+    set(build "${WORK}/${name}")
+    run("${CMAKE_COMMAND}" -S "${CMAKE_CURRENT_LIST_DIR}" -B "${build}" "-DCMAKE_PREFIX_PATH=${PREFIX}" -DWANTED=${VERSION}
+        "-DCMAKE_INSTALL_PREFIX=${build}/at" ${ARGN})
+    set(log "${log}" PARENT_SCOPE)
+    set(failed "${failed}" PARENT_SCOPE)
+    set(build "${build}" PARENT_SCOPE)
+endfunction()
+
+# The host finds this library, runs in its folder and where it is installed, and needs it by its own name.
+function(finds name library)
+    configure(${name} ${ARGN})
+    run("${CMAKE_COMMAND}" --build "${build}")
+    run("${CMAKE_COMMAND}" -E chdir "${build}" "${CMAKE_CTEST_COMMAND}")
+    run("${CMAKE_COMMAND}" --install "${build}")
+    run("${build}/at/bin/host-ggml")
+    load_cache("${build}" READ_WITH_PREFIX found_ GGML_LIBRARY)
+    string(APPEND log "${found_GGML_LIBRARY}")
+    set(needs FALSE)
+    file(STRINGS "${build}/host-ggml" names REGEX "libggml-${NUMBER}[.]so[.]0")
+    if(names)
+        set(needs TRUE)
+    endif()
+    set(wanted FALSE)
+    if(library MATCHES "/ggml-${NUMBER}/.*[.]so$")
+        set(wanted TRUE)
+    endif()
+    set(passed FALSE)
+    if(NOT failed AND found_GGML_LIBRARY STREQUAL library AND needs STREQUAL wanted)
+        set(passed TRUE)
+    endif()
+    report(${name} ${passed} "${log}")
+endfunction()
+
+# There is none for the host.
+function(refused name text)
+    configure(${name} ${ARGN})
+    string(FIND "${log}" "${text}" at)
+    set(passed FALSE)
+    if(failed AND at GREATER -1)
+        set(passed TRUE)
+    endif()
+    report(${name} ${passed} "${log}")
+endfunction()
+
+set(own "${PREFIX}/lib/ggml-${NUMBER}/libggml.so")
+set(folder "-Dggml_DIR=${PREFIX}/lib/cmake/ggml-${NUMBER}")
+finds(usual "${PREFIX}/lib/libggml.so" "-DCMAKE_INSTALL_RPATH=${PREFIX}/lib")
+finds(variable "${own}" -DGGML_MAX_NAME=${NUMBER})
+finds(flag "${own}" "-DCMAKE_C_FLAGS=-O1 -DGGML_MAX_NAME=${NUMBER}")
+finds(definition "${own}" -DDEFINE=GGML_MAX_NAME=${NUMBER})
+finds(folder "${own}" "${folder}")
+finds(folder "${own}") # again, from its cache
+finds(static "${PREFIX}/lib/ggml-${NUMBER}/libggml.a" -DGGML_MAX_NAME=${NUMBER} -DGGML_STATIC=ON)
+refused(none "(GGML_MAX_NAME is ${NUMBER}, not 96)" -DGGML_MAX_NAME=96)
+refused(neither "not 96" -DGGML_MAX_NAME=96 "${folder}")
