@@ -6,11 +6,12 @@
 //! `convert` (floats to blocks and back), `argsort` (sorting short rows), `gemv` (matrix times column), `products`
 //! (rows of plain numbers times columns), `matrix` (the same by matrix registers), `recurrent` (recurrences over
 //! tokens), `tile` (panels times columns), `interleave` (interleaved weights, with the vector trait of `words`).
-//! Folders of instruction sets: `scalar` (every processor), `avx2`, `avx512` (with and without VNNI), `amx`.
+//! Folders of instruction sets: `scalar` (every processor), `avx2`, `avx512` (with and without VNNI), `amx`, `neon`
+//! (64-bit ARM, with and without dot products of bytes).
 //!
 //! This file fills the table level by level; each level replaces the kernels for which it has faster ones.
-//! `GGML_RS_CPU_LEVEL` (`scalar`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `amx`) selects a lower
-//! level, so that one machine can test all levels that it supports.
+//! `GGML_RS_CPU_LEVEL` (`scalar`; `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `amx`; `neon`, `neon_dot`)
+//! selects a lower level, so that one machine can test all levels that it supports.
 
 mod act;
 mod batch;
