@@ -1,6 +1,7 @@
 /* Times products of a matrix with few columns, for every format of weights, on one thread: gemv [k rows columns rounds
- * [repack]]. Prints a line "FORMAT<tab>MICROSECONDS" (the fastest round, processor time). With a fifth argument the
- * weights are in CPU_REPACK, where the format can be. turns.py runs it on two libraries in turns. */
+ * [repack|file [FORMAT]]]. Prints a line "FORMAT<tab>MICROSECONDS" (the fastest round, processor time). With `repack`
+ * the weights are in CPU_REPACK, where the format can be. turns.py runs it on two libraries in turns, counts.py counts
+ * instructions in an emulator. */
 #include "../common/data.h"
 
 #include "ggml-backend.h"
@@ -36,10 +37,12 @@ static ggml_backend_buffer_t in_repack(struct ggml_tensor * weights, const struc
 int main(int argc, char ** argv) {
     const int64_t k = argc > 1 ? atoll(argv[1]) : 2048, m = argc > 2 ? atoll(argv[2]) : 2048, n = argc > 3 ? atoll(argv[3]) : 1;
     const int     rounds = argc > 4 ? atoi(argv[4]) : 60;
+    const bool    repack = argc > 5 && strcmp(argv[5], "file") != 0;
     ggml_backend_t backend = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(backend, 1);
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         const enum ggml_type type = (enum ggml_type) t;
+        if (argc > 6 && strcmp(ggml_type_name(type), argv[6]) != 0) { continue; }
         if (ggml_blck_size(type) <= 0 || ggml_type_size(type) == 0 || k % ggml_blck_size(type) != 0) { continue; }
         if (ggml_get_type_traits_cpu(type)->vec_dot == NULL || type == GGML_TYPE_Q8_1 || type == GGML_TYPE_Q8_K) { continue; }
         const struct ggml_init_params params = { 16 * ggml_tensor_overhead() + ggml_graph_overhead(), NULL, true };
@@ -48,8 +51,8 @@ int main(int argc, char ** argv) {
         struct ggml_cgraph *  graph = ggml_new_graph(ctx);
         ggml_build_forward_expand(graph, ggml_mul_mat(ctx, a, b));
         /* A type refuses the formats that it does not have when the tensor gets its memory there. */
-        ggml_backend_buffer_t interleaved = argc > 5 ? in_repack(a, ggml_graph_node(graph, 0)) : NULL;
-        if (argc > 5 && interleaved == NULL) {
+        ggml_backend_buffer_t interleaved = repack ? in_repack(a, ggml_graph_node(graph, 0)) : NULL;
+        if (repack && interleaved == NULL) {
             ggml_free(ctx);
             continue;
         }

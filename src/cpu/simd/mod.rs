@@ -10,8 +10,8 @@
 //! (64-bit ARM, with and without dot products of bytes).
 //!
 //! This file fills the table level by level; each level replaces the kernels for which it has faster ones.
-//! `GGML_RS_CPU_LEVEL` (`scalar`; `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `amx`; `neon`, `neon_dot`)
-//! selects a lower level, so that one machine can test all levels that it supports.
+//! `GGML_RS_CPU_LEVEL` (`scalar`; `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `amx`; `neon`,
+//! `neon_dot`) selects a lower level, so that one machine can test all levels that it supports.
 
 mod act;
 mod batch;

@@ -1,6 +1,6 @@
 //! Matrix times column for rows as they are in a file, on 64-bit ARM. Eight rows are processed at once, and a lane of a
-//! vector of results is a row, as in a panel. So every result is one chain of additions in the order of `k`, and has the
-//! same bits as in a tile (`tile::byte_tile`). `codes` has the formats.
+//! vector of results is a row, as in a panel. So every result is one chain of additions in the order of `k`, and has
+//! the same bits as in a tile (`tile::byte_tile`). `codes` has the formats.
 //!
 //! A vector has sixteen values of a row, and the sums of its products are in four lanes. Those of four rows become one
 //! vector by two levels of additions of pairs.

@@ -24,6 +24,17 @@ fn from_halves(halves: uint16x4_t) -> float32x4_t {
     y
 }
 
+/// The floats of the upper four of eight halves.
+#[inline(always)]
+fn from_upper_halves(halves: uint16x8_t) -> float32x4_t {
+    let y;
+    // SAFETY: the instruction writes a register, and every 64-bit ARM has it.
+    unsafe {
+        asm!("fcvtl2 {0:v}.4s, {1:v}.8h", lateout(vreg) y, in(vreg) halves, options(pure, nomem, nostack, preserves_flags))
+    };
+    y
+}
+
 /// The nearest halves of four floats, to even if there are two.
 #[inline(always)]
 fn to_halves(x: float32x4_t) -> uint16x4_t {
@@ -70,7 +81,7 @@ impl Neon {
     #[inline(always)]
     pub fn of_halves(halves: uint16x8_t) -> Self {
         // SAFETY: every 64-bit ARM has these instructions.
-        unsafe { Self([from_halves(vget_low_u16(halves)), from_halves(vget_high_u16(halves))]) }
+        unsafe { Self([from_halves(vget_low_u16(halves)), from_upper_halves(halves)]) }
     }
     #[inline(always)]
     fn each(self, f: impl Fn(float32x4_t) -> float32x4_t) -> Self {
