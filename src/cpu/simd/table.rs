@@ -71,8 +71,10 @@ pub enum Level {
     /// The same with AMX for bfloat16s, if the system lets the process use its registers.
     Amx,
     /// 64-bit ARM.
+    #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
     Neon,
     /// The same with dot products of bytes.
+    #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
     NeonDot,
 }
 
