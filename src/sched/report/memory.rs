@@ -37,6 +37,11 @@ fn root(t: TensorRef) -> TensorRef {
     std::iter::successors(Some(t), |t| t.view_src()).last().unwrap_or(t)
 }
 
+/// Bytes up to the next multiple of an alignment. Both come from a backend, which may answer with any number.
+fn padded(bytes: usize, alignment: usize) -> usize {
+    bytes.checked_next_multiple_of(alignment.max(1)).unwrap_or(usize::MAX)
+}
+
 /// The compute buffer that contains a tensor.
 fn compute_buffer(t: TensorRef) -> Option<BufferRef> {
     t.buffer().filter(|b| !t.data().is_null() && b.usage_raw() == GGML_BACKEND_BUFFER_USAGE_COMPUTE as i32)
@@ -109,7 +114,7 @@ pub(super) fn survey(steps: &[Step], lasting: &[TensorRef]) -> Vec<BufferUse> {
         });
         let offset = (t.data() as usize).wrapping_sub(buffer.base() as usize);
         let (from, to) = lives[&t];
-        let bytes = buft.alloc_size(t).next_multiple_of(buft.alignment().max(1));
+        let bytes = padded(buft.alloc_size(t), buft.alignment());
         all[m].blocks.push(Stay { tensor: t, from, to, chunk, offset, bytes, over: over.contains(&t) });
     }
     all.iter_mut().for_each(|m| m.finish(steps.len()));
@@ -128,9 +133,22 @@ impl BufferUse {
         let mut now = 0;
         for change in live {
             now += change;
-            self.lower_bound = self.lower_bound.max(now as usize);
+            self.lower_bound = self.lower_bound.max(usize::try_from(now).unwrap_or(usize::MAX));
         }
         // The padding of the last tensor may exceed its buffer.
         self.used = tops.iter().zip(&self.chunks).map(|(&top, &size)| top.min(size)).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_no_backend_can_mean_do_not_overflow() {
+        assert_eq!(padded(33, 32), 64);
+        assert_eq!(padded(33, 0), 33);
+        assert_eq!(padded(usize::MAX, 64), usize::MAX);
+        assert_eq!(padded(1 << 62, usize::MAX), usize::MAX);
     }
 }
