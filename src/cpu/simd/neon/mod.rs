@@ -5,10 +5,8 @@ mod codes;
 mod gemv;
 mod lanes;
 
-use super::gemv::Rows;
 use super::table::Kernels;
 use super::{argsort, convert, float, products, recurrent};
-use crate::abi::ggml::ggml_type::*;
 
 float::instantiate!(crate::cpu::simd::neon::lanes::Neon, "neon");
 argsort::instantiate!(crate::cpu::simd::neon::lanes::NeonRanks, "neon");
@@ -39,7 +37,8 @@ macro_rules! level {
                     use crate::quant::*;
                     each_weight!(blocks::set_rows, (k));
                 }
-                for (t, rows) in super::rows!(super::gemv::$small, super::gemv::$large) {
+                use crate::abi::ggml::ggml_type::*;
+                for (t, rows) in rows!(crate::cpu::simd::neon::gemv::$small, crate::cpu::simd::neon::gemv::$large) {
                     k.set_gemv(t, rows);
                 }
             }
@@ -50,7 +49,8 @@ macro_rules! level {
 /// Matrix times column by format, by the functions for small blocks and large ones.
 macro_rules! rows {
     ($small:path, $large:path) => {{
-        use super::*;
+        use crate::cpu::simd::gemv::Rows;
+        use crate::cpu::simd::neon::codes;
         use $large as large;
         use $small as small;
         [
@@ -71,7 +71,6 @@ macro_rules! rows {
         ]
     }};
 }
-use rows;
 
 level!(bytes, crate::cpu::simd::neon::lanes::NeonDots<false>, small, large, "neon");
 level!(bytes_dot, crate::cpu::simd::neon::lanes::NeonDots<true>, small_dot, large_dot, "neon,dotprod");
