@@ -170,3 +170,65 @@ impl RowForm {
         }
     }
 }
+
+/// Functions of the formats of rows as they are in a file, inlined into kernels that enable the instruction set.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! with_simd {
+    ($($vis:vis unsafe fn $name:ident $(<const $j:ident: $jt:ty>)? ($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)*) => {$(
+        #[inline(always)]
+        $vis unsafe fn $name $(<const $j: $jt>)? ($($arg: $ty),*) $(-> $ret)? {
+            // SAFETY: the contracts of the traits of formats: the processor has the instructions, and the bytes of the
+            // blocks are readable.
+            unsafe { $body }
+        }
+    )*};
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) use with_simd;
+
+/// Declares formats: `Name { constants } note { methods }`. Those of 256 values also have the interleaved format, and
+/// where words of it are that have scales.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! formats {
+    ($($kind:ident $name:ident $(, $format:ty, $words:expr;)? { $($constant:ident: $ty:ty = $value:expr),* } $note:literal { $($body:tt)* })*) => {$(
+        pub struct $name;
+        impl Codes for $name {
+            $(const $constant: $ty = $value;)*
+        }
+        #[doc = $note]
+        // SAFETY: the offsets in the block are those in the note, all below `BYTES`.
+        unsafe impl $kind for $name {
+            $(type Interleaved = $format;
+            const WORDS: &'static [usize] = $words;)?
+            $crate::cpu::simd::gemv::with_simd! { $($body)* }
+        }
+    )*};
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) use formats;
+
+/// Matrix times column of rows as they are in a file, by format: `small` and `large` are the functions for blocks of 32
+/// values and of 256. The formats are types of the module `codes`.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+macro_rules! rows_by_format {
+    ($small:ident, $large:ident) => {
+        [
+            (GGML_TYPE_Q4_0, $small::<codes::Q4_0> as Rows),
+            (GGML_TYPE_Q4_1, $small::<codes::Q4_1>),
+            (GGML_TYPE_Q5_0, $small::<codes::Q5_0>),
+            (GGML_TYPE_Q5_1, $small::<codes::Q5_1>),
+            (GGML_TYPE_Q8_0, $small::<codes::Q8_0>),
+            (GGML_TYPE_IQ4_NL, $small::<codes::Iq4Nl>),
+            (GGML_TYPE_MXFP4, $small::<codes::Mxfp4>),
+            (GGML_TYPE_Q2_K, $large::<codes::Q2K>),
+            (GGML_TYPE_Q3_K, $large::<codes::Q3K>),
+            (GGML_TYPE_Q4_K, $large::<codes::Q4K>),
+            (GGML_TYPE_Q5_K, $large::<codes::Q5K>),
+            (GGML_TYPE_Q6_K, $large::<codes::Q6K>),
+            (GGML_TYPE_IQ4_XS, $large::<codes::Iq4Xs>),
+            (GGML_TYPE_TQ2_0, $large::<codes::Tq2_0>),
+        ]
+    };
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) use rows_by_format;

@@ -1,7 +1,8 @@
 //! How matrix times column with AVX2 unpacks the formats whose values are bits or codes of tables; `points` has those
 //! of grids.
 
-use super::gemv::{Codes, Pair, Rows8, Small, Super, halves, with_simd};
+use super::gemv::{Codes, Pair, Rows8, Small, Super, halves};
+use crate::cpu::simd::gemv::{formats, with_simd};
 use crate::cpu::simd::interleave::formats::{self as interleaved, FP4};
 use crate::quant::iq4_nl::CURVE;
 use std::arch::x86_64::*;
@@ -78,24 +79,6 @@ with_simd! {
             [and(right::<4>(v), 3), and(right::<6>(v), 3)]
         }
     }
-}
-
-/// Declares formats: `Name { constants } note { methods }`. Those of 256 values also have the interleaved format, and
-/// where words of it are that have scales.
-macro_rules! formats {
-    ($($kind:ident $name:ident $(, $format:ty, $words:expr;)? { $($constant:ident: $ty:ty = $value:expr),* } $note:literal { $($body:tt)* })*) => {$(
-        pub struct $name;
-        impl Codes for $name {
-            $(const $constant: $ty = $value;)*
-        }
-        #[doc = $note]
-        // SAFETY: the offsets in the block are those in the note, all below `BYTES`.
-        unsafe impl $kind for $name {
-            $(type Interleaved = $format;
-            const WORDS: &'static [usize] = $words;)?
-            with_simd! { $($body)* }
-        }
-    )*};
 }
 
 formats! {

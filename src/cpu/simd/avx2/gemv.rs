@@ -11,6 +11,7 @@
 use super::super::form::{Act, Form};
 use super::super::interleave::block::{Block, Format};
 use super::lanes::{Avx2Dots, opaque};
+use crate::cpu::simd::gemv::with_simd;
 use crate::cpu::simd::words::Words;
 use crate::sys::memory::Later;
 use std::arch::x86_64::*;
@@ -65,18 +66,6 @@ pub unsafe trait Super: Codes {
     /// Values `64 * J` to `64 * J + 63` of two blocks.
     unsafe fn codes<const J: usize>(a: *const u8, b: *const u8) -> [Pair; 2];
 }
-
-macro_rules! with_simd {
-    ($($vis:vis unsafe fn $name:ident $(<const $j:ident: $jt:ty>)? ($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)*) => {$(
-        #[inline(always)]
-        $vis unsafe fn $name $(<const $j: $jt>)? ($($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the contracts of `Small`, `Super` and `Points`: the processor has the instructions, and the bytes
-            // of the blocks are readable.
-            unsafe { $body }
-        }
-    )*};
-}
-pub(super) use with_simd;
 
 with_simd! {
     // Sums of four products of bytes of each row.

@@ -54,25 +54,7 @@ fn fill_gemv(k: &mut Kernels) {
     use block_kernels::rows as unpacked;
     use gemv::{small, wide};
     k.gemv = [None; types::COUNT];
-    for (t, rows) in [
-        (GGML_TYPE_Q4_0, small::<codes::Q4_0> as Rows),
-        (GGML_TYPE_Q4_1, small::<codes::Q4_1>),
-        (GGML_TYPE_Q5_0, small::<codes::Q5_0>),
-        (GGML_TYPE_Q5_1, small::<codes::Q5_1>),
-        (GGML_TYPE_Q8_0, small::<codes::Q8_0>),
-        (GGML_TYPE_IQ4_NL, small::<codes::Iq4Nl>),
-        (GGML_TYPE_MXFP4, small::<codes::Mxfp4>),
-        (GGML_TYPE_Q2_K, wide::<codes::Q2K>),
-        (GGML_TYPE_Q3_K, wide::<codes::Q3K>),
-        (GGML_TYPE_Q4_K, wide::<codes::Q4K>),
-        (GGML_TYPE_Q5_K, wide::<codes::Q5K>),
-        (GGML_TYPE_Q6_K, wide::<codes::Q6K>),
-        (GGML_TYPE_IQ4_XS, wide::<codes::Iq4Xs>),
-        (GGML_TYPE_TQ2_0, wide::<codes::Tq2_0>),
-    ]
-    .into_iter()
-    .chain(points::ALL)
-    {
+    for (t, rows) in super::gemv::rows_by_format!(small, wide).into_iter().chain(points::ALL) {
         k.set_gemv(t, rows);
     }
     // These are interleaved faster than they are unpacked, except for a few rows.

@@ -5,9 +5,10 @@
 //! lane each. Only the points themselves are looked up one by one.
 
 use super::super::gemv::Rows;
-use super::gemv::{Coarse, Codes, Fine, ROWS, Rows8, add_group, form, halves, twice, with_simd};
+use super::gemv::{Coarse, Codes, Fine, ROWS, Rows8, add_group, form, halves, twice};
 use super::lanes::Avx2Dots;
 use crate::abi::ggml::ggml_type::{self, *};
+use crate::cpu::simd::gemv::with_simd;
 use crate::cpu::simd::words::Words;
 use crate::quant::iq1_s::DELTA;
 use crate::quant::tables::{iq1::IQ1S_GRID, iq2::*, iq3::*};

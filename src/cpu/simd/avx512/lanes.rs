@@ -4,7 +4,7 @@ use crate::cpu::simd::act::MAGIC;
 use crate::cpu::simd::argsort::Ranks;
 use crate::cpu::simd::avx2::lanes::half_sums;
 use crate::cpu::simd::convert::{self, Coder};
-use crate::cpu::simd::lanes::{Dots, Lanes};
+use crate::cpu::simd::lanes::{Dots, Lanes, methods};
 use crate::cpu::simd::words::Words;
 use std::arch::x86_64::*;
 
@@ -41,17 +41,6 @@ unsafe fn round_bf16(x: __m512) -> __m512i {
         let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(x, x);
         _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x0040_0000))
     }
-}
-
-macro_rules! methods {
-    ($($name:ident($($self:ident)? $(|$arg:ident: $ty:ty)*) $(-> $ret:ty)? = $body:expr;)*) => {$(
-        #[inline(always)]
-        unsafe fn $name($($self,)? $($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the contract of `Lanes`: the processor has AVX-512 F, BW, DQ and VL, and the pointer has the
-            // elements that the method accesses.
-            unsafe { $body }
-        }
-    )*};
 }
 
 /// The same floats. Not `pure`, so that it stays where it is.

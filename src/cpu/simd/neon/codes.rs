@@ -1,7 +1,8 @@
 //! How matrix times column on 64-bit ARM unpacks the formats whose values are bits or codes of tables.
 
-use super::gemv::{Codes, Rows8, Small, Super, Values, halves, with_simd};
+use super::gemv::{Codes, Rows8, Small, Super, Values, halves};
 use super::lanes::Neon;
+use crate::cpu::simd::gemv::{formats, with_simd};
 use crate::cpu::simd::interleave::formats as interleaved;
 use crate::cpu::simd::lanes::Lanes;
 use crate::quant::{iq4_nl::CURVE, mxfp4::FP4_DOUBLED};
@@ -68,24 +69,6 @@ with_simd! {
     unsafe fn no_offset(scale: Neon) -> (Neon, Neon) {
         (scale, Neon::splat(0.0))
     }
-}
-
-/// Declares formats: `Name { constants } note { methods }`. Those of 256 values also have the interleaved format, and
-/// where words of it are that have scales.
-macro_rules! formats {
-    ($($kind:ident $name:ident $(, $format:ty, $words:expr;)? { $($constant:ident: $ty:ty = $value:expr),* } $note:literal { $($body:tt)* })*) => {$(
-        pub struct $name;
-        impl Codes for $name {
-            $(const $constant: $ty = $value;)*
-        }
-        #[doc = $note]
-        // SAFETY: the offsets in the block are those in the note, all below `BYTES`.
-        unsafe impl $kind for $name {
-            $(type Interleaved = $format;
-            const WORDS: &'static [usize] = $words;)?
-            with_simd! { $($body)* }
-        }
-    )*};
 }
 
 formats! {

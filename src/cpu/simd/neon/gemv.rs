@@ -7,6 +7,7 @@
 
 use super::lanes::{Neon, NeonDots, dot_16};
 use crate::cpu::simd::form::{Act, Form};
+use crate::cpu::simd::gemv::with_simd;
 use crate::cpu::simd::interleave::block::{Block, Format};
 use crate::cpu::simd::lanes::{Dots, Lanes};
 use crate::cpu::simd::tile::{put, start};
@@ -59,18 +60,6 @@ pub unsafe trait Super: Codes {
     /// Values `64 * J` to `64 * J + 63` of a block.
     unsafe fn codes<const J: usize>(x: *const u8) -> [Values; 2];
 }
-
-macro_rules! with_simd {
-    ($($vis:vis unsafe fn $name:ident $(<const $j:ident: $jt:ty>)? ($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)*) => {$(
-        #[inline(always)]
-        $vis unsafe fn $name $(<const $j: $jt>)? ($($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the contracts of `Small` and `Super`: the bytes of the blocks are readable. Every 64-bit ARM has
-            // the instructions.
-            unsafe { $body }
-        }
-    )*};
-}
-pub(super) use with_simd;
 
 with_simd! {
     // The bits of the numbers of 16 bits at `at` in each row.

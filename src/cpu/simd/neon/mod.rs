@@ -18,8 +18,13 @@ recurrent::instantiate!(crate::cpu::simd::neon::lanes::Neon, "neon");
 macro_rules! level {
     ($name:ident, $dots:ty, $small:ident, $large:ident, $features:literal) => {
         mod $name {
+            use crate::abi::ggml::ggml_type::*;
+            use crate::cpu::simd::gemv::{Rows, rows_by_format};
+            use crate::cpu::simd::neon::codes;
+            use crate::cpu::simd::neon::gemv::{$large, $small};
             use crate::cpu::simd::table::Kernels;
             use crate::cpu::simd::{blocks, interleave, tile};
+            use crate::quant::*;
             blocks::instantiate!($dots, $features);
             tile::instantiate_bytes!($dots, [3 2 1], signed_only, $features);
             interleave::instantiate!($dots, few 8, [3 2 1], $features);
@@ -32,44 +37,13 @@ macro_rules! level {
                 fill_blocks(k);
                 k.byte_tiles = byte_tiles::table();
                 k.interleaved = interleaved::table();
-                {
-                    use crate::abi::ggml::ggml_type::*;
-                    use crate::quant::*;
-                    each_weight!(blocks::set_rows, (k));
-                }
-                use crate::abi::ggml::ggml_type::*;
-                for (t, rows) in rows!(crate::cpu::simd::neon::gemv::$small, crate::cpu::simd::neon::gemv::$large) {
+                each_weight!(blocks::set_rows, (k));
+                for (t, rows) in rows_by_format!($small, $large) {
                     k.set_gemv(t, rows);
                 }
             }
         }
     };
-}
-
-/// Matrix times column by format, by the functions for small blocks and large ones.
-macro_rules! rows {
-    ($small:path, $large:path) => {{
-        use crate::cpu::simd::gemv::Rows;
-        use crate::cpu::simd::neon::codes;
-        use $large as large;
-        use $small as small;
-        [
-            (GGML_TYPE_Q4_0, small::<codes::Q4_0> as Rows),
-            (GGML_TYPE_Q4_1, small::<codes::Q4_1>),
-            (GGML_TYPE_Q5_0, small::<codes::Q5_0>),
-            (GGML_TYPE_Q5_1, small::<codes::Q5_1>),
-            (GGML_TYPE_Q8_0, small::<codes::Q8_0>),
-            (GGML_TYPE_IQ4_NL, small::<codes::Iq4Nl>),
-            (GGML_TYPE_MXFP4, small::<codes::Mxfp4>),
-            (GGML_TYPE_Q2_K, large::<codes::Q2K>),
-            (GGML_TYPE_Q3_K, large::<codes::Q3K>),
-            (GGML_TYPE_Q4_K, large::<codes::Q4K>),
-            (GGML_TYPE_Q5_K, large::<codes::Q5K>),
-            (GGML_TYPE_Q6_K, large::<codes::Q6K>),
-            (GGML_TYPE_IQ4_XS, large::<codes::Iq4Xs>),
-            (GGML_TYPE_TQ2_0, large::<codes::Tq2_0>),
-        ]
-    }};
 }
 
 level!(bytes, crate::cpu::simd::neon::lanes::NeonDots<false>, small, large, "neon");
