@@ -40,6 +40,9 @@ ends() { # STATUS TEXT COMMAND ...: likewise, and with this status
     shift
     says "$@" && [ "$status" = "$wanted" ]
 }
+listing() { # FOLDER: the sums of its files, and where its links lead
+    (cd "$1" && find . -type f -exec sha256sum {} + -o -type l -printf '%p -> %l\n' | sort)
+}
 finish() { # SUITE: the last line, and the script's end
     echo "$1: $passed passed, $failed failed"
     [ "$failed" = 0 ]

@@ -6,7 +6,10 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 die() { echo "dist: $*" >&2; exit 1; }
-[ $# -gt 0 ] || { set -- sources tarball wheel npm; [ -n "${DIST_DIRTY:-}" ] || [ -z "$(git status --porcelain)" ] || die "there are uncommitted changes"; }
+if [ $# = 0 ]; then
+    [ -n "${DIST_DIRTY:-}" ] || [ -z "$(git status --porcelain)" ] || die "there are uncommitted changes"
+    set -- sources tarball wheel npm
+fi
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 name=libggml-rs-$version tree=libggml-rs-$version-linux-x86_64 out=$root/target/dist
 # The same bytes for the same files: names in order, no owner, the time of the commit.

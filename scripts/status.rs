@@ -67,7 +67,8 @@ fn readme(old: &str, results: &Value) -> String {
         "| host | version | its ggml | its job | results | seconds | peak memory, MiB | seconds to swap, and back |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
-    for (name, host) in results.as_object().into_iter().flatten().filter(|(name, _)| *name != "weights") {
+    let hosts = || results.as_object().into_iter().flatten().filter(|(name, _)| *name != "weights");
+    for (name, host) in hosts() {
         let pair = |of: &Value, key: &str| format!("{}, {}", of[key][0], of[key][1]);
         let runs: Vec<(&String, &Value)> = host["models"].as_object().into_iter().flatten().collect();
         // Real weights say more of speed than random ones.
@@ -85,9 +86,8 @@ fn readme(old: &str, results: &Value) -> String {
             pair(host, "seconds"),
         );
     }
-    let hosts = || results.as_object().into_iter().flatten().filter(|(name, _)| *name != "weights").map(|(_, of)| of);
-    let last = hosts().map(|of| text(&of["date"])).max().unwrap_or_default();
-    let load = hosts().filter_map(|of| of["load"].as_f64()).fold(0.0, f64::max);
+    let last = hosts().map(|(_, of)| text(&of["date"])).max().unwrap_or_default();
+    let load = hosts().filter_map(|(_, of)| of["load"].as_f64()).fold(0.0, f64::max);
     let note = format!(
         "\nTwo values: on the host's own library and on this one. Distances are root mean squares of logits or of \
          logarithms of\nprobabilities; Gemma's (270M, Q4_K_M) are to what the host's own library computes with weights in \

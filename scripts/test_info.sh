@@ -141,10 +141,9 @@ swapped_host() { # OVERHEAD OWN: the host calls what OWN defines
     for name in libggml-base.so libggml.v1.so libggml-cpu-haswell.so; do other $name "-DOVERHEAD=$1" "-DOWN=$2" || return 1; done
     $CC -I"$root/include" "$app/main.c" -o "$app/main" -Wl,--no-as-needed "$app/libggml.v1.so" "$app/libggml-base.so" '-Wl,-rpath,$ORIGIN' && rm "$app/main.c"
 }
-listing() { (cd "$app" && find . -type f -exec cksum {} + -o -type l -exec readlink {} + | sort); }
-as_before() { listing | diff "$work/before" -; }
+as_before() { listing "$app" | diff "$work/before" -; }
 check "a host of another ggml" swapped_host 368 ""
-listing > "$work/before"
+listing "$app" > "$work/before"
 check "runs on its own" ends 0 "0.20.0 0" "$app/main"
 check "a swap is only planned" ends 0 "would be swapped" "$info" --swap "$app" --dry-run
 check "and has changed nothing" as_before

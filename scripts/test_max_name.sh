@@ -18,7 +18,6 @@ count() { # NUMBER: the checks of a log, at least so many
     passed=$((passed + $(grep -c '^PASS' "$log"))) failed=$((failed + $(grep -c '^FAIL' "$log")))
     check "all of $log ran" test "$(grep -c '^PASS' "$log")" -ge "$1"
 }
-listing() { (cd "$1" && find . ! -type d -exec cksum {} + | sort); } # FOLDER
 
 for wrong in 0 16 63 100 1040 0128 -64 many; do
     check "GGML_MAX_NAME=$wrong is refused" fails "it must be a multiple of 16 from 32 to 1024" env GGML_MAX_NAME="$wrong" scripts/build.sh

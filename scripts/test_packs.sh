@@ -36,10 +36,9 @@ hosts() { GGML_PREFIX=$1 C_TESTS_OUT=$work/c_tests c_tests/run.sh host bad robus
 check "hosts in C and C++: exceptions, cancelled threads, damaged files" hosts "$tree"
 check "programs with the tarball" builds "$tree"
 host=$work/host.of.another
-sums() { (cd "$host" && find . -type f -exec sha256sum {} + | sort); }
 swaps() { # COMMAND ...: a package of ggml 0.13.1, there and back
-    rm -rf "$host" && python3 -m pip install -q --no-deps --no-compile --only-binary :all: --target "$host" pywhispercpp==1.5.1 && sums > "$work/before" &&
-        "$@" --swap "$host" && PYTHONPATH=$host python3 -Bc 'import _pywhispercpp; print(open("/proc/self/maps").read())' | grep ggml-swap && "$@" --unswap "$host" && sums | diff "$work/before" -
+    rm -rf "$host" && python3 -m pip install -q --no-deps --no-compile --only-binary :all: --target "$host" pywhispercpp==1.5.1 && listing "$host" > "$work/before" &&
+        "$@" --swap "$host" && PYTHONPATH=$host python3 -Bc 'import _pywhispercpp; print(open("/proc/self/maps").read())' | grep ggml-swap && "$@" --unswap "$host" && listing "$host" | diff "$work/before" -
 }
 venv=$work/environment
 for python in ${PYTHONS:-python3}; do

@@ -1,7 +1,7 @@
 //! `--check`: whether a program or library finds every symbol of ggml that it needs, and which libggml it would load.
 #![forbid(unsafe_code)]
 
-use crate::elf::{Elf, is_file_of_ggml, is_ggml, name_of};
+use crate::elf::{Elf, is_ggml, name_of, stem};
 use crate::loader::{Loaded, System};
 use crate::swap::{self, Ours, lacks_text};
 use crate::versions::{self, Class};
@@ -125,7 +125,7 @@ pub fn check(path: &Path, system: &System) -> Result<Value, String> {
     }
     let mut libraries = Vec::new();
     for f in &loaded.found {
-        let is_part = is_file_of_ggml(f.name.rsplit('/').next().unwrap_or_default());
+        let is_part = stem(f.name.rsplit('/').next().unwrap_or_default()).is_some();
         match f.object {
             Some(i) if is_part => libraries.push(json!({
                 "name": f.name, "file": name_of(i), "found_by": f.how, "needed_by": name_of(f.by), "what": identity(&loaded.objects[i].elf),

@@ -73,9 +73,22 @@ pub fn is_ggml(name: &str) -> bool {
     }
 }
 
-/// Whether a library with this name is a file of ggml: `libggml.so`, `libggml-base.so.0`, `libggml.v0.5.0.so`.
-pub fn is_file_of_ggml(name: &str) -> bool {
-    name.strip_prefix("libggml").is_some_and(|rest| rest.starts_with(['.', '-']))
+/// Which file of ggml has this name, such as "ggml-base", whatever version or hash is in the name:
+/// `libggml-base.v0.5.0.so`, or `libggml-base-319ad4fb.so.0` of auditwheel.
+pub fn stem(name: &str) -> Option<&str> {
+    let (start, end) = name.strip_prefix("lib")?.split_once(".so")?;
+    if !end.is_empty() && !end.starts_with('.') {
+        return None;
+    }
+    let plain = start.split_once('.').map_or(start, |(plain, _)| plain);
+    let is_hash = |text: &str| text.len() == 8 && text.bytes().all(|c| c.is_ascii_hexdigit());
+    // Of ours for another GGML_MAX_NAME.
+    let is_size = |text: &str| text.len() < 5 && text.bytes().all(|c| c.is_ascii_digit());
+    let stem = match plain.rsplit_once('-') {
+        Some((before, end)) if is_hash(end) || is_size(end) => before,
+        _ => plain,
+    };
+    (stem == "ggml" || stem.starts_with("ggml-")).then_some(stem)
 }
 
 /// The note in a section, as `src/capi/rs/identity.rs` writes it.
@@ -202,7 +215,7 @@ impl Elf {
 
     /// Whether the file is a part of ggml, by its name as a library.
     pub fn is_part_of_ggml(&self) -> bool {
-        is_file_of_ggml(self.soname.as_deref().unwrap_or(&name_of(&self.path)))
+        stem(self.soname.as_deref().unwrap_or(&name_of(&self.path))).is_some()
     }
 
     /// Whether the code of ggml is in this file, by the names of functions. Names that only begin as those of ggml do
@@ -239,10 +252,10 @@ mod tests {
     #[test]
     fn files_of_ggml() {
         for name in ["libggml.so", "libggml.so.0", "libggml.v0.5.0.so", "libggml-base-319ad4fb.so.0"] {
-            assert!(is_file_of_ggml(name), "{name}");
+            assert!(stem(name).is_some(), "{name}");
         }
         for name in ["libggml_compiler_rt.so", "libggmlx.so", "libllama.so", "ggml.so"] {
-            assert!(!is_file_of_ggml(name), "{name}");
+            assert!(stem(name).is_none(), "{name}");
         }
     }
 

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::exchange::FOLDER;
-use crate::elf::{Elf, is_ggml, name_of};
+use crate::elf::{Elf, is_ggml, name_of, stem};
 use crate::loader::{Loaded, System};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -54,24 +54,6 @@ pub struct Found {
 pub const ACCELERATORS: [&str; 2] = ["ggml-blas", "ggml-zendnn"];
 /// Files of ggml that this library has, too.
 pub const REPLACED: [&str; 5] = ["ggml-base", "ggml", "ggml-cpu", "ggml-rpc", "ggml-vulkan"];
-
-/// Which file of ggml has this name, such as "ggml-base", whatever version or hash is in the name:
-/// `libggml-base.v0.5.0.so`, or `libggml-base-319ad4fb.so.0` of auditwheel.
-pub fn stem(name: &str) -> Option<&str> {
-    let (start, end) = name.strip_prefix("lib")?.split_once(".so")?;
-    if !end.is_empty() && !end.starts_with('.') {
-        return None;
-    }
-    let plain = start.split_once('.').map_or(start, |(plain, _)| plain);
-    let is_hash = |text: &str| text.len() == 8 && text.bytes().all(|c| c.is_ascii_hexdigit());
-    // Of ours for another GGML_MAX_NAME.
-    let is_size = |text: &str| text.len() < 5 && text.bytes().all(|c| c.is_ascii_digit());
-    let stem = match plain.rsplit_once('-') {
-        Some((before, end)) if is_hash(end) || is_size(end) => before,
-        _ => plain,
-    };
-    (stem == "ggml" || stem.starts_with("ggml-")).then_some(stem)
-}
 
 /// The file's path, of which only the folder is resolved: the file may be a link with a name of its own.
 fn placed(path: &Path) -> PathBuf {

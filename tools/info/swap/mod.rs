@@ -13,11 +13,11 @@ mod ours;
 mod plan;
 mod system;
 
-use crate::elf::Elf;
+use crate::elf::{Elf, stem};
 use crate::loader::{Loaded, System};
 use crate::versions;
 use exchange::{Entry, Exchange, State};
-use find::{Found, Host, stem};
+use find::{Found, Host};
 pub use ours::Ours;
 pub use plan::lacks_text;
 use plan::{Plan, Refusal, first_of};

@@ -1,8 +1,8 @@
 //! The installation of this library whose files replace those of hosts.
 #![forbid(unsafe_code)]
 
-use super::find::{REPLACED, stem};
-use crate::elf::{Elf, Note, name_of};
+use super::find::REPLACED;
+use crate::elf::{Elf, Note, name_of, stem};
 use crate::loader::{Loaded, MULTIARCH};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -2,10 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::exchange::{Entry, Record, Source, State, Was, relative};
-use super::find::{ACCELERATORS, Found, Host, Part, REPLACED, stem};
+use super::find::{ACCELERATORS, Found, Host, Part, REPLACED};
 use super::ours::Ours;
 use super::system::owner;
-use crate::elf::{Elf, is_ggml, name_of};
+use crate::elf::{Elf, is_ggml, name_of, stem};
 use crate::loader::{Loaded, System};
 use crate::versions::{self, Class, HOST_FILE, Outcome, Verdict, Version, verdict};
 use std::collections::BTreeSet;
