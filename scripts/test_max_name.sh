@@ -109,6 +109,7 @@ if [ "$number" = 128 ] && command -v cmake > /dev/null; then
     check "its sources" python3 scripts/fetch.py "$cache/src" diffusion
     # Headers that have not changed keep their times, and so do the objects that were compiled with them.
     check "the variant for it" variant scripts/install.sh "$sd/prefix"
+    rm -rf "$sd/CMakeCache.txt" "$sd/CMakeFiles" # of another clone, maybe
     check "configures" cmake -S c_tests/install/diffusion -B "$sd" -DSOURCES="$cache/src/stable-diffusion.cpp" -DPREFIX="$sd/prefix"
     check "builds" cmake --build "$sd"
     check "needs the variant" test "$(needs "$sd-ours/bin/libstable-diffusion.so")" -gt 0

@@ -24,7 +24,7 @@ const SCRATCH: usize = 4 << 20;
 /// Bytes of inaccessible memory on both sides.
 const GUARD: usize = 1 << 20;
 /// Number of tensors of a node and its sources.
-const TENSORS: usize = 1 + GGML_MAX_SRC;
+pub const TENSORS: usize = 1 + GGML_MAX_SRC;
 
 /// Whether the node's kernel is a function of the host.
 fn custom_op(node: TensorRef) -> bool {
@@ -249,9 +249,43 @@ impl Trial {
     pub fn round_by(
         &mut self,
         sample: usize,
-        mut choices: Choices<'_>,
+        choices: Choices<'_>,
         compute: impl FnOnce(&Self, TensorRef, &[TensorRef], &mut Choices<'_>) -> Result<Outcome>,
     ) -> Result<Outcome> {
+        let choices = std::cell::RefCell::new(choices);
+        let changes = |all: &[TensorRef]| {
+            let (mut moved, choices) = ([None; TENSORS], &mut *choices.borrow_mut());
+            let (node, host_function) = (all[0], custom_op(all[0]));
+            let how_many = choices.below(6);
+            for _ in 0..how_many {
+                let which = choices.below(all.len());
+                damage(all, which, host_function, choices, &mut moved);
+            }
+            if node.op_raw() == GGML_OP_DSV4_HC_COMB as i32 && node.op_param_i32(1) > 100 {
+                node.set_op_param_i32(1, 100);
+            }
+            moved
+        };
+        self.changed(sample, changes, |trial, node, all| {
+            let choices = &mut *choices.borrow_mut();
+            if choices.below(4) == 1 {
+                trial.scribble(all, choices);
+            }
+            compute(trial, node, all, choices)
+        })
+    }
+
+    /// Computes a sample by `compute(trial, node, node and sources)`, after `changes(node and sources)`. What that
+    /// returns moves tensors: to the zone of another one, and by a number of bytes.
+    ///
+    /// # Errors
+    /// Those of `compute`.
+    pub fn changed<T>(
+        &mut self,
+        sample: usize,
+        changes: impl FnOnce(&[TensorRef]) -> [Option<(usize, isize)>; TENSORS],
+        compute: impl FnOnce(&Self, TensorRef, &[TensorRef]) -> Result<T>,
+    ) -> Result<T> {
         let sample = &self.samples[sample % self.samples.len()];
         let mut tensors = sample.tensors.clone();
         let n = tensors.len();
@@ -269,17 +303,7 @@ impl Trial {
         }
         // SAFETY: **valid tensors**: `tensors` lives until the end of the round, with its sources in the same copy.
         let handles: Vec<TensorRef> = (0..n).filter_map(|i| unsafe { TensorRef::from_ptr(at(i)) }).collect();
-        let node = handles[0];
-        let mut moved = [None; TENSORS];
-        let host_function = custom_op(node);
-        let how_many = choices.below(6);
-        for _ in 0..how_many {
-            let which = choices.below(n);
-            damage(&handles, which, host_function, &mut choices, &mut moved);
-        }
-        if node.op_raw() == GGML_OP_DSV4_HC_COMB as i32 && node.op_param_i32(1) > 100 {
-            node.set_op_param_i32(1, 100);
-        }
+        let moved = changes(&handles);
         for (i, t) in handles.iter().enumerate() {
             let zone = &self.zones[moved[i].map_or(i, |(zone, _)| zone)].0;
             let size =
@@ -305,10 +329,7 @@ impl Trial {
                 t.set_buffer_raw(self.zones[zone].1.as_ptr());
             }
         }
-        if choices.below(4) == 1 {
-            self.scribble(&handles, &mut choices);
-        }
-        compute(self, node, &handles, &mut choices)
+        compute(self, handles[0], &handles)
     }
 
     /// Overwrites some 32-bit integers in the data of a tensor, such as indices and positions.
@@ -323,7 +344,11 @@ impl Trial {
         }
     }
 
-    fn compute(&self, node: TensorRef, handles: &[TensorRef], choices: &mut Choices<'_>) -> Result<Outcome> {
+    /// Computes a node on the CPU if the checks accept it.
+    ///
+    /// # Errors
+    /// A kernel panicked.
+    pub fn compute(&self, node: TensorRef, handles: &[TensorRef], choices: &mut Choices<'_>) -> Result<Outcome> {
         if check::runnable(&node).is_err() {
             return Ok(Outcome::Refused);
         }

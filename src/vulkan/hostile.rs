@@ -3,6 +3,8 @@
 //! beyond the padding of a buffer faults.
 
 use crate::abi::ggml::ggml_op::GGML_OP_NONE;
+#[cfg(test)]
+use crate::abi::ggml::ggml_type;
 use crate::backend::author::device_author;
 use crate::backend::{BackendBox, BackendRef, DeviceRef};
 use crate::cpu::hostile::{Choices, Outcome, Trial, work};
@@ -23,6 +25,10 @@ pub struct Damaged {
     stream: BackendBox,
     trial: Trial,
 }
+
+/// The format and the bytes of a node and of each source, after two computations.
+#[cfg(test)]
+pub(in crate::vulkan) type Both = (Vec<(ggml_type, Vec<u8>)>, Vec<(ggml_type, Vec<u8>)>);
 
 impl Damaged {
     /// In memory of the host that the device imports. `None` if it cannot, or if it is no software driver: on a card a
@@ -72,6 +78,33 @@ impl Damaged {
         let (device, stream) = (self.device, self.stream.handle());
         self.trial.round_by(sample, choices, |_, node, all, _| compute(device, stream, node, all))
     }
+
+    /// Computes a changed sample on the CPU, and then on the device if it supports it. Returns the bytes of the node
+    /// and its sources from both, with the format of each, or `None` if one of them refuses the node.
+    ///
+    /// # Errors
+    /// As [`Self::round`].
+    #[cfg(test)]
+    pub(in crate::vulkan) fn both(&mut self, sample: usize, change: impl Fn(&[TensorRef])) -> Result<Option<Both>> {
+        let (device, stream) = (self.device, self.stream.handle());
+        let mut run = |on_device| {
+            let changes = |all: &[TensorRef]| {
+                change(all);
+                [None; crate::cpu::hostile::TENSORS]
+            };
+            self.trial.changed(sample, changes, |trial, node, all| {
+                let outcome = match on_device {
+                    true => compute(device, stream, node, all),
+                    false => trial.compute(node, all, &mut Choices(&[])),
+                };
+                // SAFETY: **valid tensors**, and what has been computed has its bytes in memory.
+                let bytes = |t: &TensorRef| unsafe { std::slice::from_raw_parts(t.data(), t.nbytes()) }.to_vec();
+                let ran = outcome? == Outcome::Ran;
+                Ok(ran.then(|| all.iter().map(|t| (t.dtype(), bytes(t))).collect::<Vec<_>>()))
+            })
+        };
+        Ok(run(false)?.zip(run(true)?))
+    }
 }
 
 /// Whether the device is a software driver, however its work is divided.
@@ -79,6 +112,7 @@ fn is_software(info: &Info) -> bool {
     info.identity.kind == vk::PhysicalDeviceType::CPU
 }
 
+/// Computes a node if the device supports it.
 fn compute(device: DeviceRef, stream: BackendRef, node: TensorRef, all: &[TensorRef]) -> Result<Outcome> {
     // Hosts cannot make tensors without a format, so the device is not queried for them. A node without an operation
     // cannot be the last one of a graph.

@@ -39,6 +39,8 @@ pub fn check(node: TensorRef, _: &Info) -> Result<()> {
         View::shape(t)?;
     }
     ensure!(a.same_shape(node), "shapes {:?} and {:?}", a.ne(), node.ne());
+    // The shader has no stride for the elements of a row that it writes.
+    ensure!(node.nb()[0] == node.dtype().type_size(), "{:?} into elements {} bytes apart", node.op(), node.nb()[0]);
     let Some(mode) = mode(node) else {
         ensure!(false, "mode {}", node.op_param_i32(2));
         return Ok(());

@@ -3,8 +3,8 @@
 use crate::abi::ggml::{ggml_status, ggml_type};
 use crate::backend::tensor_io;
 use crate::cpu::hostile::{Choices, Outcome};
-use crate::tensor::Context;
 use crate::tensor::ops::{matmul, reduce, view};
+use crate::tensor::{Context, TensorRef};
 use crate::vulkan::hostile::Damaged;
 use crate::vulkan::tests::devices::{Quiet, devices, kinds, noise};
 use crate::vulkan::tests::lab::{Lab, bytes};
@@ -191,4 +191,48 @@ fn damaged_nodes_end_with_a_result_or_an_error() {
     println!("{ran} ran, {refused} were refused");
     assert!(panics.is_empty(), "{panics:#?}");
     assert!(ran > 0 && refused > 0, "{ran} ran, {refused} were refused");
+}
+
+/// The numbers in a tensor's memory, with those in gaps. Blocks are bytes.
+fn numbers(dtype: ggml_type, bytes: &[u8]) -> Vec<f32> {
+    match dtype {
+        ggml_type::GGML_TYPE_F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+        ggml_type::GGML_TYPE_I32 => bytes.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b) as f32).collect(),
+        ggml_type::GGML_TYPE_F16 => bytes.as_chunks().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f32()).collect(),
+        _ => bytes.iter().map(|b| f32::from(*b)).collect(),
+    }
+}
+
+/// Each operation with a gap after each element, and with all elements of a row at one address: in one tensor, or in
+/// all. A shader that takes a row for contiguous writes elsewhere.
+#[test]
+fn strides_in_rows_are_refused_or_computed_as_on_the_cpu() {
+    let Some(mut damaged) = ways().into_iter().next() else { return };
+    let _quiet = Quiet::new();
+    let (mut same, mut bad) = (0, Vec::new());
+    for sample in 0..damaged.trial().samples() {
+        let name = damaged.trial().name(sample).to_string();
+        for (which, gaps) in (0..=damaged.trial().tensors(sample)).flat_map(|i| [(i, false), (i, true)]) {
+            let change = |all: &[TensorRef]| {
+                for (_, t) in all.iter().enumerate().filter(|(i, _)| *i == which || which == all.len()) {
+                    let [_, b, c, d] = t.nb();
+                    t.set_nb(if gaps { t.nb().map(|n| 2 * n) } else { [0, b, c, d] });
+                }
+            };
+            let close =
+                |(a, b): (&f32, &f32)| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-2 * a.abs().max(1.0);
+            match damaged.both(sample, change) {
+                Ok(None) => {}
+                Ok(Some((cpu, device))) => {
+                    let same_numbers = cpu.iter().zip(&device).all(|((dtype, a), (_, b))| {
+                        std::iter::zip(&numbers(*dtype, a), &numbers(*dtype, b)).all(close)
+                    });
+                    if same_numbers { same += 1 } else { bad.push(format!("{name}, tensor {which}, gaps {gaps}")) }
+                }
+                Err(e) => bad.push(format!("{name}, tensor {which}, gaps {gaps}: {e}")),
+            }
+        }
+    }
+    assert!(bad.is_empty(), "{bad:#?}");
+    assert!(same > 500, "{same} were computed");
 }
