@@ -84,7 +84,7 @@ with_simd! {
     }
     // Nibbles: the low ones, or the high ones for a shift by 4.
     unsafe fn nibbles(v: D, shift: i32) -> D {
-        v.right(shift).and(bytes(15))
+        if shift == 4 { v.high_nibbles() } else { v.and(bytes(15)) }
     }
     // The low nibbles of four words, then the high ones, where `at` is the first word.
     unsafe fn both_nibbles(b: Block<D>, at: usize) -> [D; 8] {

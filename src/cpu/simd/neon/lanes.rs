@@ -4,6 +4,7 @@
 use crate::cpu::simd::act::MAGIC;
 use crate::cpu::simd::argsort::Ranks;
 use crate::cpu::simd::convert::{self, Coder};
+use crate::cpu::simd::group::{self, Groups, VECTORS};
 use crate::cpu::simd::lanes::{AnyDots, DOWN, Dots, Lanes, WITH_POWER, methods};
 use crate::cpu::simd::words::Words;
 use std::arch::aarch64::*;
@@ -76,6 +77,11 @@ impl Neon {
     #[inline(always)]
     pub fn of(registers: [float32x4_t; 2]) -> Self {
         Self(registers)
+    }
+    /// The registers.
+    #[inline(always)]
+    pub fn registers(self) -> [float32x4_t; 2] {
+        self.0
     }
     /// Eight halves.
     #[inline(always)]
@@ -351,7 +357,22 @@ unsafe fn dot(mut sums: int32x4_t, w: int32x4_t, a: int32x4_t) -> int32x4_t {
     sums
 }
 
-/// The same without the instruction. The sum of two products of at most 128 * 127 fits into 16 bits.
+/// `sums` plus the products of four bytes each and those of word `J` of `a`.
+///
+/// # Safety
+/// As for [`dot`].
+#[inline]
+#[target_feature(enable = "neon,dotprod")]
+unsafe fn dot_lane<const J: usize>(mut sums: int32x4_t, w: int32x4_t, a: int32x4_t) -> int32x4_t {
+    // SAFETY: the instruction changes one register. The caller promises that the processor has it.
+    unsafe {
+        asm!("sdot {0:v}.4s, {1:v}.16b, {2:v}.4b[{3}]", inout(vreg) sums, in(vreg) w, in(vreg) a, const J,
+            options(pure, nomem, nostack, preserves_flags))
+    };
+    sums
+}
+
+/// As [`dot`] without the instruction. The sum of two products of at most 128 * 127 fits into 16 bits.
 #[inline(always)]
 unsafe fn dot_by_pairs(sums: int32x4_t, w: int32x4_t, a: int32x4_t) -> int32x4_t {
     // SAFETY: every 64-bit ARM has these instructions.
@@ -403,10 +424,11 @@ impl<const DOT: bool> Dots for NeonDots<DOT> {
     methods! {
         splat(|x: i32) -> Self = Self([vdupq_n_s32(x); 2]);
         load(|p: *const u8) -> Self = Self([vld1q_s32(p.cast()), vld1q_s32(p.add(16).cast())]);
-        dot4(self |w: Self |a: Self) -> Self = Self(std::array::from_fn(|i| match DOT {
-            true => dot(self.0[i], w.0[i], a.0[i]),
-            false => dot_by_pairs(self.0[i], w.0[i], a.0[i]),
-        }));
+        // Without a closure, into which the compiler might not put the instruction.
+        dot4(self |w: Self |a: Self) -> Self = match DOT {
+            true => Self([dot(self.0[0], w.0[0], a.0[0]), dot(self.0[1], w.0[1], a.0[1])]),
+            false => Self([dot_by_pairs(self.0[0], w.0[0], a.0[0]), dot_by_pairs(self.0[1], w.0[1], a.0[1])]),
+        };
         to_floats(self) -> Neon = Neon(self.0.map(|x| vcvtq_f32_s32(x)));
         quantize(|x: *const f32) -> (f32, [i8; 32], [i32; 2]) = {
             let (scale, q) = convert::levels::<Neon>(x);
@@ -416,6 +438,81 @@ impl<const DOT: bool> Dots for NeonDots<DOT> {
         };
         add(self |b: Self) -> Self = self.with(b, |a, b| vaddq_s32(a, b));
         signed_right(self |n: i32) -> Self = self.each(|x| vshlq_s32(x, vdupq_n_s32(-n)));
+    }
+}
+
+impl<const DOT: bool> Groups for NeonDots<DOT> {
+    #[inline(always)]
+    unsafe fn strip_group<const N: usize>(start: Self, w: [Self; N], a: *const u8, bits: u32) -> Self {
+        // SAFETY: the caller promises the activations, and the instruction if `DOT`.
+        unsafe {
+            if !DOT {
+                return group::strip(start, w, a, bits);
+            }
+            let mut sums = start;
+            for (i, w) in w.as_chunks::<4>().0.iter().enumerate() {
+                sums = dot_four(sums, w, vld1q_s32(a.add(16 * i).cast()));
+            }
+            sums
+        }
+    }
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop)] // the loops index several arrays
+    unsafe fn panel_group<const C: usize, const GROUP: usize>(
+        q: *const u8,
+        acts: [*const u8; C],
+        start: impl Fn(usize) -> Self,
+        bits: u32,
+    ) -> [[Self; VECTORS]; C] {
+        // SAFETY: the caller promises the weights, the activations, and the instruction if `DOT`.
+        unsafe {
+            if !DOT {
+                return group::panel::<Self, C, GROUP>(q, acts, start, bits);
+            }
+            let mut sums: [[Self; VECTORS]; C] = std::array::from_fn(|c| [start(c); VECTORS]);
+            for i in 0..GROUP / 16 {
+                let a = acts.map(|a| vld1q_s32(a.add(16 * i).cast()));
+                macro_rules! word {
+                    ($($j:literal)*) => {$(
+                        for r in 0..VECTORS {
+                            let w = Self::load(q.add(32 * (VECTORS * (4 * i + $j) + r)));
+                            for c in 0..C {
+                                sums[c][r] = dot_word::<$j, DOT>(sums[c][r], w, a[c]);
+                            }
+                        }
+                    )*};
+                }
+                word!(0 1 2 3);
+            }
+            sums
+        }
+    }
+}
+
+/// `sums` plus the products of `w` and word `J` of the activations.
+///
+/// # Safety
+/// The processor has dot products of bytes.
+#[inline(always)]
+unsafe fn dot_word<const J: usize, const DOT: bool>(
+    sums: NeonDots<DOT>,
+    w: NeonDots<DOT>,
+    a: int32x4_t,
+) -> NeonDots<DOT> {
+    // SAFETY: the caller promises the instruction.
+    NeonDots(unsafe { [dot_lane::<J>(sums.0[0], w.0[0], a), dot_lane::<J>(sums.0[1], w.0[1], a)] })
+}
+
+/// `sums` plus the products of four vectors and the words of the activations.
+///
+/// # Safety
+/// The processor has dot products of bytes.
+#[inline(always)]
+unsafe fn dot_four<const DOT: bool>(sums: NeonDots<DOT>, w: &[NeonDots<DOT>; 4], a: int32x4_t) -> NeonDots<DOT> {
+    // SAFETY: forwarded to the caller.
+    unsafe {
+        let two = dot_word::<1, DOT>(dot_word::<0, DOT>(sums, w[0], a), w[1], a);
+        dot_word::<3, DOT>(dot_word::<2, DOT>(two, w[2], a), w[3], a)
     }
 }
 
@@ -452,6 +549,8 @@ impl<const DOT: bool> Words for NeonDots<DOT> {
         left(self |n: i32) -> Self = self.each(|x| vshlq_s32(x, vdupq_n_s32(n)));
         right(self |n: i32) -> Self =
             self.each(|x| vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(x), vdupq_n_s32(-n))));
+        high_nibbles(self) -> Self =
+            self.each(|x| vreinterpretq_s32_u8(vshrq_n_u8::<4>(vreinterpretq_u8_s32(x))));
         add_bytes(self |b: Self) -> Self = self.bytes(b, |a, b| vaddq_u8(a, b));
         repeat_byte(self |i: usize) -> Self = {
             let first = [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12u8];

@@ -1,9 +1,10 @@
 //! Kernels for 64-bit ARM. Files: `lanes` (eight lanes for the float and block kernels), `gemv` (matrix times column;
-//! `codes`: of which formats).
+//! `codes`: of which formats), `pairs` (tiles of bytes by products of small matrices).
 
 mod codes;
 mod gemv;
 mod lanes;
+mod pairs;
 
 use super::table::Kernels;
 use super::{argsort, convert, float, products, recurrent};
@@ -71,4 +72,12 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
 pub(super) unsafe fn fill_dot(k: &mut Kernels) {
     // SAFETY: forwarded to the caller.
     unsafe { bytes_dot::fill(k) }
+}
+
+/// Sets the kernels of the level above that in the table.
+///
+/// # Safety
+/// The processor has the vectors of 64-bit ARM, dot products of bytes and products of matrices of bytes.
+pub(super) unsafe fn fill_i8mm(k: &mut Kernels) {
+    pairs::fill(k);
 }
