@@ -30,6 +30,12 @@ pub trait Words: Groups {
         // SAFETY: forwarded to the caller.
         unsafe { self.right(4).and(Self::splat(0x0f0f_0f0f)) }
     }
+    /// Sets the bits of `mask`, which are clear in `self`, as they are in `b`.
+    #[inline(always)]
+    unsafe fn insert(self, b: Self, mask: Self) -> Self {
+        // SAFETY: forwarded to the caller.
+        unsafe { self.or(b.and(mask)) }
+    }
     /// Adds bytes.
     unsafe fn add_bytes(self, b: Self) -> Self;
     /// Copies byte `i` of each lane to its four bytes.

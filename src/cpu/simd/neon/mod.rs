@@ -12,7 +12,8 @@ use super::{argsort, convert, float, products, recurrent};
 float::instantiate!(crate::cpu::simd::neon::lanes::Neon, "neon");
 argsort::instantiate!(crate::cpu::simd::neon::lanes::NeonRanks, "neon");
 convert::instantiate!(crate::cpu::simd::neon::lanes::Neon, "neon");
-products::instantiate!(crate::cpu::simd::neon::lanes::Neon, [3 2 1], "neon");
+// Three columns of four rows and what is multiplied would take all 32 registers, and some more.
+products::instantiate!(crate::cpu::simd::neon::lanes::Neon, [2 1], "neon");
 recurrent::instantiate!(crate::cpu::simd::neon::lanes::Neon, "neon");
 
 /// Kernels that multiply bytes, and a function `fill` that sets them in the table.
@@ -57,7 +58,7 @@ level!(bytes_dot, crate::cpu::simd::neon::lanes::NeonDots<true>, small_dot, larg
 pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_float(k);
     k.products = row_products::PRODUCTS;
-    k.products.convert_from = products::ConvertFrom::FAST;
+    k.products.convert_from = products::ConvertFrom::ARM;
     k.recurrent = recurrent_kernels::RECURRENT;
     fill_conversions(k);
     fill_order(k);
