@@ -1,7 +1,8 @@
 //! How matrix times column on 64-bit ARM unpacks the formats whose values are bits or codes of tables.
 
+use super::dots;
 use super::gemv::{Codes, Rows8, Small, Super, Values, halves};
-use super::lanes::{self, Neon};
+use super::lanes::Neon;
 use crate::cpu::simd::gemv::{formats, with_simd};
 use crate::cpu::simd::interleave::formats as interleaved;
 use crate::cpu::simd::lanes::Lanes;
@@ -41,7 +42,7 @@ with_simd! {
     unsafe fn insert(v: Bytes, b: Bytes, mask: u8) -> Bytes {
         let mask = vreinterpretq_s32_u8(vdupq_n_u8(mask));
         let one = |v: uint8x16_t, b: uint8x16_t| {
-            vreinterpretq_u8_s32(lanes::insert(vreinterpretq_s32_u8(v), vreinterpretq_s32_u8(b), mask))
+            vreinterpretq_u8_s32(dots::insert(vreinterpretq_s32_u8(v), vreinterpretq_s32_u8(b), mask))
         };
         [one(v[0], b[0]), one(v[1], b[1])]
     }

@@ -5,7 +5,8 @@
 //! A vector has sixteen values of a row, and the sums of its products are in four lanes. Those of four rows become one
 //! vector by two levels of additions of pairs.
 
-use super::lanes::{Neon, NeonDots, dot_16};
+use super::dots::{NeonDots, dot_16};
+use super::lanes::Neon;
 use crate::cpu::simd::form::{Act, Form};
 use crate::cpu::simd::gemv::with_simd;
 use crate::cpu::simd::interleave::block::{Block, Format};

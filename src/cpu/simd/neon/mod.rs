@@ -1,7 +1,8 @@
-//! Kernels for 64-bit ARM. Files: `lanes` (eight lanes for the float and block kernels), `gemv` (matrix times column;
+//! Kernels for 64-bit ARM. Files: `lanes` (eight lanes of floats), `dots` (of integers), `gemv` (matrix times column;
 //! `codes`: of which formats), `pairs` (tiles of bytes by products of small matrices).
 
 mod codes;
+mod dots;
 mod gemv;
 mod lanes;
 mod pairs;
@@ -48,8 +49,8 @@ macro_rules! level {
     };
 }
 
-level!(bytes, crate::cpu::simd::neon::lanes::NeonDots<false>, small, large, "neon");
-level!(bytes_dot, crate::cpu::simd::neon::lanes::NeonDots<true>, small_dot, large_dot, "neon,dotprod");
+level!(bytes, crate::cpu::simd::neon::dots::NeonDots<false>, small, large, "neon");
+level!(bytes_dot, crate::cpu::simd::neon::dots::NeonDots<true>, small_dot, large_dot, "neon,dotprod");
 
 /// Sets the kernels of this level in the table.
 ///

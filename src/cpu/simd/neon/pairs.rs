@@ -2,7 +2,8 @@
 //! instruction. A register of sums has two rows of two columns, and each lane has the additions of `tile::byte_tile`,
 //! in the same order. A panel is that of the other kernels, whose words are put together in registers.
 
-use super::lanes::{Neon, NeonDots};
+use super::dots::NeonDots;
+use super::lanes::Neon;
 use crate::cpu::simd::form::Act;
 use crate::cpu::simd::table::Kernels;
 use crate::cpu::simd::tile::{self, BytePanel, ByteTile, VECTORS, begin, put};
