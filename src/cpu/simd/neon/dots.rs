@@ -1,4 +1,4 @@
-//! Eight lanes of integers for the kernels of bytes, with the vectors of 64-bit ARM, and with its dot products of bytes.
+//! Eight lanes of integers for the kernels of bytes, with the vectors of 64-bit ARM, and its dot products of bytes.
 
 use super::lanes::{Neon, from_halves, transpose_4};
 use crate::cpu::simd::convert;
@@ -12,8 +12,8 @@ use std::arch::asm;
 #[derive(Clone, Copy)]
 pub struct NeonDots<const DOT: bool>([int32x4_t; 2]);
 
-/// `v` with the bits of `mask` from `b`. The compiler makes two instructions of its own function for this where it knows
-/// that the bits of `v` are clear.
+/// `v` with the bits of `mask` from `b`. The compiler has a function for this, but makes two instructions of it where
+/// it knows that the bits of `v` are clear.
 ///
 /// # Safety
 /// None is needed: every 64-bit ARM has the instruction, which changes one register.
