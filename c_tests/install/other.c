@@ -1,4 +1,4 @@
-/* Part of scripts/test_max_name.sh: a libggml-base of another version, if OVERHEAD is given, and a host of it. */
+/* Part of scripts/test_max_name.sh and tools/info/tests.rs: a libggml-base of another version, if OVERHEAD is given, and a host of it. */
 #include <stddef.h>
 #include <stdio.h>
 const char *ggml_version(void);
