@@ -300,29 +300,34 @@ fn programs_of_llama_cpp() {
 fn swapped_host(overhead: u32, own: &str) -> Place {
     let p = Place::new();
     fs::create_dir(p.at("app")).unwrap();
-    let devices = "size_t ggml_backend_dev_count(void)";
     let of_own = if own.is_empty() { "" } else { "{ return 1; }" };
     p.write(
         "other.c",
-        format!("#include \"{ROOT}/c_tests/install/other.c\"\n{devices} {{ return 0; }}\n{own}{of_own}\n"),
+        format!(
+            "#include <stddef.h>\nconst char * ggml_version(void) {{ return \"0.20.0\"; }}\n\
+             size_t ggml_tensor_overhead(void) {{ return {overhead}; }}\n\
+             size_t ggml_backend_dev_count(void) {{ return 0; }}\n{own}{of_own}\n"
+        ),
     );
     let call = own.split(['(', ' ']).nth(1).map_or(String::new(), |name| format!("{own}; int {name}_is = {name}();"));
     p.write(
         "host.c",
         format!(
             "#include \"ggml.h\"\n#include \"ggml-backend.h\"\n#include <stdio.h>\nint main(void) {{ {call}\n\
-             return printf(\"%s %zu\\n\", ggml_version(), ggml_backend_dev_count()) < 0; }}"
+             return printf(\"%s %zu %zu\\n\", ggml_version(), ggml_tensor_overhead(), ggml_backend_dev_count()) < 0; }}"
         ),
     );
     for name in ["libggml-base.so", "libggml.v1.so", "libggml-cpu-haswell.so"] {
-        p.cc(&format!("-O1 -shared -fPIC -Wl,-soname,{name} -DOVERHEAD={overhead} other.c -o app/{name}"));
+        p.cc(&format!("-O1 -shared -fPIC -Wl,-soname,{name} other.c -o app/{name}"));
     }
     p.cc("host.c -o app/main -Wl,--no-as-needed app/libggml.v1.so app/libggml-base.so '-Wl,-rpath,$ORIGIN'");
     p
 }
 
-/// What a folder has: its files with their inodes and bytes, and where links lead.
-fn listing(folder: &Path) -> BTreeSet<(PathBuf, Option<PathBuf>, u64, Option<Vec<u8>>)> {
+/// A file's path, where it leads if it is a link, its inode and its bytes.
+type File = (PathBuf, Option<PathBuf>, u64, Option<Vec<u8>>);
+
+fn listing(folder: &Path) -> BTreeSet<File> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     paths.map(|p| (p.clone(), fs::read_link(&p).ok(), p.symlink_metadata().unwrap().ino(), read(&p).ok())).collect()
 }
@@ -332,12 +337,12 @@ fn a_swap_there_and_back() {
     let p = swapped_host(368, "");
     let app = p.at("app");
     let before = listing(&app);
-    ends(0, "0.20.0 0", &mut p.run("app/main"));
+    ends(0, "0.20.0 368 0", &mut p.run("app/main"));
     ends(0, "would be swapped", &mut p.info("--swap app --dry-run"));
     assert!(listing(&app) == before);
     ends(0, "0.20.0; it calls functions", &mut p.info("--check app/main"));
     ends(0, "set aside   libggml-cpu-haswell.so", &mut p.info("--swap app"));
-    ends(0, &format!("{VERSION} "), &mut p.run("app/main"));
+    ends(0, &format!("{VERSION} 368 "), &mut p.run("app/main"));
     ends(0, "0.20.0; it calls functions", &mut p.info("--check app/main"));
     ends(0, "0.20.0; it calls functions", &mut p.info("--check app/libggml.v1.so"));
     ends(0, "swapped already", &mut p.info("--swap app/main"));
@@ -351,13 +356,28 @@ fn a_swap_there_and_back() {
     ends(1, "left alone", &mut p.info("--swap app"));
 }
 
+/// A host of a ggml with names of another size gets the library for it, if one is installed.
+#[test]
+fn names_of_another_size() {
+    let lib = format!("{}/lib", Place::new().prefix);
+    let names = fs::read_dir(lib).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let installed = names.filter_map(|name| name.strip_prefix("ggml-")?.parse::<u32>().ok()).next();
+    let size = installed.unwrap_or(128);
+    let (p, overhead) = (swapped_host(304 + size, ""), 304 + size);
+    ends(0, &format!("names of tensors have {size} bytes"), &mut p.info("--check app/main"));
+    if installed.is_none() {
+        return ends(1, &format!("GGML_MAX_NAME={size}"), &mut p.info("--swap app --force"));
+    }
+    ends(0, &format!("0.20.0 {overhead} 0"), &mut p.run("app/main"));
+    ends(0, "result      swapped", &mut p.info("--swap app"));
+    ends(0, &format!("{VERSION} {overhead} "), &mut p.run("app/main"));
+    ends(0, "swapped already", &mut p.info("--swap app"));
+    ends(0, "taken back", &mut p.info("--unswap app"));
+    ends(0, &format!("0.20.0 {overhead} 0"), &mut p.run("app/main"));
+}
+
 #[test]
 fn swaps_that_are_refused() {
-    let p = swapped_host(432, "");
-    ends(0, "names of tensors have 128 bytes", &mut p.info("--check app/main"));
-    if !Path::new(&format!("{}/lib/ggml-128", p.prefix)).is_dir() {
-        ends(1, "GGML_MAX_NAME=128", &mut p.info("--swap app --force"));
-    }
     let p = swapped_host(368, "int ggml_own(void)");
     ends(0, "functions of its own: ggml_own", &mut p.info("--check app/main"));
     ends(1, "functions of its own: ggml_own", &mut p.info("--swap app"));
@@ -367,7 +387,7 @@ fn swaps_that_are_refused() {
     // Linked statically.
     let p = swapped_host(368, "");
     p.write("init.c", "int ggml_init(void) { return 1; }");
-    p.cc("-DOVERHEAD=368 host.c other.c init.c -o static");
+    p.cc("host.c other.c init.c -o static");
     ends(2, "no other library can take its place", &mut p.info("--swap static"));
 }
 
