@@ -1,8 +1,9 @@
-//! Suite `info`: what the installed `ggml-info` says about its library, about programs in every way in which the dynamic
-//! loader finds a library (compared with the loader's own output), about damaged files and about reports; and swaps.
+//! Suite `info`: what the installed `ggml-info` says about its library, about programs in every way in which the
+//! dynamic loader finds a library (compared with the loader's own output), about damaged files and about reports; and
+//! swaps.
 //!
-//! GGML_PREFIX is the installation. With GGML_ORACLE_PREFIX also the original's library, and with GGML_CACHE llama.cpp's
-//! programs. `cargo test` runs it only by its name: it takes an installed library.
+//! GGML_PREFIX is the installation. With GGML_ORACLE_PREFIX also the original's library, and with GGML_CACHE
+//! llama.cpp's programs. `cargo test` runs it only by its name: it takes an installed library.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
