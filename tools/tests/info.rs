@@ -5,22 +5,15 @@
 //! GGML_PREFIX is the installation. With GGML_ORACLE_PREFIX also the original's library, and with GGML_CACHE
 //! llama.cpp's programs. `cargo test` runs it only by its name: it takes an installed library.
 
+mod place;
+
+use place::{ROOT, VERSION, cc, ends, folder, program, said};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::env;
 use std::fs::{self, read, write};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// A folder of the environment, if it is there.
-fn folder(variable: &str) -> Option<String> {
-    let path = PathBuf::from(env::var_os(variable)?);
-    path.is_dir().then(|| path.canonicalize().unwrap().to_str().unwrap().to_owned())
-}
 
 /// A folder in which programs run, and the installation.
 struct Place {
@@ -30,19 +23,7 @@ struct Place {
     libraries: String,
 }
 
-/// The text of a command, and its status.
-fn said(command: &mut Command) -> (String, Option<i32>) {
-    let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    (String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned(), out.status.code())
-}
-
-/// Fails unless a command ends with this status and its output has this text.
-fn ends(status: i32, text: &str, command: &mut Command) {
-    let (out, code) = said(command);
-    assert!(code == Some(status) && out.contains(text), "{command:?}: status {code:?}, no \"{text}\" in\n{out}");
-}
-
-/// The texts that a description of a library's dependencies leads to: the name of each libggml, and its file.
+/// The name of each libggml that a program needs, and its file.
 type Names = BTreeSet<(String, String)>;
 
 impl Place {
@@ -67,15 +48,9 @@ impl Place {
         write(self.at(name), text).unwrap();
     }
 
-    /// A program in this folder. The user's settings do not reach it, and devices are those of every machine.
-    fn run(&self, program: impl AsRef<Path>) -> Command {
-        let mut command = Command::new(self.at(program));
-        command.current_dir(self.at("")).envs([("GGML_DISABLE_VULKAN", "1"), ("GGML_NO_BACKTRACE", "1")]);
-        command.env_remove("LD_PRELOAD").env_remove("LD_LIBRARY_PATH");
-        if !self.libraries.is_empty() {
-            command.env("LD_LIBRARY_PATH", &self.libraries);
-        }
-        command
+    /// A program in this folder.
+    fn run(&self, path: impl AsRef<Path>) -> Command {
+        program(path, &self.at(""), &self.libraries)
     }
 
     /// ggml-info with these arguments, which contain no spaces.
@@ -86,11 +61,9 @@ impl Place {
     }
 
     /// Compiles something in this folder.
+    #[track_caller]
     fn cc(&self, arguments: &str) {
-        let compiler = env::var("CC").unwrap_or_else(|_| "cc".into());
-        let mut command = Command::new("sh");
-        command.current_dir(self.at("")).args(["-c", &format!("{compiler} -I{ROOT}/include {arguments}")]);
-        ends(0, "", &mut command);
+        cc(&self.at(""), &format!("-I{ROOT}/include {arguments}"));
     }
 
     /// A host of the library in a prefix.
