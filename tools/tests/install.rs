@@ -16,6 +16,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 /// Every order in which a program may name the libraries that it is linked to.
+#[rustfmt::skip]
 const ORDERS: [&str; 15] = [
     "ggml", "base", "cpu", "ggml,base", "base,ggml", "ggml,cpu", "cpu,ggml", "base,cpu", "cpu,base", "ggml,cpu,base",
     "cpu,ggml,base", "base,ggml,cpu", "base,cpu,ggml", "ggml,base,cpu", "cpu,base,ggml",
@@ -246,7 +247,8 @@ fn static_libraries_in_the_orders_in_which_hosts_name_them() {
     let include = format!("{source} -I{}/include", *STRIPPED);
     let has = |tool: &str| said(&mut shell(&WORK, &format!("command -v {tool}"))).1 == Some(0);
     for way in ways() {
-        for order in ["ggml ggml-cpu ggml-base", "ggml-base ggml-cpu ggml", "ggml-cpu ggml ggml-base", "ggml-base ggml"] {
+        for order in ["ggml ggml-cpu ggml-base", "ggml-base ggml-cpu ggml", "ggml-cpu ggml ggml-base", "ggml-base ggml"]
+        {
             let libraries: String = order.split(' ').map(|name| format!("-l:lib{name}.a ")).collect();
             let libraries = format!("-L{archives} {libraries} -lm -lpthread -ldl");
             cc(&WORK, &format!("{way} -Wl,--gc-sections {include} -o static {libraries}"));
@@ -299,7 +301,8 @@ fn pkg_config() {
 }
 
 /// A root folder, in which programs find the libraries through its cache, as after make install and ldconfig. The
-/// dynamic linker knows only /etc/ld.so.cache, so that root must become theirs: by chroot, alone or in a user namespace.
+/// dynamic linker knows only /etc/ld.so.cache, so that root must become theirs: by chroot, alone or in a user
+/// namespace.
 struct System {
     root: PathBuf,
     /// The command that makes it their root.
@@ -330,7 +333,8 @@ impl System {
     /// ldconfig with these folders and those of the system.
     fn cache(&self, folders: &str) {
         let others = "find . -name '*.so*' -type f ! -name 'libggml*' -exec dirname {} \\; | sed 's/^\\.//' | sort -u";
-        let line = format!("{{ printf '%s\\n' {folders}; {others}; }} > etc/ld.so.conf && ldconfig -r . && ldconfig -r . -p");
+        let line =
+            format!("{{ printf '%s\\n' {folders}; {others}; }} > etc/ld.so.conf && ldconfig -r . && ldconfig -r . -p");
         ends(0, "libc.so", &mut self.shell(&line));
     }
 
