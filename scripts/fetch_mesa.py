@@ -28,7 +28,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.dont_write_bytecode = True
 from fetch import die, locked, quiet_ending
 
 # Mesa 26.1 (suite "testing" in November 2026) has the matrices, too, but ends programs whose shaders GPU-assisted

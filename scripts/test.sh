@@ -94,7 +94,7 @@ counted() { # NAME COMMAND ...: cargo's tests
     shift
     "$@" > "$logs/$name.log" 2>&1
     status=$?
-    [ "$status" = 0 ] || grep -E '^(error|failures:|---- |    [a-z_:]+$|thread|assertion)' "$logs/$name.log" | head -n 60
+    [ "$status" = 0 ] || grep -A 3 -E '^(error|failures:|---- |    [a-z_:]+$|thread|assertion)' "$logs/$name.log" | head -n 60
     awk -v name="$name" -v status="$status" '/^test result/ { p += $4; f += $6 } END { if (status && !f) f = 1; print name ": " p + 0 " passed, " f + 0 " failed" }' "$logs/$name.log"
     return $status
 }
@@ -111,8 +111,17 @@ suite_headers() {
     return $((status | PIPESTATUS[0]))
 }
 built_original() { [ ! -e "$cache/original/done" ] || echo "$cache/original"; }
-suite_install() { library && GGML_ORACLE_PREFIX=${GGML_ORACLE_PREFIX:-$(built_original)} scripts/test_install.sh; }
-suite_info() { library && GGML_ORACLE_PREFIX=$(built_original) scripts/test_info.sh target/install; }
+# Tests in tools/tests, with the installed library.
+installed() { GGML_PREFIX=$root/target/install GGML_ORACLE_PREFIX=${GGML_ORACLE_PREFIX:-$(built_original)} counted "$1" cargo test --quiet --profile tools --features internals --test "$1"; }
+suite_install() {
+    local status=0
+    library || return 1
+    GGML_ORACLE_PREFIX=${GGML_ORACLE_PREFIX:-$(built_original)} scripts/test_install.sh || status=1
+    installed install || status=1
+    rm -rf "$root/target/tmp/install"
+    return $status
+}
+suite_info() { library && installed info; }
 suite_run() { library && scripts/test_run.sh; }
 suite_upstream() { python3 scripts/test_upstream_diff.py 2>&1; }
 # Our library with debug information is not optimised: layouts and signatures are those of any build. Names have 64
