@@ -133,9 +133,11 @@ loadable() { # NAME SOURCE ARGUMENTS: its CPU and RPC modules, in NAME
 }
 
 original() {
-    # Most processors of the kind have these: the emulator's and those of servers, but not the Cortex-A53.
-    level=$([ "${compilers%%-*}" != aarch64 ] || echo -DGGML_CPU_ARM_ARCH=armv8.2-a+dotprod+fp16)
-    once original libraries -DCMAKE_BUILD_TYPE=Release -DGGML_LLAMAFILE=ON -DCMAKE_CXX_FLAGS="$(amx_flags)" ${level:+"$level"}
+    # For ARM, what makes its results exact and equal to those on x86-64: without fp16 it does not add products as
+    # halves, and no compiler fuses the additions of its quantization.
+    set -- -DCMAKE_CXX_FLAGS="$(amx_flags)"
+    [ "${compilers%%-*}" != aarch64 ] || set -- -DGGML_CPU_ARM_ARCH=armv8.2-a+dotprod -DCMAKE_C_FLAGS=-ffp-contract=off -DCMAKE_CXX_FLAGS=-ffp-contract=off
+    once original libraries -DCMAKE_BUILD_TYPE=Release -DGGML_LLAMAFILE=ON "$@"
 }
 
 # The original as hosts build it: with OpenMP, repacking, and the kernels of llamafile.
