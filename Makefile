@@ -6,6 +6,7 @@
 #   PREFIX, DESTDIR, LIBDIR, INCLUDEDIR   where make install installs, and make uninstall removes (LIBDIR and INCLUDEDIR
 #                      are relative to PREFIX)                 STRIP=1   install without debug information
 #   CARGO_FLAGS=--no-default-features   make: without the Vulkan backend
+#   CARGO_TARGET=aarch64-unknown-linux-gnu   make, make install: for another processor (docs/INSTALL.md)
 #   GGML_MAX_NAME=128  another size of tensors' names (64), beside the usual one: docs/INSTALL.md
 #   GGML_CACHE=DIR     where downloads and builds for the tests are kept (default: target/cache)
 
@@ -18,7 +19,7 @@ override MODEL := $(value MODEL)
 override SENTENCES := $(value SENTENCES)
 override REPORT := $(value REPORT)
 override TRACE := $(value TRACE)
-export CARGO CARGO_FLAGS DESTDIR STRIP MODEL SENTENCES REPORT TRACE DEVICE
+export CARGO CARGO_FLAGS CARGO_TARGET DESTDIR STRIP MODEL SENTENCES REPORT TRACE DEVICE
 # An empty one is another environment for cargo, which would build again what a script has built without make.
 ifneq ($(GGML_MAX_NAME),)
 export GGML_MAX_NAME
@@ -26,7 +27,7 @@ else
 unexport GGML_MAX_NAME
 endif
 
-.PHONY: all run test bench bench-cpu bench-memory bench-ops test-vulkan test-drivers test-peers-all test-diff-all test-abi test-package test-packs test-msrv test-cinstall test-debian debian-symbols fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom wheel npm tarball dist clean help
+.PHONY: all run test bench bench-cpu bench-memory bench-ops test-vulkan test-drivers test-aarch64 test-peers-all test-diff-all test-abi test-package test-packs test-msrv test-cinstall test-debian debian-symbols fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom wheel npm tarball dist clean help
 
 ## all: the release build, in target/release (also plain make)
 all:
@@ -52,6 +53,11 @@ test-vulkan:
 # DRIVERS=write: writes the table. DRIVERS="all navi31": only this one.
 test-drivers:
 	@DESTDIR= DRIVERS="$(or $(DRIVERS),all)" scripts/test.sh drivers
+
+## test-aarch64: everything for 64-bit ARM in qemu: cross build, unit tests, hosts, llama.cpp, RPC with x86-64 (an hour)
+# CI runs a part; AARCH64="units c": these sections of scripts/test_aarch64.sh.
+test-aarch64:
+	@DESTDIR= AARCH64="$(or $(AARCH64),all)" scripts/test.sh aarch64
 
 ## test-peers-all: every case of the original's test-backend-ops, every architecture (hours)
 ## test-diff-all: every case of our comparison of operations with the original

@@ -4,6 +4,7 @@
 #
 #   LIBDIR, INCLUDEDIR   below PREFIX (default: lib, include)     DESTDIR   is put before every path
 #   STRIP=1              without names and lines for debuggers; STRIP_PROGRAM names the tool (default: strip)
+#   CARGO_TARGET=...     the build for this target of Rust (scripts/build.sh)
 #   GGML_MAX_NAME=128    the build for names of this size, in LIBDIR/ggml-128 and INCLUDEDIR/ggml-128: beside the usual
 #                        one (docs/INSTALL.md)
 #   -r                   removes what has been installed with the same PREFIX, LIBDIR, DESTDIR and GGML_MAX_NAME
@@ -79,7 +80,8 @@ if [ -n "$remove" ]; then
     exit
 fi
 
-release=${CARGO_TARGET_DIR:-$root/target}${variant:+/max-name$variant}/release
+cross=${CARGO_TARGET:-}
+release=${CARGO_TARGET_DIR:-$root/target}${variant:+/max-name$variant}${cross:+/$cross}/release
 for name in small/built ggml-info libggml.so libggml.a; do
     [ -f "$release/$name" ] || die "there is no build in $release: run make first"
 done
@@ -123,6 +125,7 @@ if [ -z "$variant" ]; then # these programs do for the variants, too
     add 755 "$release/ggml-info" bin/ggml-info
 fi
 if [ -n "${STRIP:-}" ] && [ "$STRIP" != 0 ]; then
+    if [ -n "$cross" ]; then STRIP_PROGRAM=${STRIP_PROGRAM:-$(echo "$cross" | sed 's/-unknown-/-/')-strip}; fi
     strip=${STRIP_PROGRAM:-strip}
     # The other static libraries are empty.
     set -- "$tree/$lib"/*.so."$version"

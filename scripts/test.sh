@@ -8,7 +8,7 @@ cd "$root" || exit 1
 # Without those that take five minutes of processor time and more, most of them because they build everything again, or
 # the original twice more (nmse).
 # `vulkan` runs beside the suites that follow it, and needs the builds of `hosts`.
-all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c rpc invariance peers placement swaps drivers fuzz tsan status docs)
+all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c rpc invariance peers placement swaps drivers aarch64 fuzz tsan status docs)
 suites=("$@")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -187,6 +187,7 @@ suite_drivers() { # DRIVERS: quick (the default), all or write, and names of car
     [ "$extent" = quick ] || python3 scripts/fetch_mesa.py "$cache/intel-shim" intel || true
     python3 scripts/test_drivers.py "$cache" target/install $extent
 }
+suite_aarch64() { library && scripts/test_aarch64.sh ${AARCH64:-}; } # AARCH64=all: everything, on three processors
 suite_fuzz() { python3 scripts/fuzz.py -t "${FUZZ_SECONDS:-20}"; }
 suite_tsan() { python3 scripts/sanitizers.py tsan; }
 suite_memory() { against memory bench hosts && python3 scripts/test_memory.py "$cache" target/install/lib; }
