@@ -6,6 +6,7 @@
 #   PREFIX, DESTDIR, LIBDIR, INCLUDEDIR   where make install installs, and make uninstall removes (LIBDIR and INCLUDEDIR
 #                      are relative to PREFIX)                 STRIP=1   install without debug information
 #   CARGO_FLAGS=--no-default-features   make: without the Vulkan backend
+#   CARGO_TARGET=aarch64-unknown-linux-gnu   make, make install: for another processor (docs/INSTALL.md)
 #   GGML_MAX_NAME=128  another size of tensors' names (64), beside the usual one: docs/INSTALL.md
 #   GGML_CACHE=DIR     where downloads and builds for the tests are kept (default: target/cache)
 
@@ -18,7 +19,7 @@ override MODEL := $(value MODEL)
 override SENTENCES := $(value SENTENCES)
 override REPORT := $(value REPORT)
 override TRACE := $(value TRACE)
-export CARGO CARGO_FLAGS DESTDIR STRIP MODEL SENTENCES REPORT TRACE DEVICE
+export CARGO CARGO_FLAGS CARGO_TARGET DESTDIR STRIP MODEL SENTENCES REPORT TRACE DEVICE
 # An empty one is another environment for cargo, which would build again what a script has built without make.
 ifneq ($(GGML_MAX_NAME),)
 export GGML_MAX_NAME

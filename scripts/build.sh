@@ -9,6 +9,8 @@
 #                     compiler
 #   GGML_MAX_NAME=N   bytes of a tensor's name, a multiple of 16 from 32 to 1024 (default 64). A host must be compiled
 #                     with the same number: docs/INSTALL.md. Such a build is in target/max-name-N/release
+#   CARGO_TARGET=aarch64-unknown-linux-gnu   builds for this target of Rust, in target/CARGO_TARGET/release, with the C
+#                     compiler aarch64-linux-gnu-gcc unless CC names another one
 #   CARGO_FLAGS=...   more for cargo; --no-default-features leaves the Vulkan backend out
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -24,7 +26,13 @@ if [ "$number" -lt 32 ] || [ "$number" -gt 1024 ] || [ $((number % 16)) != 0 ]; 
 fi
 [ "$number" = 64 ] || target=$target/max-name-$number
 export CARGO_TARGET_DIR="$target"
-built=$target/release/small/built
+cross=${CARGO_TARGET:-}
+release=$target/${cross:+$cross/}release
+built=$release/small/built
+if [ -n "$cross" ]; then CC=${CC:-$(echo "$cross" | sed 's/-unknown-/-/')-gcc}; fi
+end=so
+case ${cross:-$(uname)} in *-darwin | Darwin) end=dylib ;; esac
+CC=${CC:-cc}
 
 # If two run at once, the second waits, and then finds what the first has built.
 if command -v flock > /dev/null && mkdir -p "$target" 2> /dev/null && { : >> "$target/build.lock"; } 2> /dev/null; then
@@ -32,10 +40,10 @@ if command -v flock > /dev/null && mkdir -p "$target" 2> /dev/null && { : >> "$t
     flock 9
 fi
 
-if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$target/release/libggml.so" ] && [ -f "$target/release/libggml.a" ]; then
+if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$release/libggml.$end" ] && [ -f "$release/libggml.a" ]; then
     # An unpacked crate has the macros elsewhere.
     newer=$(find src macros/src macros/Cargo.toml vulkan_shaders build.rs Cargo.toml Cargo.lock scripts/forward.sh tools/forward.S \
-        tools/ggml-rpc-server.c tools/info "$target/release/libggml.so" -type f -newer "$built" 2> /dev/null | head -n 1)
+        tools/ggml-rpc-server.c tools/info "$release/libggml.$end" -type f -newer "$built" 2> /dev/null | head -n 1)
     [ -n "$newer" ] || exit 0
     echo "$newer has changed since the last build"
 fi
@@ -53,17 +61,24 @@ done
 flags="$flags, $(remap "$("${RUSTC:-rustc}" --print sysroot)/lib/rustlib/src/rust" "/rustc/$("${RUSTC:-rustc}" -vV | sed -n 's/^commit-hash: //p')")"
 # RUSTFLAGS replaces all flags of the configuration.
 [ -z "${CARGO_ENCODED_RUSTFLAGS:-}${RUSTFLAGS:-}" ] || echo "note: RUSTFLAGS is set: the build will show its folders"
-"$CARGO" build --release --config "build.rustflags = [$flags]" ${CARGO_FLAGS:-}
-scripts/forward.sh "$target/release/libggml.so" "$target/release/small"
+if [ -n "$cross" ]; then
+    [ -d "$("${RUSTC:-rustc}" --print sysroot)/lib/rustlib/$cross/lib" ] || { echo "Rust has no library for $cross: rustup target add $cross" >&2; exit 1; }
+    command -v "${CC%% *}" > /dev/null || { echo "${CC%% *} is missing: install that C compiler, or name another one in CC" >&2; exit 1; }
+    # The crate cc and cargo: compiler and linker of the target.
+    set -- env "CC_$cross=$CC" "$CARGO" --config "target.$cross.linker = \"$(quoted "${CC%% *}")\"" build --target "$cross"
+else
+    set -- "$CARGO" build
+fi
+"$@" --release --config "build.rustflags = [$flags]" ${CARGO_FLAGS:-}
+CC=$CC scripts/forward.sh "$release/libggml.$end" "$release/small"
 # The server for other machines finds the library in the usual places beside its folder.
-CC=${CC:-cc}
-near='$ORIGIN/../lib:$ORIGIN/../lib64'
+near='-Wl,--enable-new-dtags,-rpath,$ORIGIN/../lib:$ORIGIN/../lib64'
 multiarch=$($CC -print-multiarch 2> /dev/null || true)
 [ -z "$multiarch" ] || near="$near:\$ORIGIN/../lib/$multiarch"
-$CC -std=c11 -O2 -fPIE -pie -Wall -Wextra -I include tools/ggml-rpc-server.c -o "$target/release/small/ggml-rpc-server.new" "$target/release/libggml.so" \
-    -Wl,--enable-new-dtags "-Wl,-rpath,$near"
-mv "$target/release/small/ggml-rpc-server.new" "$target/release/small/ggml-rpc-server"
+[ $end = so ] || near=-Wl,-rpath,@loader_path/../lib
+$CC -std=c11 -O2 -fPIE -pie -Wall -Wextra -I include tools/ggml-rpc-server.c -o "$release/small/ggml-rpc-server.new" "$release/libggml.$end" "$near"
+mv "$release/small/ggml-rpc-server.new" "$release/small/ggml-rpc-server"
 # The library's description of its build, for install.sh.
-LC_ALL=C tr '\0' '\n' < "$target/release/libggml.so" | LC_ALL=C sed -n 's/^.*libggml-rs build: \(version=[^ ]* max_name=[0-9]*;\)$/\1/p' > "$built.new"
-[ "$(wc -l < "$built.new")" = 1 ] || { echo "build: $target/release/libggml.so does not say what it is" >&2; exit 1; }
+LC_ALL=C tr '\0' '\n' < "$release/libggml.$end" | LC_ALL=C sed -n 's/^.*libggml-rs build: \(version=[^ ]* max_name=[0-9]*;\)$/\1/p' > "$built.new"
+[ "$(wc -l < "$built.new")" = 1 ] || { echo "build: $release/libggml.$end does not say what it is" >&2; exit 1; }
 mv "$built.new" "$built"

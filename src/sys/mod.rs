@@ -11,7 +11,8 @@
 //! `terminate` (the end by an exception).
 //!
 //! Code for a single operating system or processor is here or in `cpu/simd`; `portable_tests` searches the sources for
-//! exceptions.
+//! exceptions. `linux_kernel` (build.rs) is Linux or Android, whose system calls are the same, but not their C
+//! libraries. What macOS does instead of Linux is in docs/INSTALL.md.
 
 pub mod areas;
 pub mod available;

@@ -111,6 +111,7 @@ impl ConvertFrom {
     /// (docs/PERFORMANCE.md).
     pub const FAST: Self = Self { f16: 256, bf16: 48 };
     /// The same where other units convert halves.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub const BESIDE: Self = Self { f16: usize::MAX, ..Self::FAST };
 
     /// The number for a format, whose rows are `stride` bytes apart.
