@@ -3,14 +3,6 @@
 # the arguments of cargo, of the crate cc and of our scripts. ZIG is the folder of the Python package ziglang,
 # ZIG_GLOBAL_CACHE_DIR that of what zig has compiled. `zig_cc.sh prepare` comes first.
 set -eu
-# For a system that is not here (scripts/check_platform.sh). Zig has its own names for targets, and of macOS libSystem.
-if [ -n "${ZIG_TARGET:-}" ]; then
-    for argument; do
-        shift
-        case $argument in --target=* | -liconv) ;; *) set -- "$@" "$argument" ;; esac
-    done
-    exec "${ZIG:?}/zig" cc -target "$ZIG_TARGET" "$@"
-fi
 # Zig itself compiles start-up files and some functions of glibc for the first program. Their debug information names
 # folders of that moment, so it is removed: the same commit then gives the same bytes.
 if [ "${1:-}" = prepare ]; then

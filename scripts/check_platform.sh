@@ -9,36 +9,48 @@ set -u
 . "$(dirname "$0")/checks.sh"
 system=${1:-}
 case $system in
-    macos) targets="aarch64-apple-darwin x86_64-apple-darwin" zig_target=aarch64-macos ;;
-    android) targets=aarch64-linux-android zig_target=aarch64-linux-musl ;;
+    macos) targets="aarch64-apple-darwin x86_64-apple-darwin" ;;
+    android) targets=aarch64-linux-android ;;
     *) echo "usage: check_platform.sh macos|android" >&2; exit 2 ;;
 esac
-sysroot=$("${RUSTC:-rustc}" --print sysroot)
-for triple in $targets; do
-    [ -d "$sysroot/lib/rustlib/$triple/lib" ] || rustup target add "$triple" || { echo "Rust has no library for $triple: rustup target add $triple" >&2; exit 1; }
+for triple in $targets aarch64-unknown-linux-musl; do
+    [ -d "$("${RUSTC:-rustc}" --print sysroot)/lib/rustlib/$triple/lib" ] || rustup target add "$triple" || { echo "Rust has no library for $triple: rustup target add $triple" >&2; exit 1; }
 done
 tools=${GGML_CACHE:-$root/target/cache}/pack-tools-$(cksum < packaging/tools.txt | cut -d ' ' -f 1)
 PYTHONPATH=scripts python3 -c 'import sys, processes; sys.exit(processes.packages(*sys.argv[1:])[1] or None)' "${tools##*/}" --require-hashes -r packaging/tools.txt || exit 1
-export ZIG=$tools/ziglang ZIG_GLOBAL_CACHE_DIR=$tools/zig-cache ZIG_TARGET=$zig_target CC=$root/packaging/zig_cc.sh
-export CARGO_TARGET=${targets%% *} CARGO_TARGET_DIR=$root/target/platform SDKROOT=$work/sdk
-tree=$root/target/platform/$system
+made=$root/target/platforms tree=$root/target/platforms/$system
+built=(cargo build --quiet --locked --manifest-path tools/platforms/Cargo.toml --target-dir "$made")
+check "the tools" "${built[@]}" --bins
+ln -sf cc "$made/debug/ar"
+PLATFORM=$system ZIG=$tools/ziglang ZIG_GLOBAL_CACHE_DIR=$tools/zig-cache RUST_SYSROOT=$("${RUSTC:-rustc}" --print sysroot) PLATFORM_WORK=$made/work-$system
+export PLATFORM ZIG ZIG_GLOBAL_CACHE_DIR RUST_SYSROOT PLATFORM_WORK
+export CC=$made/debug/cc CARGO_TARGET=${targets%% *} CARGO_TARGET_DIR=$made SDKROOT=$temporary
+export "AR_${CARGO_TARGET//-/_}=$made/debug/ar"
 
 for triple in $targets; do
     check "$triple: compiles without warnings" env CARGO_TARGET_DIR="$root/target/targets/build" RUSTFLAGS=-Dwarnings "CC_$triple=$CC" \
-        cargo check --quiet --locked --target "$triple"
+        "AR_$triple=$made/debug/ar" cargo check --quiet --locked --target "$triple"
 done
 check "make" scripts/build.sh if-needed
 rm -rf "$tree"
 check "make install" scripts/install.sh "$tree"
-# Hosts in C and C++.
+# Hosts in C. On Android a host is a library, too.
+[ $system = macos ] && kind= || kind="-shared -fPIC -Wl,-z,defs,-z,max-page-size=16384"
 programs=
+mkdir -p "$tree/programs"
 for source in host/test_core.c host/test_custom.c host/gguf.c examples/embed.c; do
     program=$tree/programs/$(basename "$source" .c)
-    mkdir -p "$tree/programs"
-    check "$source is linked" "$CC" -std=c11 -D_GNU_SOURCE -O1 -Iinclude "c_tests/$source" -o "$program" -L"$tree/lib" -lggml-cpu -lggml -lggml-base -lm
+    # shellcheck disable=SC2086
+    check "$source is linked" "$CC" -std=c11 -D_GNU_SOURCE -O1 -Iinclude "c_tests/$source" -o "$program" $kind -L"$tree/lib" -lggml-cpu -lggml -lggml-base -lm
     programs="$programs $program"
 done
 # shellcheck disable=SC2086
-check "files" env -u CARGO_TARGET CARGO_TARGET_DIR="$target/platforms" CC=cc cargo run --quiet --locked --manifest-path tools/platforms/Cargo.toml --bin objects -- "$system" "$tree" $programs
+check "files" "$made/debug/objects" $system "$tree" $programs
 cat "$work/log"
+if [ $system = macos ]; then # what MoltenVK does with the shaders
+    check "the translator" env CC=cc "${built[@]}" --features msl
+    check "the library's modules" env -u CARGO_TARGET CC=cc CARGO_TARGET_DIR="$target" cargo run --quiet --profile tools --features internals --example spirv -- "$temporary/spirv"
+    check "shaders in Metal's language" "$made/debug/msl" "$temporary/spirv"
+    cat "$work/log"
+fi
 finish "$system"
