@@ -31,6 +31,9 @@ for triple in $targets; do
     check "$triple: compiles without warnings" env CARGO_TARGET_DIR="$root/target/targets/build" RUSTFLAGS=-Dwarnings "CC_$triple=$CC" \
         "AR_$triple=$made/debug/ar" cargo check --quiet --locked --target "$triple"
 done
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_LINKER=rust-lld CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER=qemu-aarch64
+command -v qemu-aarch64 > /dev/null || echo "qemu-aarch64 is missing: install the package qemu-user"
+check "exceptions with LLVM's unwinder" cargo test --quiet --locked --manifest-path tools/platforms/Cargo.toml --target-dir "$made" --target aarch64-unknown-linux-musl
 check "make" scripts/build.sh if-needed
 rm -rf "$tree"
 check "make install" scripts/install.sh "$tree"

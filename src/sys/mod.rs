@@ -5,8 +5,8 @@
 //! for), `sync` (locks that survive a panic), `lasting` (locks that a fork does not wait for), `first_use` (what waits
 //! until something is made), `futex` (waiting without a lock), `patient` (files that are waited for), `math` (functions
 //! of the C library), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of threads),
-//! `library` (shared libraries), `process` (how the program is linked, and what it prints), `warning` (what this folder
-//! warns of), `jump` (exported names that jump to another function), `tiles` (whether the process may use tile
+//! `library` (shared libraries), `process` (how the program is linked, and what it prints), `processor` (its name),
+//! `warning` (what this folder warns of), `jump` (exported names that jump to another function), `tiles` (whether the process may use tile
 //! registers), `unwind` (functions that exceptions leave), `foreign` (the host's functions, which may be such),
 //! `terminate` (the end by an exception).
 //!
@@ -34,6 +34,7 @@ pub mod memory;
 pub mod net;
 pub mod patient;
 pub mod process;
+pub mod processor;
 pub mod scheduling;
 pub mod slices;
 pub mod sync;

@@ -94,7 +94,9 @@ impl Kit {
                 // Named below, or a name of macOS for a part of libSystem; nothing here uses iconv or log.
                 "-lSystem" | "-lc" | "-lm" | "-ldl" | "-liconv" | "-llog" | "-lunwind" | "-lgcc" => {}
                 "-arch" | "-isysroot" => _ = all.next(),
-                "-I" | "-D" | "-x" => flags.extend([argument.clone(), all.next().ok_or("an option without a value")?.clone()]),
+                "-I" | "-D" | "-x" => {
+                    flags.extend([argument.clone(), all.next().ok_or("an option without a value")?.clone()])
+                }
                 "-o" | "-z" => rest.extend([argument.clone(), all.next().ok_or("an option without a value")?.clone()]),
                 text if text.starts_with("-Wl,") => rest.extend(text.split(',').skip(1).map(str::to_owned)),
                 text if text.starts_with("-l") || text.starts_with("-L") => rest.push(argument.clone()),

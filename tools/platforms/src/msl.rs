@@ -73,6 +73,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
                 Ok(_) => return Err(format!("{name}: no kernel in its MSL {version}").into()),
                 Err(why) => {
                     let why = why.to_string();
+                    let why = why.split_once(": ").map_or(why.as_str(), |(_, why)| why).trim_end_matches('.');
                     if i + 1 == VERSIONS.len() && !needed.iter().any(is_of_matrices) {
                         missing.push(format!("{name}: {why}"));
                     }
