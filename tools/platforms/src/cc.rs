@@ -9,7 +9,7 @@
 //! | `PLATFORM_WORK` | folder for objects, and for libraries with the names that Android's have (`bionic.txt`) |
 //!
 //! Android's own development kit links the unwinder of LLVM into each library. Here that is the one that Rust has for
-//! musl, and the headers are musl's, too. The start of a program (`START`) is as bionic needs it.
+//! musl, and the headers are musl's, too. `android.c` has what that kit puts into each file.
 
 use std::env;
 use std::error::Error;
@@ -21,14 +21,7 @@ use std::process::{Command, ExitCode, id};
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const BIONIC: &str = include_str!("../bionic.txt");
-const START: &str = "
-extern int main(int, char **, char **);
-extern void __libc_init(void *, void (*)(void), int (*)(int, char **, char **), void *);
-static void (*none[])(void) = { (void (*)(void)) -1, 0 };
-static void *lists[] = { none, none, none, none };
-void start_here(void *arguments) { __libc_init(arguments, 0, main, lists); }
-__asm__(\".globl _start; _start: mov x0, sp; b start_here\");
-";
+const ANDROID: &str = include_str!("../android.c");
 
 struct Kit {
     is_mac: bool,
@@ -46,6 +39,7 @@ impl Kit {
     fn zig(&self) -> Command {
         let mut zig = Command::new(self.zig.join("zig"));
         zig.args(["cc", "-target", if self.is_mac { "aarch64-macos.11.0" } else { "aarch64-linux-musl" }]);
+        zig.args(["-fno-sanitize=undefined"]);
         zig
     }
 
@@ -113,15 +107,17 @@ impl Kit {
             lld.args(&objects).args(rest).arg("-L").arg(self.zig.join("lib/libc/darwin")).arg("-lSystem");
         } else {
             lld.args(["--eh-frame-hdr", "--hash-style=gnu"]);
+            let mut flags = vec!["-O1".to_owned(), "-fPIC".to_owned()];
             if is_library {
                 lld.arg("-shared");
             } else {
-                let start = self.work.join(format!("start-{}.c", id()));
-                fs::write(&start, START)?;
-                objects.push(self.compile(&start, &["-O1".into(), "-fPIC".into()])?);
-                fs::remove_file(start)?;
+                flags.push("-DPROGRAM".to_owned());
                 lld.args(["-pie", "-dynamic-linker", "/system/bin/linker64", "-z", "max-page-size=16384"]);
             }
+            let android = self.work.join(format!("android-{}.c", id()));
+            fs::write(&android, ANDROID)?;
+            objects.push(self.compile(&android, &flags)?);
+            fs::remove_file(android)?;
             let unwinder = "lib/rustlib/aarch64-unknown-linux-musl/lib/self-contained/libunwind.a";
             lld.args(&objects).args(rest).arg(self.sysroot.join(unwinder)).arg("--as-needed");
             for library in ["libc.so", "libm.so", "libdl.so"] {
