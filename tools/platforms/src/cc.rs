@@ -59,6 +59,15 @@ impl Kit {
         Ok(object)
     }
 
+    /// Zig's list of the names of libSystem, which has processors that this LLD does not know.
+    fn system(&self) -> Result<PathBuf> {
+        let (path, made) = (self.work.join("libSystem.tbd"), self.work.join(format!("libSystem-{}.tbd", id())));
+        let list = fs::read_to_string(self.zig.join("lib/libc/darwin/libSystem.tbd"))?;
+        fs::write(&made, list.replace("arm64e.x1-", "arm64e-"))?;
+        fs::rename(made, &path)?;
+        Ok(path)
+    }
+
     /// A library that defines the names which a line of `bionic.txt` has after the library's.
     fn stub(&self, library: &str) -> Result<PathBuf> {
         let path = self.work.join(library);
@@ -104,7 +113,7 @@ impl Kit {
         if self.is_mac {
             lld.args(["-arch", "arm64", "-platform_version", "macos", "11.0", "11.0", "-adhoc_codesign"]);
             lld.args(is_library.then_some("-dylib"));
-            lld.args(&objects).args(rest).arg("-L").arg(self.zig.join("lib/libc/darwin")).arg("-lSystem");
+            lld.args(&objects).args(rest).arg(self.system()?);
         } else {
             lld.args(["--eh-frame-hdr", "--hash-style=gnu"]);
             let mut flags = vec!["-O1".to_owned(), "-fPIC".to_owned()];
