@@ -65,7 +65,7 @@ if [ -n "$cross" ]; then
     [ -d "$("${RUSTC:-rustc}" --print sysroot)/lib/rustlib/$cross/lib" ] || { echo "Rust has no library for $cross: rustup target add $cross" >&2; exit 1; }
     command -v "${CC%% *}" > /dev/null || { echo "${CC%% *} is missing: install that C compiler, or name another one in CC" >&2; exit 1; }
     # The crate cc and cargo: compiler and linker of the target.
-    set -- env "CC_$cross=$CC" "$CARGO" --config "target.$cross.linker = \"$(quoted "${CC%% *}")\"" build --target "$cross"
+    set -- env "CC_$cross=$CC" "$CARGO" build --target "$cross" --config "target.$cross.linker = \"$(quoted "${CC%% *}")\""
 else
     set -- "$CARGO" build
 fi
