@@ -2,9 +2,10 @@
 # Makes the small files that are beside libggml-base as the original's do: forward.sh LIBRARY FOLDER
 #
 # libggml.so, libggml-cpu.so, libggml-rpc.so and, if LIBRARY has the backend, libggml-vulkan.so (.dylib if LIBRARY is
-# one): each defines the functions that src/capi/forward.rs lists for it, and every one of them is a jump through a table
-# of LIBRARY. On processors without such a jump here, the files have no functions: the dynamic linker finds them all in libggml-base,
-# which each file needs. The static libraries of these names are empty, because libggml-base.a has everything.
+# one): each defines the functions that src/capi/forward.rs lists for it, and every one of them is a jump through a
+# table of LIBRARY. On processors without such a jump here, the files have no functions: the dynamic linker finds them
+# all in libggml-base, which each file needs. The static libraries of these names are empty, because libggml-base.a has
+# everything.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 library=${1:?usage: forward.sh LIBRARY FOLDER}

@@ -1,8 +1,8 @@
 //! Translates SPIR-V modules to Metal's language, as MoltenVK does when a program makes a pipeline:
 //! `cargo run --features msl --bin msl -- FOLDER`, where FOLDER has the modules that the example `spirv` writes, named
 //! `SOURCE.VARIANT`. Prints a table in Markdown: for each source, how many modules there are, how many of them become
-//! MSL of each version, and why the others do not; then which capabilities of devices modules need. Fails if a module that needs no cooperative matrices becomes no MSL
-//! of the last version.
+//! MSL of each version, and why the others do not; then which capabilities of devices modules need. Fails if a module
+//! that needs no cooperative matrices becomes no MSL of the last version.
 //!
 //! Whether Metal's compiler takes the result is not known: it exists on macOS only.
 

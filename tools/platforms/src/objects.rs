@@ -41,7 +41,7 @@ fn exports(system: &str) -> BTreeMap<&'static str, Names> {
         if let Some((name, _)) = line.split_once(".so.") {
             library = name;
         } else if let Some((name, _)) = line.trim_start().split_once("@Base") {
-            // A pattern stands for the tables of src/capi/forward.rs, whose names change with what they contain.
+            // A pattern is for the tables of src/capi/forward.rs, whose names change with what they contain.
             if !name.starts_with('(') {
                 all.entry(library).or_default().insert(name.replace(VECTOR.0, end));
             }
