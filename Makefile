@@ -27,7 +27,7 @@ else
 unexport GGML_MAX_NAME
 endif
 
-.PHONY: all run test bench bench-cpu bench-memory bench-ops test-vulkan test-drivers test-aarch64 test-peers-all test-diff-all test-abi test-package test-packs test-msrv test-cinstall test-debian debian-symbols fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom wheel npm tarball dist clean help
+.PHONY: all run test bench bench-cpu bench-memory bench-ops test-vulkan test-drivers test-aarch64 test-peers-all test-diff-all test-abi test-package test-packs test-msrv test-cinstall test-debian debian-symbols check-macos check-android fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom wheel npm tarball dist clean help
 
 ## all: the release build, in target/release (also plain make)
 all:
@@ -79,6 +79,11 @@ test-abi:
 ## test-debian: the Debian packages are built, installed, used and removed
 test-package test-packs test-msrv test-cinstall test-debian:
 	@DESTDIR= scripts/test.sh $(@:test-%=%)
+
+## check-macos: the files for macOS on 64-bit ARM, built and read here, and the shaders in Metal's language
+## check-android: the files for Android on 64-bit ARM, built and read here
+check-macos check-android:
+	@DESTDIR= scripts/check_platform.sh $(@:check-%=%)
 
 ## debian-symbols: updates the symbols files of the Debian packages, after a function has been added
 debian-symbols: all

@@ -60,6 +60,10 @@ fn main() {
         eprintln!("error: {e}");
         std::process::exit(1);
     });
+    let system = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
+    if ["linux", "android"].contains(&system.as_str()) {
+        println!("cargo:rustc-cfg=linux_kernel");
+    }
     let mut shim = cc::Build::new();
     shim.file("src/capi/variadic.c").warnings(true).extra_warnings(true);
     // Exceptions of callbacks pass these functions.
@@ -69,16 +73,29 @@ fn main() {
         shim.flag_if_supported(format!("-ffile-prefix-map={root}=/libggml-rs"));
     }
     shim.compile("ggml_variadic");
-    if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
-        // Programs for names of another size need a library of another name, and so never get the wrong one.
-        let variant = if max_name == USUAL_NAME { String::new() } else { format!("-{max_name}") };
-        let major = env!("CARGO_PKG_VERSION_MAJOR");
-        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml-base{variant}.so.{major}");
+    // Programs for names of another size need a library of another name, and so never get the wrong one.
+    let variant = if max_name == USUAL_NAME { String::new() } else { format!("-{max_name}") };
+    let (major, version) = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION"));
+    if std::env::var("CARGO_CFG_TARGET_VENDOR").as_deref() == Ok("apple") {
+        // As CMake names and numbers the original's.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-install_name,@rpath/libggml-base{variant}.{major}.dylib");
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-compatibility_version,{major}.0.0,-current_version,{version}");
+        // Rust's library names some of the system's that nothing here uses.
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-dead_strip_dylibs");
+    }
+    if ["linux", "android"].contains(&system.as_str()) {
+        // Packages of apps have no links, so libraries for Android have no number in their names.
+        let end = if system == "android" { String::new() } else { format!(".{major}") };
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml-base{variant}.so{end}");
         // The tables of src/capi/forward.rs must lead to the functions of this library, also if a small file that uses
         // them defines the same names and comes first in the search order.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
         // Idle threads of the CPU backend's own pools sleep in this code: it stays even when a host unloads the
         // library.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+        if system == "android" {
+            // Pages of newer devices.
+            println!("cargo:rustc-cdylib-link-arg=-Wl,-z,max-page-size=16384");
+        }
     }
 }

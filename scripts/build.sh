@@ -30,6 +30,8 @@ cross=${CARGO_TARGET:-}
 release=$target/${cross:+$cross/}release
 built=$release/small/built
 if [ -n "$cross" ]; then CC=${CC:-$(echo "$cross" | sed 's/-unknown-/-/')-gcc}; fi
+end=so
+case ${cross:-$(uname)} in *-darwin | Darwin) end=dylib ;; esac
 CC=${CC:-cc}
 
 # If two run at once, the second waits, and then finds what the first has built.
@@ -38,10 +40,10 @@ if command -v flock > /dev/null && mkdir -p "$target" 2> /dev/null && { : >> "$t
     flock 9
 fi
 
-if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$release/libggml.so" ] && [ -f "$release/libggml.a" ]; then
+if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$release/libggml.$end" ] && [ -f "$release/libggml.a" ]; then
     # An unpacked crate has the macros elsewhere.
     newer=$(find src macros/src macros/Cargo.toml vulkan_shaders build.rs Cargo.toml Cargo.lock scripts/forward.sh tools/forward.S \
-        tools/ggml-rpc-server.c tools/info "$release/libggml.so" -type f -newer "$built" 2> /dev/null | head -n 1)
+        tools/ggml-rpc-server.c tools/info "$release/libggml.$end" -type f -newer "$built" 2> /dev/null | head -n 1)
     [ -n "$newer" ] || exit 0
     echo "$newer has changed since the last build"
 fi
@@ -68,15 +70,15 @@ else
     set -- "$CARGO" build
 fi
 "$@" --release --config "build.rustflags = [$flags]" ${CARGO_FLAGS:-}
-CC=$CC scripts/forward.sh "$release/libggml.so" "$release/small"
+CC=$CC scripts/forward.sh "$release/libggml.$end" "$release/small"
 # The server for other machines finds the library in the usual places beside its folder.
-near='$ORIGIN/../lib:$ORIGIN/../lib64'
+near='-Wl,--enable-new-dtags,-rpath,$ORIGIN/../lib:$ORIGIN/../lib64'
 multiarch=$($CC -print-multiarch 2> /dev/null || true)
 [ -z "$multiarch" ] || near="$near:\$ORIGIN/../lib/$multiarch"
-$CC -std=c11 -O2 -fPIE -pie -Wall -Wextra -I include tools/ggml-rpc-server.c -o "$release/small/ggml-rpc-server.new" "$release/libggml.so" \
-    -Wl,--enable-new-dtags "-Wl,-rpath,$near"
+[ $end = so ] || near=-Wl,-rpath,@loader_path/../lib
+$CC -std=c11 -O2 -fPIE -pie -Wall -Wextra -I include tools/ggml-rpc-server.c -o "$release/small/ggml-rpc-server.new" "$release/libggml.$end" "$near"
 mv "$release/small/ggml-rpc-server.new" "$release/small/ggml-rpc-server"
 # The library's description of its build, for install.sh.
-LC_ALL=C tr '\0' '\n' < "$release/libggml.so" | LC_ALL=C sed -n 's/^.*libggml-rs build: \(version=[^ ]* max_name=[0-9]*;\)$/\1/p' > "$built.new"
-[ "$(wc -l < "$built.new")" = 1 ] || { echo "build: $release/libggml.so does not say what it is" >&2; exit 1; }
+LC_ALL=C tr '\0' '\n' < "$release/libggml.$end" | LC_ALL=C sed -n 's/^.*libggml-rs build: \(version=[^ ]* max_name=[0-9]*;\)$/\1/p' > "$built.new"
+[ "$(wc -l < "$built.new")" = 1 ] || { echo "build: $release/libggml.$end does not say what it is" >&2; exit 1; }
 mv "$built.new" "$built"

@@ -1,16 +1,18 @@
 #!/bin/sh
 # Makes the small files that are beside libggml-base as the original's do: forward.sh LIBRARY FOLDER
 #
-# libggml.so, libggml-cpu.so, libggml-rpc.so and, if LIBRARY has the backend, libggml-vulkan.so: each defines the
-# functions that src/capi/forward.rs lists for it, and every one of them is a jump through a table of LIBRARY. On
-# processors without such a jump here, the files have no functions: the dynamic linker finds them all in libggml-base,
-# which each file needs. The static libraries of these names are empty, because libggml-base.a has everything.
+# libggml.so, libggml-cpu.so, libggml-rpc.so and, if LIBRARY has the backend, libggml-vulkan.so (.dylib if LIBRARY is
+# one): each defines the functions that src/capi/forward.rs lists for it, and every one of them is a jump through a
+# table of LIBRARY. On processors without such a jump here, the files have no functions: the dynamic linker finds them
+# all in libggml-base, which each file needs. The static libraries of these names are empty, because libggml-base.a has
+# everything.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 library=${1:?usage: forward.sh LIBRARY FOLDER}
 out=${2:?usage: forward.sh LIBRARY FOLDER}
 CC=${CC:-cc}
-major=$(sed -n 's/^version = "\([0-9]*\)\..*"$/\1/p' "$root/Cargo.toml" | head -n 1)
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$root/Cargo.toml" | head -n 1)
+major=${version%%.*}
 # In the names of libraries for tensors' names of another size: -128
 variant=$(LC_ALL=C tr '\0' '\n' < "$library" | LC_ALL=C sed -n 's/^.*libggml-rs build: .* max_name=\([0-9]*\);$/-\1/p')
 [ "$variant" != -64 ] || variant=
@@ -22,8 +24,26 @@ assembly() { # ggml | cpu | rpc | vulkan: a jump for each function of its table
         $1 ~ table && $3 == "{" { name = $1; next }
         name && $1 == "}" { exit }
         name { printf "    FORWARD(%s, %d, %s)\n", name, 8 * n++, $1 }
-        END { print "    .section .note.GNU-stack, \"\", %progbits"; exit !n }' "$root/src/capi/forward.rs"
+        END { exit !n }' "$root/src/capi/forward.rs"
 }
+
+# A library that finds libggml-base beside itself, so that a host may load it by its path. If LIBRARY lacks a table,
+# linking fails.
+case $library in
+    *.dylib)
+        end=dylib
+        shared() { # NAME
+            $CC -dynamiclib -o "$1.dylib" forward.S "$library" -Wl,-install_name,"@rpath/$1$variant.$major.dylib" \
+                -Wl,-compatibility_version,"$major.0.0" -Wl,-current_version,"$version" -Wl,-rpath,@loader_path
+        } ;;
+    *)
+        end=so number=.$major pages=
+        case ${CARGO_TARGET:-} in *-android*) number= pages=-Wl,-z,max-page-size=16384 ;; esac
+        shared() {
+            $CC -shared -fPIC -nostdlib -o "$1.so" forward.S -Wl,--no-as-needed "$library" -Wl,-soname,"$1$variant.so$number" \
+                -Wl,-z,defs -Wl,-z,noexecstack -Wl,-z,relro -Wl,-z,now $pages -Wl,--enable-new-dtags "-Wl,-rpath,\$ORIGIN"
+        } ;;
+esac
 
 mkdir -p "$out"
 # Made in a folder beside the files and renamed, so that programs that read them meanwhile always find whole files.
@@ -33,15 +53,12 @@ for part in ggml cpu rpc vulkan; do
     name=libggml-$part
     [ $part = ggml ] && name=libggml
     if [ $part = vulkan ] && ! grep -q ggml_rs_forward_vulkan_ "$library"; then
-        rm -f "$out/$name.so" "$out/$name.a" # built without the backend
+        rm -f "$out/$name.$end" "$out/$name.a" # built without the backend
         continue
     fi
     assembly $part > "$work/forward.S" || { echo "forward: src/capi/forward.rs has no table for $name" >&2; exit 1; }
-    # It finds libggml-base beside itself, so that a host may load it by its path. If LIBRARY lacks a table, linking
-    # fails.
-    (cd "$work" && $CC -shared -fPIC -nostdlib -o "$name.so" forward.S -Wl,--no-as-needed "$library" -Wl,-soname,"$name$variant.so.$major" \
-        -Wl,-z,defs -Wl,-z,noexecstack -Wl,-z,relro -Wl,-z,now -Wl,--enable-new-dtags "-Wl,-rpath,\$ORIGIN")
-    mv "$work/$name.so" "$out/$name.so"
+    (cd "$work" && shared "$name")
+    mv "$work/$name.$end" "$out/$name.$end"
     printf '!<arch>\n' > "$work/$name.a"
     mv "$work/$name.a" "$out/$name.a"
 done

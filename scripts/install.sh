@@ -82,10 +82,12 @@ fi
 
 cross=${CARGO_TARGET:-}
 release=${CARGO_TARGET_DIR:-$root/target}${variant:+/max-name$variant}${cross:+/$cross}/release
-for name in small/built ggml-info libggml.so libggml.a; do
+end=so
+case ${cross:-$(uname)} in *-darwin | Darwin) end=dylib ;; esac
+for name in small/built ggml-info libggml.$end libggml.a; do
     [ -f "$release/$name" ] || die "there is no build in $release: run make first"
 done
-[ -z "$(find "$release/libggml.so" -newer "$release/small/built")" ] || die "$release/libggml.so was built alone: run make first"
+[ -z "$(find "$release/libggml.$end" -newer "$release/small/built")" ] || die "$release/libggml.$end was built alone: run make first"
 . "$release/small/built" # sets version and max_name
 [ "$max_name" = "${GGML_MAX_NAME:-64}" ] || die "$release was built for GGML_MAX_NAME=$max_name: run make first"
 major=${version%%.*}
@@ -102,20 +104,24 @@ link() { # TARGET PATH
     ln -s "$1" "$tree/$2"
     printf '%s\n' "$2" >> "$work/paths"
 }
+named() { # NAME [NUMBER]: the file of a shared library
+    if [ $end = so ]; then echo "$1.so${2:+.$2}"; else echo "$1${2:+.$2}.dylib"; fi
+}
 library() { # SOURCE NAME: a shared and a static library
-    add 755 "$1.so" "$lib/$2.so.$version"
     add 644 "$1.a" "$lib/$2.a"
+    case $cross in *-android*) add 755 "$1.so" "$lib/$2.so" && return ;; esac # packages of apps have no links
+    add 755 "$1.$end" "$lib/$(named "$2" "$version")"
     # A variant has another soname. Programs that are linked to the original of this variant need the usual name.
-    [ -z "$variant" ] || link "$2.so.$version" "$lib/$2$variant.so.$major"
-    link "$2.so.$version" "$lib/$2.so.$major"
-    link "$2.so.$major" "$lib/$2.so"
+    [ -z "$variant" ] || link "$(named "$2" "$version")" "$lib/$(named "$2$variant" "$major")"
+    link "$(named "$2" "$version")" "$lib/$(named "$2" "$major")"
+    link "$(named "$2" "$major")" "$lib/$(named "$2")"
 }
 # The code first: the small files need it.
 library "$release/libggml" libggml-base
 libraries=libggml-base backends= vulkan=OFF
-for path in "$release"/small/libggml*.so; do
-    name=$(basename "$path" .so)
-    library "${path%.so}" "$name"
+for path in "$release"/small/libggml*."$end"; do
+    name=$(basename "$path" ".$end")
+    library "${path%."$end"}" "$name"
     libraries="$libraries $name"
     [ "$name" = libggml ] || backends="$backends${backends:+;}${name#lib}"
     [ "$name" != libggml-vulkan ] || vulkan=ON
@@ -127,10 +133,10 @@ fi
 if [ -n "${STRIP:-}" ] && [ "$STRIP" != 0 ]; then
     if [ -n "$cross" ]; then STRIP_PROGRAM=${STRIP_PROGRAM:-$(echo "$cross" | sed 's/-unknown-/-/')-strip}; fi
     strip=${STRIP_PROGRAM:-strip}
+    unneeded=--strip-unneeded debug=--strip-debug
+    [ $end = so ] || unneeded=-x debug=-S # Apple's
     # The other static libraries are empty.
-    set -- "$tree/$lib"/*.so."$version"
-    [ -n "$variant" ] || set -- "$@" "$tree"/bin/*
-    "$strip" --strip-unneeded "$@" && "$strip" --strip-debug "$tree/$lib/libggml-base.a" ||
+    find "$tree" -type f ! -name '*.a' -exec "$strip" $unneeded {} + && "$strip" $debug "$tree/$lib/libggml-base.a" ||
         die "STRIP is set, and $strip failed"
 fi
 

@@ -1,6 +1,7 @@
 // Serves devices of this machine to other machines: ggml-rpc-server --help. docs/DISTRIBUTED.md has more.
 
 #define _POSIX_C_SOURCE 200809L
+#define _DARWIN_C_SOURCE // macOS: the number of processors, too
 
 #include "ggml-backend.h"
 #include "ggml-rpc.h"

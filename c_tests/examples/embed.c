@@ -6,6 +6,7 @@
  * the devices there are, and prints how alike the sentences are, the time, and where the graph ran. Exit status 0 means
  * that it worked. */
 #define _POSIX_C_SOURCE 200809L
+#define _DARWIN_C_SOURCE // macOS: the number of processors, too
 
 #include "ggml.h"
 #include "ggml-alloc.h"

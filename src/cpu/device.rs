@@ -9,6 +9,7 @@ use crate::backend::{BufferBox, BufferTypeRef, DeviceRef, RegRef, host};
 use crate::error::Result;
 use crate::guard::guarded;
 use crate::sys::memory::physical;
+use crate::sys::processor;
 use crate::tensor::TensorRef;
 use std::ffi::{CStr, CString, c_void};
 use std::sync::OnceLock;
@@ -20,14 +21,8 @@ pub struct CpuDevice {
 
 impl CpuDevice {
     fn new() -> Self {
-        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = info
-            .lines()
-            .find_map(|l| l.strip_prefix("model name")?.split_once(':'))
-            .map(|(_, name)| name.trim())
-            .filter(|name| !name.is_empty())
-            .unwrap_or("CPU");
-        Self { description: CString::new(model).unwrap_or_else(|_| c"CPU".to_owned()) }
+        let name = processor::name().and_then(|name| CString::new(name).ok());
+        Self { description: name.unwrap_or_else(|| c"CPU".to_owned()) }
     }
 }
 

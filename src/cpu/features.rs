@@ -48,6 +48,7 @@ pub fn amx_int8() -> bool {
 
 /// Whether halves become floats in other units than those that multiply, as with all processors of AMD that have AVX2.
 /// Those of Intel use one of the two that multiply.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub fn converts_beside_products() -> bool {
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,10 +1,9 @@
 //! The areas of this process's memory: which addresses are mapped, and to what. Linux says it in a list of lines, of
 //! which there may be hundreds, and since version 6.11 for one address.
 
-use std::ops::Range;
-#[cfg(any(target_os = "linux", test))]
-use std::path::Path;
 use std::path::PathBuf;
+#[cfg(any(linux_kernel, test))]
+use std::{ops::Range, path::Path};
 
 /// Bytes of a file, as the system names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +17,7 @@ pub struct FilePlace {
 }
 
 /// Addresses that are mapped alike.
-#[cfg(any(target_os = "linux", test))]
+#[cfg(any(linux_kernel, test))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Area {
     /// Its addresses.
@@ -30,7 +29,7 @@ pub struct Area {
 }
 
 /// Parses a line `START-END PERMISSIONS OFFSET DEVICE INODE PATH`; `None` if it is another line.
-#[cfg(any(target_os = "linux", test))]
+#[cfg(any(linux_kernel, test))]
 fn parse(line: &[u8]) -> Option<Area> {
     let mut rest = line;
     let mut word = || {
@@ -50,11 +49,11 @@ fn parse(line: &[u8]) -> Option<Area> {
     Some(Area { bytes, place: FilePlace { path, file, offset }, is_read_only_file })
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(linux_kernel)]
 const MAPS: &str = "/proc/self/maps";
 
 /// All areas, in ascending order.
-#[cfg(target_os = "linux")]
+#[cfg(linux_kernel)]
 pub fn all() -> Option<impl Iterator<Item = Area>> {
     use std::io::BufRead;
     let maps = std::io::BufReader::new(std::fs::File::open(MAPS).ok()?);
@@ -63,7 +62,7 @@ pub fn all() -> Option<impl Iterator<Item = Area>> {
 
 /// Returns the areas in ascending order, from the area that contains `address` on, or else from the first area after
 /// it. Returns `None` if the list cannot be read.
-#[cfg(target_os = "linux")]
+#[cfg(linux_kernel)]
 pub fn from(address: usize) -> Option<Box<dyn Iterator<Item = Area>>> {
     let maps = std::fs::File::open(MAPS).ok()?;
     match query(&maps, address) {
@@ -80,7 +79,7 @@ pub fn from(address: usize) -> Option<Box<dyn Iterator<Item = Area>>> {
 
 /// Returns the area that contains `address`, or else the first area after it. The error is [`libc::ENOENT`] if there is
 /// none.
-#[cfg(target_os = "linux")]
+#[cfg(linux_kernel)]
 fn query(maps: &std::fs::File, address: usize) -> std::io::Result<Area> {
     use std::os::fd::AsRawFd;
     use std::os::unix::ffi::OsStrExt;
@@ -162,7 +161,7 @@ mod tests {
         }
     }
 
-    #[cfg(target_os = "linux")]
+    #[cfg(linux_kernel)]
     #[test]
     fn both_lists_are_the_same() {
         let file = tempfile::NamedTempFile::new_in(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).unwrap();

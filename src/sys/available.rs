@@ -114,8 +114,8 @@ pub fn will_take(bytes: usize) {
 
 /// The memory that this process may use; `None` if the system does not say.
 pub fn memory() -> Option<AvailableMemory> {
-    if !cfg!(any(target_os = "linux", target_os = "android")) {
-        return None;
+    if !cfg!(linux_kernel) {
+        return super::memory::of_system().map(|(total, free)| AvailableMemory { total, free });
     }
     let mut machine = of_machine(&read_to_string("/proc/meminfo").ok()?)?;
     let zfs = read_to_string("/proc/spl/kstat/zfs/arcstats").map_or(0, |arcstats| of_zfs(&arcstats));

@@ -2,15 +2,15 @@
 
 /// Whether the program has more rights than the user who started it.
 pub fn is_privileged() -> bool {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[cfg(linux_kernel)]
     {
         // SAFETY: the function takes any number; it is 0 for an entry that the kernel did not give.
         unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
     }
-    #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+    #[cfg(all(unix, not(linux_kernel)))]
     {
-        // SAFETY: the functions take no arguments and cannot fail.
-        unsafe { libc::getuid() != libc::geteuid() || libc::getgid() != libc::getegid() }
+        // SAFETY: the function takes no arguments and cannot fail. It also knows of rights that were given up since.
+        unsafe { libc::issetugid() != 0 }
     }
     #[cfg(not(unix))]
     {

@@ -3,7 +3,7 @@
 //! where this library has mapped the file, as the host did, until they have been read.
 
 use super::mapping::FileMapping;
-#[cfg(target_os = "linux")]
+#[cfg(linux_kernel)]
 use super::mapping::{FilePlace, file_at};
 use super::memory::AlignedBlock;
 use super::whole_file::WholeFile;
@@ -27,12 +27,12 @@ pub struct FilePart {
 struct OpenFile {
     file: File,
     path: PathBuf,
-    #[cfg(target_os = "linux")]
+    #[cfg(linux_kernel)]
     id: (String, u64),
     /// Its size, and when it was last written, when it was opened.
     version: (u64, Option<SystemTime>),
     /// The same file, for reading past the system's cache, if that can be.
-    #[cfg(target_os = "linux")]
+    #[cfg(linux_kernel)]
     direct: OnceLock<Option<File>>,
     /// The file as memory, if that can be.
     whole: OnceLock<Option<WholeFile>>,
@@ -78,7 +78,7 @@ fn version(file: &File) -> std::io::Result<(u64, Option<SystemTime>)> {
 
 impl OpenFile {
     /// Opens the file of a place; `None` if it is not there any more, or is memory with a name.
-    #[cfg(target_os = "linux")]
+    #[cfg(linux_kernel)]
     fn at(place: &FilePlace) -> Option<Arc<Self>> {
         use std::os::fd::AsRawFd;
         use std::sync::{Mutex, Weak};
@@ -95,7 +95,8 @@ impl OpenFile {
         let mut system = std::mem::MaybeUninit::<libc::statfs>::uninit();
         // SAFETY: an open file, and room for the result, which is read only if it was written.
         let kind = unsafe { (libc::fstatfs(file.as_raw_fd(), system.as_mut_ptr()) == 0).then(|| system.assume_init()) };
-        let is_memory = kind?.f_type == libc::TMPFS_MAGIC;
+        #[allow(clippy::unnecessary_cast)] // C libraries have different types for them
+        let is_memory = kind?.f_type as u64 == libc::TMPFS_MAGIC as u64;
         // Devices and numbers of files are not the same everywhere (in an overlay, for example) as `fstat` gives them:
         // those of two mappings are.
         let id = file_at(WholeFile::new(&file, 1)?.bytes().as_ptr());
@@ -123,6 +124,7 @@ impl OpenFile {
 
     /// Whether the system has all of `len` bytes from `at` on in its cache. False if it does not say.
     fn is_cached(&self, at: u64, len: usize) -> bool {
+        // Android ends an app that uses a call which is not on its list.
         #[cfg(target_os = "linux")]
         {
             use std::os::fd::AsRawFd;
@@ -144,7 +146,7 @@ impl OpenFile {
 
     /// Fills `out`, of whole sectors at a multiple of one, past the system's cache, from a multiple of a sector on,
     /// until at least `least` bytes are there. Returns false if that cannot be.
-    #[cfg(target_os = "linux")]
+    #[cfg(linux_kernel)]
     fn read_direct(&self, out: &mut [u8], at: u64, least: usize) -> bool {
         use std::os::fd::AsRawFd;
         use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -171,7 +173,7 @@ impl FilePart {
     /// The bytes that a mapping has; `None` if they are not in one file, or if the file cannot be opened any more, was
     /// written since another part of it was made, or is memory with a name.
     pub fn of(mapping: &FileMapping<'_>) -> Option<Self> {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         {
             let place = mapping.place()?;
             let file = OpenFile::at(place)?;
@@ -181,7 +183,7 @@ impl FilePart {
             let part = Self { file, start: place.offset, len };
             (has_all && part.check().is_ok()).then_some(part)
         }
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(linux_kernel))]
         {
             let _ = mapping;
             None
@@ -208,7 +210,7 @@ impl FilePart {
     /// # Errors
     /// As [`Self::read`], and if there is no memory for the buffer.
     pub fn read_into<'b>(&self, at: usize, len: usize, buffer: &'b mut Buffer, cache: Cache) -> Result<&'b [u8]> {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         if cache == Cache::Passed {
             assert!(at <= self.len && len <= self.len - at, "{len} bytes from {at} on of {}", self.len);
             let from = self.start + at as u64;
@@ -300,11 +302,11 @@ impl FilePart {
 #[cfg(test)]
 pub fn with_mapping<T>(file: &File, size: usize, f: impl FnOnce(&[u8]) -> T) -> Option<T> {
     let whole = WholeFile::new(file, size);
-    assert!(whole.is_some() || cfg!(not(target_os = "linux")));
+    assert!(whole.is_some() || cfg!(not(linux_kernel)));
     whole.map(|whole| f(whole.bytes()))
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(test, linux_kernel))]
 mod tests {
     use super::*;
     use std::io::{Seek, SeekFrom, Write};

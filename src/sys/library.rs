@@ -11,6 +11,21 @@ pub const MODULE_PREFIX: &str = if cfg!(windows) { "ggml-" } else { "libggml-" }
 /// Extension of the file name of a backend module. The original uses `so` on macOS, too.
 pub const MODULE_EXTENSION: &str = if cfg!(windows) { "dll" } else { "so" };
 
+/// Where Vulkan is on macOS if not where the system searches: in Homebrew's folders; and MoltenVK, the driver itself,
+/// which does without Vulkan's own library.
+pub const MORE_VULKAN: &[&str] = if cfg!(target_os = "macos") {
+    &[
+        "libvulkan.1.dylib",
+        "/opt/homebrew/lib/libvulkan.1.dylib",
+        "/usr/local/lib/libvulkan.1.dylib",
+        "libMoltenVK.dylib",
+        "/opt/homebrew/lib/libMoltenVK.dylib",
+        "/usr/local/lib/libMoltenVK.dylib",
+    ]
+} else {
+    &[]
+};
+
 /// Opens a library, binds all its symbols, and hides them from other libraries. The library uses its own symbols before
 /// those of others: a module of the original calls `ggml_backend_cpu_reg` by its exported name, and must get its own,
 /// not that of this library, which comes first in the search order of the process.
@@ -33,7 +48,7 @@ pub unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
 
 /// Returns the flag of `dlopen` that makes a library use its own symbols first. It is 0 under a sanitizer, whose
 /// runtime refuses the flag, and on systems without it: a module must be linked with `-Bsymbolic` or hide its names
-/// there.
+/// there. On macOS, a file names the library of each symbol, so it finds its own.
 #[cfg(unix)]
 fn own_symbols_first() -> std::ffi::c_int {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -67,6 +82,17 @@ pub fn own_path() -> Option<PathBuf> {
     // SAFETY: `dladdr` returns a valid C string that lives while the file is loaded, and this library is loaded.
     let name = unsafe { CStr::from_ptr(ours.dli_fname) };
     super::file::path(name.to_bytes()).map(Path::to_owned)
+}
+
+/// Keeps the file of this library loaded until the process ends. Elsewhere a flag in the file does it (build.rs).
+#[cfg(target_vendor = "apple")]
+pub fn stay() {
+    use std::os::unix::ffi::OsStrExt;
+    let Some(path) = own_path().and_then(|path| std::ffi::CString::new(path.as_os_str().as_bytes()).ok()) else {
+        return;
+    };
+    // SAFETY: a C string; the file is loaded, so no code runs. If it is the program, that stays in any case.
+    unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
 }
 
 /// Not known.

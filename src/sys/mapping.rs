@@ -4,10 +4,10 @@
 //! copies. The kernel has these pages in its cache and reads them again when they are used, so the process can give
 //! them back as soon as they are copied.
 
-#[cfg(any(target_os = "linux", test))]
+#[cfg(any(linux_kernel, test))]
 use super::areas::Area;
 pub use super::areas::FilePlace;
-#[cfg(target_os = "linux")]
+#[cfg(linux_kernel)]
 use super::areas::{all, from};
 use std::ops::Range;
 
@@ -15,12 +15,13 @@ use std::ops::Range;
 pub struct FileMapping<'a> {
     bytes: &'a [u8],
     /// Where the bytes are, if they follow each other in one file.
+    #[cfg_attr(not(linux_kernel), allow(dead_code))]
     place: Option<FilePlace>,
 }
 
 /// If the areas, in ascending order, cover all of `bytes` with read-only mappings of files: where the bytes are, if
 /// they follow each other in one file.
-#[cfg(any(target_os = "linux", test))]
+#[cfg(any(linux_kernel, test))]
 fn covered(mut areas: impl Iterator<Item = Area>, bytes: &Range<usize>) -> Option<Option<FilePlace>> {
     let (mut at, mut place) = (bytes.start, None::<FilePlace>);
     let mut is_one = true;
@@ -35,7 +36,7 @@ fn covered(mut areas: impl Iterator<Item = Area>, bytes: &Range<usize>) -> Optio
 }
 
 /// The file that is mapped at an address, as [`FilePlace::file`].
-#[cfg(target_os = "linux")]
+#[cfg(linux_kernel)]
 pub fn file_at(address: *const u8) -> Option<(String, u64)> {
     let at = address.addr();
     from(at)?.next().filter(|area| area.bytes.contains(&at)).map(|area| area.place.file)
@@ -43,7 +44,7 @@ pub fn file_at(address: *const u8) -> Option<(String, u64)> {
 
 /// The read-only mappings of files that the process had when this was made.
 pub struct MappedFiles {
-    #[cfg(target_os = "linux")]
+    #[cfg(linux_kernel)]
     areas: Vec<Area>,
 }
 
@@ -51,18 +52,18 @@ impl MappedFiles {
     /// Those of now; none if the system does not say.
     pub fn now() -> Self {
         Self {
-            #[cfg(target_os = "linux")]
+            #[cfg(linux_kernel)]
             areas: all().map_or_else(Vec::new, |areas| areas.filter(|area| area.is_read_only_file).collect()),
         }
     }
 
     /// Whether all of this memory is such mappings.
     pub fn cover(&self, addresses: Range<usize>) -> bool {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         {
             covered(self.areas.iter().cloned(), &addresses).is_some()
         }
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(linux_kernel))]
         {
             let _ = addresses;
             false
@@ -73,12 +74,12 @@ impl MappedFiles {
 impl<'a> FileMapping<'a> {
     /// The mapping that has all of `bytes`; `None` if some of them are other memory, or if the system does not say.
     pub fn of(bytes: &'a [u8]) -> Option<Self> {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         {
             let start = bytes.as_ptr().addr();
             covered(from(start)?, &(start..start + bytes.len())).map(|place| Self { bytes, place })
         }
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(linux_kernel))]
         {
             let _ = bytes;
             None
@@ -91,6 +92,7 @@ impl<'a> FileMapping<'a> {
     }
 
     /// Where the bytes are, if they follow each other in one file.
+    #[cfg_attr(not(linux_kernel), allow(dead_code))]
     pub fn place(&self) -> Option<&FilePlace> {
         self.place.as_ref()
     }
@@ -98,7 +100,7 @@ impl<'a> FileMapping<'a> {
     /// Gives back the pages that have only bytes of `part`. They stay readable: the kernel has them in its cache, or
     /// reads them from the file again.
     pub fn give_back(&self, part: Range<usize>) {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         {
             let page = super::memory::page_size();
             let bytes = &self.bytes[part];
@@ -116,25 +118,25 @@ impl<'a> FileMapping<'a> {
                 }
             }
         }
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(linux_kernel))]
         let _ = part;
     }
 }
 
 /// Which of the process's pages are in memory, and in its tables. The system may have more of a file in its cache.
 pub struct ResidentPages {
-    #[cfg(target_os = "linux")]
+    #[cfg(linux_kernel)]
     pagemap: std::fs::File,
 }
 
 impl ResidentPages {
     /// `None` if the system does not say.
     pub fn open() -> Option<Self> {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         {
             Some(Self { pagemap: std::fs::File::open("/proc/self/pagemap").ok()? })
         }
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(linux_kernel))]
         {
             None
         }
@@ -142,7 +144,7 @@ impl ResidentPages {
 
     /// How many bytes of these there are now, in whole pages.
     pub fn bytes(&self, addresses: Range<usize>) -> Option<usize> {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         {
             use std::os::unix::fs::FileExt;
             /// Entries that are read at once.
@@ -158,7 +160,7 @@ impl ResidentPages {
             }
             Some(pages * page)
         }
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(linux_kernel))]
         {
             let _ = addresses;
             None
@@ -166,17 +168,17 @@ impl ResidentPages {
     }
 }
 
-/// Requests pages that will be read soon. A hint, which changes nothing at these addresses. For a file, the system
-/// reads these pages and no others; a read without it reads many around it.
+/// Requests pages that will be read soon. A hint, which changes nothing at these addresses. For a file, Linux reads
+/// these pages and no others; a read without it reads many around it.
 pub fn will_need(addresses: Range<usize>) {
-    #[cfg(target_os = "linux")]
+    #[cfg(unix)]
     {
         let page = super::memory::page_size();
         let start = addresses.start / page * page;
         // SAFETY: the advice changes neither memory nor mappings, and is an error where there are none.
         unsafe { libc::madvise(std::ptr::without_provenance_mut(start), addresses.end - start, libc::MADV_WILLNEED) };
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(unix))]
     let _ = addresses;
 }
 
@@ -218,7 +220,7 @@ mod tests {
         }
     }
 
-    #[cfg(target_os = "linux")]
+    #[cfg(linux_kernel)]
     #[test]
     fn pages_that_are_given_back_have_the_same_bytes() {
         use std::io::Write;

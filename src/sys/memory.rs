@@ -20,6 +20,32 @@ pub fn physical() -> usize {
     }
 }
 
+/// The system's own account of memory in bytes: all that the machine has, and what programs have not taken. `None` if
+/// it does not say, and on Linux, which has files for it (`available`).
+pub fn of_system() -> Option<(u64, u64)> {
+    #[cfg(target_vendor = "apple")]
+    {
+        let mut now = std::mem::MaybeUninit::<libc::vm_statistics64>::zeroed();
+        let mut words = libc::HOST_VM_INFO64_COUNT;
+        // SAFETY: the struct has so many words, which the call may write. An older system writes fewer, and the others
+        // are zeros, which are values, too. Every process may use the port of its machine.
+        let now = unsafe {
+            #[allow(deprecated)] // in favour of a crate for all of Mach
+            let host = libc::mach_host_self();
+            let result = libc::host_statistics64(host, libc::HOST_VM_INFO64, now.as_mut_ptr().cast(), &raw mut words);
+            (result == libc::KERN_SUCCESS).then(|| now.assume_init())
+        }?;
+        // What its Activity Monitor shows as used: memory of programs that cannot be dropped, that of the system, and
+        // compressed memory. The rest is unused, or is pages of files.
+        let programs = u64::from(now.internal_page_count).saturating_sub(u64::from(now.purgeable_count));
+        let used = programs + u64::from(now.wire_count) + u64::from(now.compressor_page_count);
+        let total = physical() as u64;
+        Some((total, total.saturating_sub(used.saturating_mul(page_size() as u64))))
+    }
+    #[cfg(not(target_vendor = "apple"))]
+    None
+}
+
 /// Bytes of a page.
 #[cfg(unix)]
 pub fn page_size() -> usize {
@@ -33,12 +59,12 @@ pub struct AlignedBlock {
     ptr: NonNull<u8>,
     layout: Layout,
     /// Whether the block is a mapping of its own.
-    #[cfg(target_os = "linux")]
+    #[cfg(linux_kernel)]
     mapped: bool,
 }
 
 /// Size of a large page.
-#[cfg(target_os = "linux")]
+#[cfg(linux_kernel)]
 const LARGE_PAGE: usize = 2 << 20;
 
 // SAFETY: memory of the global allocator and mappings may be freed on any thread. The block itself never reads or
@@ -62,13 +88,13 @@ impl AlignedBlock {
     /// Like [`Self::new`], but requests large pages for a large block if the system has them: reading through it then
     /// misses the TLB less often.
     pub fn paged(size: usize, align: usize, what: &str) -> Result<Self> {
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(linux_kernel))]
         const LARGE_PAGE: usize = 2 << 20;
         if size < 2 * LARGE_PAGE {
             return Self::new(size, align, what);
         }
         let block = Self::new(size, align.max(LARGE_PAGE), what)?;
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         // SAFETY: the range is inside the block and aligned to pages, and this advice does not change its bytes.
         unsafe {
             libc::madvise(block.as_ptr().cast(), size / LARGE_PAGE * LARGE_PAGE, libc::MADV_HUGEPAGE);
@@ -79,7 +105,7 @@ impl AlignedBlock {
     /// Like [`Self::zeroed`], with large pages as [`Self::paged`] for a large block. The system clears a page when a
     /// thread first uses it.
     pub fn zeroed_pages(size: usize, align: usize, what: &str) -> Result<Self> {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         if size >= 2 * LARGE_PAGE && align <= LARGE_PAGE {
             return Self::mapped(size, align).ok_or_else(|| Error::OutOfMemory { what: what.to_owned(), bytes: size });
         }
@@ -88,7 +114,7 @@ impl AlignedBlock {
 
     /// A mapping of `size` bytes at a multiple of a large page; `None` if there is not enough memory. `align` is at
     /// most a large page.
-    #[cfg(target_os = "linux")]
+    #[cfg(linux_kernel)]
     fn mapped(size: usize, align: usize) -> Option<Self> {
         let layout = Layout::from_size_align(size, align).ok()?;
         let len = mapping(size)?;
@@ -124,7 +150,7 @@ impl AlignedBlock {
         Ok(Self {
             ptr,
             layout,
-            #[cfg(target_os = "linux")]
+            #[cfg(linux_kernel)]
             mapped: false,
         })
     }
@@ -140,12 +166,18 @@ impl AlignedBlock {
     /// # Safety
     /// No other code uses these bytes meanwhile. Afterwards each of them is as it was, or 0.
     pub unsafe fn give_back(&self, range: Range<usize>) {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         // SAFETY: the block is private memory without a file, and the caller permits that its bytes become 0.
         unsafe {
             self.advise(range, libc::MADV_DONTNEED);
         }
-        #[cfg(not(target_os = "linux"))]
+        // macOS takes these pages when it needs memory.
+        #[cfg(target_vendor = "apple")]
+        // SAFETY: as above.
+        unsafe {
+            self.advise(range, libc::MADV_FREE);
+        }
+        #[cfg(not(any(linux_kernel, target_vendor = "apple")))]
         let _ = range;
     }
 
@@ -153,26 +185,26 @@ impl AlignedBlock {
     /// it is first used.
     pub fn will_write(&self, range: Range<usize>) {
         /// Since Linux 5.14; before, an error.
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         const POPULATE_WRITE: std::ffi::c_int = 23;
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         // SAFETY: this advice changes no byte.
         unsafe {
             self.advise(range, POPULATE_WRITE);
         }
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(linux_kernel))]
         let _ = range;
     }
 
     /// Uses small pages for bytes `range`, which are given back often: a large page stays as long as any byte of it is
     /// used.
     pub fn use_small_pages(&self, range: Range<usize>) {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         // SAFETY: this advice changes no byte.
         unsafe {
             self.advise(range, libc::MADV_NOHUGEPAGE);
         }
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(linux_kernel))]
         let _ = range;
     }
 
@@ -181,7 +213,7 @@ impl AlignedBlock {
     ///
     /// # Safety
     /// The advice may be given for private memory that the caller may change so.
-    #[cfg(target_os = "linux")]
+    #[cfg(any(linux_kernel, target_vendor = "apple"))]
     unsafe fn advise(&self, range: Range<usize>, advice: std::ffi::c_int) {
         assert!(range.start <= range.end && range.end <= self.size(), "{range:?} of {} bytes", self.size());
         let page = page_size();
@@ -200,14 +232,14 @@ impl AlignedBlock {
 }
 
 /// Length of the mapping of a block: whole large pages.
-#[cfg(target_os = "linux")]
+#[cfg(linux_kernel)]
 fn mapping(size: usize) -> Option<usize> {
     size.checked_next_multiple_of(LARGE_PAGE)
 }
 
 impl Drop for AlignedBlock {
     fn drop(&mut self) {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         if self.mapped {
             // SAFETY: `mapped` has mapped that many bytes (there is no overflow: it did so), and only `drop` unmaps
             // them.

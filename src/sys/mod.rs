@@ -5,13 +5,14 @@
 //! for), `sync` (locks that survive a panic), `lasting` (locks that a fork does not wait for), `first_use` (what waits
 //! until something is made), `futex` (waiting without a lock), `patient` (files that are waited for), `math` (functions
 //! of the C library), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of threads),
-//! `library` (shared libraries), `process` (how the program is linked, and what it prints), `warning` (what this folder
-//! warns of), `jump` (exported names that jump to another function), `tiles` (whether the process may use tile
-//! registers), `unwind` (functions that exceptions leave), `foreign` (the host's functions, which may be such),
-//! `terminate` (the end by an exception).
+//! `library` (shared libraries), `process` (how the program is linked, and what it prints), `processor` (its name),
+//! `warning` (what this folder warns of), `jump` (exported names that jump to another function), `tiles` (whether the
+//! process may use tile registers), `unwind` (functions that exceptions leave), `foreign` (the host's functions, which
+//! may be such), `terminate` (the end by an exception).
 //!
 //! Code for a single operating system or processor is here or in `cpu/simd`; `portable_tests` searches the sources for
-//! exceptions.
+//! exceptions. `linux_kernel` (build.rs) is Linux or Android, whose system calls are the same, but not their C
+//! libraries. What macOS does instead of Linux is in docs/INSTALL.md.
 
 pub mod areas;
 pub mod available;
@@ -33,6 +34,7 @@ pub mod memory;
 pub mod net;
 pub mod patient;
 pub mod process;
+pub mod processor;
 pub mod scheduling;
 pub mod slices;
 pub mod sync;

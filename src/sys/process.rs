@@ -5,7 +5,7 @@ use super::thread::Shield;
 /// Whether the program can open shared libraries. A statically linked program has `dlopen`, but it crashes if the
 /// library that it opens depends on a C library.
 pub fn opens_libraries() -> bool {
-    #[cfg(target_os = "linux")]
+    #[cfg(linux_kernel)]
     {
         let mut found = false;
         // SAFETY: `program` has the signature and contract of the callback, and its third argument is `found`, which
@@ -13,7 +13,7 @@ pub fn opens_libraries() -> bool {
         unsafe { libc::dl_iterate_phdr(Some(program), std::ptr::from_mut(&mut found).cast()) };
         found
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(linux_kernel))]
     true
 }
 
@@ -21,7 +21,7 @@ pub fn opens_libraries() -> bool {
 ///
 /// # Safety
 /// `info` is as `dl_iterate_phdr` passes it, and `found` points to a `bool`.
-#[cfg(target_os = "linux")]
+#[cfg(linux_kernel)]
 unsafe extern "C" fn program(info: *mut libc::dl_phdr_info, _: usize, found: *mut std::ffi::c_void) -> std::ffi::c_int {
     // SAFETY: `dl_iterate_phdr` passes a valid struct, and its `dlpi_phnum` headers exist while the file is loaded.
     let headers = unsafe {

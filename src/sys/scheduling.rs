@@ -23,7 +23,7 @@ impl Scheduling {
 
 /// The processors that the calling thread may use; `None` if the system does not say.
 pub fn own_mask() -> Option<Mask> {
-    #[cfg(target_os = "linux")]
+    #[cfg(linux_kernel)]
     {
         let set = affinity()?;
         let mut mask = Box::new([false; GGML_MAX_N_THREADS]);
@@ -31,21 +31,21 @@ pub fn own_mask() -> Option<Mask> {
         mask.iter_mut().enumerate().for_each(|(i, bit)| *bit = unsafe { libc::CPU_ISSET(i, &set) });
         Some(mask)
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(linux_kernel))]
     None
 }
 
 /// The processor that the calling thread runs on; `None` if the system does not say.
 pub fn own_processor() -> Option<usize> {
-    #[cfg(target_os = "linux")]
+    #[cfg(linux_kernel)]
     // SAFETY: the call has no conditions.
     return usize::try_from(unsafe { libc::sched_getcpu() }).ok();
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(linux_kernel))]
     None
 }
 
 /// The affinity of the calling thread.
-#[cfg(target_os = "linux")]
+#[cfg(linux_kernel)]
 fn affinity() -> Option<libc::cpu_set_t> {
     // SAFETY: all-zero bytes are an empty set, and the call writes only into it.
     unsafe {
@@ -56,13 +56,15 @@ fn affinity() -> Option<libc::cpu_set_t> {
 
 /// The settings of a thread before [`Scheduling::apply_for_now`].
 pub struct Before {
-    #[cfg(target_os = "linux")]
+    #[cfg(target_vendor = "apple")]
+    class: Option<quality::Class>,
+    #[cfg(linux_kernel)]
     affinity: Option<libc::cpu_set_t>,
-    #[cfg(target_os = "linux")]
+    #[cfg(linux_kernel)]
     scheduling: Option<(libc::c_int, libc::sched_param)>,
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(linux_kernel)]
 impl Scheduling {
     /// Sets the affinity and the priority of the calling thread.
     pub fn apply(&self) {
@@ -125,7 +127,7 @@ impl Scheduling {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(linux_kernel)]
 impl Before {
     /// Restores the settings of the thread.
     pub fn restore(self) {
@@ -141,7 +143,75 @@ impl Before {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+/// The scheduler of macOS goes by classes of threads: on which kind of core a thread runs, and when. A thread that
+/// sets a number instead leaves its class for ever, so the usual priority changes nothing. Threads cannot be bound
+/// to cores.
+#[cfg(target_vendor = "apple")]
+mod quality {
+    use super::*;
+    use ggml_sched_priority::*;
+    use std::ffi::{c_int, c_uint};
+
+    /// A class, and a number in it.
+    pub type Class = (c_uint, c_int);
+
+    unsafe extern "C" {
+        fn pthread_get_qos_class_np(thread: libc::pthread_t, class: *mut c_uint, relative: *mut c_int) -> c_int;
+        fn pthread_set_qos_class_self_np(class: c_uint, relative: c_int) -> c_int;
+    }
+    const USER_INTERACTIVE: c_uint = 0x21;
+    const USER_INITIATED: c_uint = 0x19;
+    const UTILITY: c_uint = 0x11;
+
+    fn class() -> Option<Class> {
+        let (mut class, mut relative) = (0, 0);
+        // SAFETY: the calling thread exists, and both results can be written.
+        let rc = unsafe { pthread_get_qos_class_np(libc::pthread_self(), &raw mut class, &raw mut relative) };
+        // 0 is the class of threads that have left theirs.
+        (rc == 0 && class != 0).then_some((class, relative))
+    }
+
+    fn enter((class, relative): Class) -> c_int {
+        // SAFETY: the call takes any numbers.
+        unsafe { pthread_set_qos_class_self_np(class, relative) }
+    }
+
+    impl Scheduling {
+        /// Sets the priority of the calling thread. Warns if it is to be bound to processors.
+        pub fn apply(&self) {
+            if self.mask.is_some() {
+                warn("threads cannot be bound to processors on this system");
+            }
+            let class = match self.priority {
+                GGML_SCHED_PRIO_NORMAL => return,
+                GGML_SCHED_PRIO_LOW => UTILITY,
+                GGML_SCHED_PRIO_MEDIUM => USER_INITIATED,
+                GGML_SCHED_PRIO_HIGH | GGML_SCHED_PRIO_REALTIME => USER_INTERACTIVE,
+            };
+            let rc = enter((class, 0));
+            if rc != 0 {
+                let reason = std::io::Error::from_raw_os_error(rc);
+                warn(&format!("cannot set the priority of a thread: {reason}"));
+            }
+        }
+
+        /// Like [`Self::apply`], and returns the settings from before.
+        pub fn apply_for_now(&self) -> Before {
+            let class = if self.priority == GGML_SCHED_PRIO_NORMAL { None } else { class() };
+            self.apply();
+            Before { class }
+        }
+    }
+
+    impl Before {
+        /// Restores the settings of the thread.
+        pub fn restore(self) {
+            self.class.map(enter);
+        }
+    }
+}
+
+#[cfg(not(any(linux_kernel, target_vendor = "apple")))]
 impl Scheduling {
     /// Warns that affinity and priority are not supported on this system.
     pub fn apply(&self) {
@@ -157,7 +227,7 @@ impl Scheduling {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(linux_kernel, target_vendor = "apple")))]
 impl Before {
     /// Restores the settings of the thread.
     pub fn restore(self) {}

@@ -51,7 +51,7 @@ fn default_of_c() -> usize {
     }
 }
 
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
 mod cancellation {
     use std::cell::Cell;
     use std::ffi::c_int;
@@ -59,7 +59,9 @@ mod cancellation {
     unsafe extern "C" {
         fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
     }
-    const DISABLE: c_int = 1;
+    const DISABLE: c_int = if cfg!(target_vendor = "apple") { 0 } else { 1 };
+    /// Whether it unwinds, so that what a function of the host leaves is found (`unwind`).
+    const UNWINDS: bool = cfg!(all(target_os = "linux", target_env = "gnu"));
 
     thread_local! {
         /// What the host has set; `None` outside of a [`Shield`].
@@ -74,7 +76,7 @@ mod cancellation {
     }
 
     /// Keeps this thread from being cancelled in functions that wait, read or write: Rust code must not be left by
-    /// that. The host's functions can be cancelled ([`exposed`]).
+    /// that. The host's functions can be cancelled ([`exposed`]) where that unwinds.
     pub struct Shield {
         is_first: bool,
     }
@@ -105,6 +107,9 @@ mod cancellation {
     /// Runs `call`, which is not left by unwinding, as if there was no [`Shield`].
     #[inline]
     pub fn exposed<T>(call: impl FnOnce() -> T) -> T {
+        if !UNWINDS {
+            return call();
+        }
         let Some(state) = OF_THE_HOST.take() else { return call() };
         set(state);
         let result = call();
@@ -113,9 +118,9 @@ mod cancellation {
         result
     }
 }
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+#[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 mod cancellation {
-    /// Nothing: threads are not cancelled by unwinding here.
+    /// Nothing: threads are not cancelled here.
     pub struct Shield;
 
     impl Shield {
@@ -136,10 +141,19 @@ pub use cancellation::{Shield, exposed};
 /// Name of the calling thread, as the system shows it: at most 15 bytes of it on Linux. `None` if it has none, or the
 /// system does not say.
 pub fn name() -> Option<String> {
-    if cfg!(any(target_os = "linux", target_os = "android")) {
+    if cfg!(linux_kernel) {
         let text = std::fs::read_to_string("/proc/thread-self/comm").ok()?;
         return Some(text.trim_end().to_owned()).filter(|t| !t.is_empty());
     }
+    #[cfg(target_vendor = "apple")]
+    {
+        let mut text = [0u8; 64];
+        // SAFETY: the calling thread exists, and so many bytes can be written. The name ends with a 0.
+        unsafe { libc::pthread_getname_np(libc::pthread_self(), text.as_mut_ptr().cast(), text.len()) };
+        let text = std::ffi::CStr::from_bytes_until_nul(&text).ok()?.to_string_lossy().into_owned();
+        return Some(text).filter(|t| !t.is_empty());
+    }
+    #[cfg(not(target_vendor = "apple"))]
     std::thread::current().name().map(str::to_owned)
 }
 

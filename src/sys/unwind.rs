@@ -7,8 +7,11 @@
 //! ordinary returns to the exported function, and [`Unwinding::resume`] continues it from there. A `catch (...)` with a
 //! `throw;` at its end does the same.
 //!
-//! Only Linux on the two processors below has this. Elsewhere `call` just calls, and the process ends where an
-//! exception meets a frame of Rust.
+//! `pthread_exit` and cancellation unwind with glibc only. Elsewhere they end the thread where it is, so there the
+//! library is not cancelled while it works (`thread`).
+//!
+//! Where the unwinder is another one than that of Itanium's ABI for C++ (Windows), `call` just calls, and the process
+//! ends where an exception meets a frame of Rust.
 
 /// What left a function: the exception object of the unwinder.
 #[allow(dead_code)] // nothing makes one where `call` just calls
@@ -29,7 +32,7 @@ impl Unwinding {
     }
 }
 
-#[cfg(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(all(unix, any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod stop {
     use super::Unwinding;
     use std::ffi::{c_int, c_void};
@@ -44,7 +47,6 @@ mod stop {
     }
 
     type Work = unsafe extern "C-unwind" fn(*mut c_void) -> Left;
-    type Routine = unsafe extern "C" fn(c_int, c_int, u64, *mut c_void, *mut c_void) -> c_int;
 
     // Of the unwinder's interface (Itanium C++ ABI), which std links.
     unsafe extern "C" {
@@ -81,7 +83,11 @@ mod stop {
         }
         INSTALL_CONTEXT
     }
-    static STOP_HERE: Routine = stop_here;
+    // How assembly names it: by the address of a pointer, or in Mach-O by its name, for which the linker makes one.
+    #[cfg(not(target_vendor = "apple"))]
+    static ROUTINE: unsafe extern "C" fn(c_int, c_int, u64, *mut c_void, *mut c_void) -> c_int = stop_here;
+    #[cfg(target_vendor = "apple")]
+    use stop_here as ROUTINE;
 
     /// Calls `work`. If it is left by unwinding, that ends here.
     ///
@@ -93,7 +99,7 @@ mod stop {
     unsafe extern "C" fn attempt(work: Work, data: *mut c_void) -> Left {
         std::arch::naked_asm!(
             ".cfi_startproc",
-            ".cfi_personality 0x9b, {routine}", // the address of a pointer, relative to the place
+            ".cfi_personality 0x9b, {routine}", // a pointer to it, relative to the place
             "sub rsp, 8",
             ".cfi_adjust_cfa_offset 8",
             "mov rax, rdi",
@@ -104,7 +110,7 @@ mod stop {
             ".cfi_adjust_cfa_offset -8",
             "ret",
             ".cfi_endproc",
-            routine = sym STOP_HERE,
+            routine = sym ROUTINE,
         )
     }
 
@@ -118,21 +124,20 @@ mod stop {
         std::arch::naked_asm!(
             ".cfi_startproc",
             ".cfi_personality 0x9b, {routine}",
+            // As compilers do it, because Mach-O has a short form for such frames.
             "stp x29, x30, [sp, #-16]!",
-            ".cfi_adjust_cfa_offset 16",
-            ".cfi_rel_offset x29, 0",
-            ".cfi_rel_offset x30, 8",
+            "mov x29, sp",
+            ".cfi_def_cfa w29, 16",
+            ".cfi_offset w30, -8",
+            ".cfi_offset w29, -16",
             "mov x8, x0",
             "mov x0, x1",
             "blr x8",
             // Here after a return, and after unwinding; x0 and x1 are the result.
             "ldp x29, x30, [sp], #16",
-            ".cfi_adjust_cfa_offset -16",
-            ".cfi_restore x29",
-            ".cfi_restore x30",
             "ret",
             ".cfi_endproc",
-            routine = sym STOP_HERE,
+            routine = sym ROUTINE,
         )
     }
 
@@ -229,7 +234,7 @@ mod stop {
     }
 }
 
-#[cfg(not(all(target_os = "linux", target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[cfg(not(all(unix, any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod stop {
     use super::Unwinding;
 
@@ -296,7 +301,7 @@ may_unwind! {
     A B C D E F G H;
 }
 
-#[cfg(all(test, target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
+#[cfg(all(test, unix, any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod tests {
     use super::*;
     use std::cell::Cell;

@@ -20,7 +20,7 @@ unsafe impl Sync for WholeFile {}
 impl WholeFile {
     /// Maps the first `len` bytes of a file; `None` if the system cannot.
     pub fn new(file: &File, len: usize) -> Option<Self> {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         {
             use std::os::fd::AsRawFd;
             // SAFETY: a new mapping anywhere, which overlaps nothing.
@@ -29,7 +29,7 @@ impl WholeFile {
             };
             (at != libc::MAP_FAILED).then(|| Self { at: at.cast_const().cast(), len })
         }
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(linux_kernel))]
         {
             let _ = (file, len);
             None
@@ -57,7 +57,7 @@ impl WholeFile {
         let pages = self.pages(bytes);
         // All at once, in large requests.
         will_need(pages.clone());
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         {
             /// Linux has it since 5.14.
             const MADV_POPULATE_READ: libc::c_int = 22;
@@ -87,20 +87,20 @@ impl WholeFile {
 
     /// Takes whole pages of the mapping out of the process's memory.
     fn drop_pages(&self, pages: Range<usize>) {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         if pages.start < pages.end {
             let at = std::ptr::without_provenance_mut(pages.start);
             // SAFETY: pages of the mapping, which have no contents of their own: the next read gets the file's.
             unsafe { libc::madvise(at, pages.len(), libc::MADV_DONTNEED) };
         }
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(linux_kernel))]
         let _ = pages;
     }
 }
 
 impl Drop for WholeFile {
     fn drop(&mut self) {
-        #[cfg(target_os = "linux")]
+        #[cfg(linux_kernel)]
         // SAFETY: the mapping of `new`, which nothing uses any more.
         unsafe {
             libc::munmap(self.at.cast_mut().cast(), self.len);
@@ -108,7 +108,7 @@ impl Drop for WholeFile {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(test, linux_kernel))]
 mod tests {
     use super::*;
     use crate::sys::mapping::ResidentPages;

@@ -94,7 +94,7 @@ pub fn gather(ggml: &Ggml) -> Result<Value, String> {
     }))
 }
 
-/// The file that the loader has chosen: this process has mapped it.
+/// The file that the loader has chosen, if the system says what this process has mapped; else the name that was opened.
 fn file_of(ggml: &Ggml) -> String {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let paths = maps.lines().filter_map(|l| l.split_once('/').map(|(_, p)| format!("/{p}")));

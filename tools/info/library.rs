@@ -114,15 +114,20 @@ impl Ggml {
             // A name without a slash would be searched for elsewhere.
             names.push(path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?);
         } else {
+            let (installed, built) = match std::env::consts::OS {
+                "macos" => ("libggml.0.dylib", "libggml.dylib"),
+                "android" => ("libggml.so", "libggml.so"),
+                _ => ("libggml.so.0", "libggml.so"),
+            };
             let exe = std::env::current_exe().ok();
             let folder = exe.as_deref().and_then(Path::parent);
             if let Some(folder) = folder {
                 let lib = format!("../lib/{}-linux-gnu", std::env::consts::ARCH);
-                names.extend([lib.as_str(), "../lib", "../lib64"].map(|l| folder.join(l).join("libggml.so.0")));
-                names.push(folder.join("libggml.so")); // the place where cargo builds both
+                names.extend([lib.as_str(), "../lib", "../lib64"].map(|l| folder.join(l).join(installed)));
+                names.push(folder.join(built)); // the place where cargo builds both
                 names.retain(|n| n.exists());
             }
-            names.push("libggml.so.0".into());
+            names.push(installed.into());
         }
         let mut why = String::new();
         for name in names {
@@ -138,7 +143,8 @@ impl Ggml {
             }
         }
         Err(format!(
-            "no ggml library can be loaded: {why} (--library FILE names one, LD_LIBRARY_PATH the folder of its parts)"
+            "no ggml library can be loaded: {why} (--library FILE names one, {} the folder of its parts)",
+            if cfg!(target_os = "macos") { "DYLD_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" }
         ))
     }
 

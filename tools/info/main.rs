@@ -142,6 +142,12 @@ fn read_json(path: &Path) -> Result<Value, String> {
 
 /// Runs the command of the options. Returns whether the result is good.
 fn run(options: &Options) -> Result<bool, String> {
+    if cfg!(target_os = "macos") && matches!(options.command, Command::Check(_) | Command::Swap(_) | Command::Unswap(_))
+    {
+        return Err(
+            "--check, --swap and --unswap are for programs of Linux; `otool -L PROGRAM` lists what it loads".into()
+        );
+    }
     match &options.command {
         Command::Describe => {
             let all = facts::gather(&Ggml::open(options.library.as_deref())?)?;

@@ -91,7 +91,19 @@ impl Write for Appended<'_> {
 ///
 /// cbindgen:ignore
 #[guarded]
-#[unsafe(export_name = "_Z17gguf_write_to_bufPK12gguf_contextRSt6vectorIaSaIaEEb")]
+// The vector of libstdc++, or that of libc++, which has a namespace of its own on Android.
+#[cfg_attr(
+    not(any(target_vendor = "apple", target_os = "android")),
+    unsafe(export_name = "_Z17gguf_write_to_bufPK12gguf_contextRSt6vectorIaSaIaEEb")
+)]
+#[cfg_attr(
+    target_vendor = "apple",
+    unsafe(export_name = "_Z17gguf_write_to_bufPK12gguf_contextRNSt3__16vectorIaNS2_9allocatorIaEEEEb")
+)]
+#[cfg_attr(
+    target_os = "android",
+    unsafe(export_name = "_Z17gguf_write_to_bufPK12gguf_contextRNSt6__ndk16vectorIaNS2_9allocatorIaEEEEb")
+)]
 pub unsafe extern "C" fn gguf_write_to_buf(ctx: *const gguf_context, buf: *mut Vector, only_meta: bool) {
     ggml_assert!(!buf.is_null());
     optional!(ctx);

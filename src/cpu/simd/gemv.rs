@@ -74,6 +74,7 @@ pub struct WideAct {
     padded: usize,
 }
 
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 impl WideAct {
     /// Layout for rows of `k` values.
     #[inline(always)]
@@ -108,6 +109,7 @@ impl WideAct {
 /// `x` is readable for `k` floats, and `y` is writable for the bytes of the row. The processor has the instruction set
 /// of `D`.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 pub unsafe fn act_row<D: Dots>(k: usize, x: *const f32, y: *mut u8) {
     let layout = WideAct::new(k);
     // SAFETY: the caller promises the floats, the bytes of the row and the instruction set. All offsets are inside its

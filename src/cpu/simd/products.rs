@@ -114,6 +114,7 @@ impl ConvertFrom {
     #[cfg(target_arch = "aarch64")]
     pub const ARM: Self = Self { f16: 48, ..Self::FAST };
     /// As [`Self::FAST`], where other units convert halves.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub const BESIDE: Self = Self { f16: usize::MAX, ..Self::FAST };
 
     /// The number for a format, whose rows are `stride` bytes apart.

@@ -54,6 +54,7 @@ pub type Map = unsafe fn(n: usize, dst: *mut f32, x: *const f32);
 pub type Map2 = unsafe fn(n: usize, dst: *mut f32, a: *const f32, b: *const f32);
 
 /// Instruction sets for which kernels are compiled, in ascending order.
+#[allow(dead_code)] // those of the other processors
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Every processor.
@@ -71,10 +72,8 @@ pub enum Level {
     /// The same with AMX for bfloat16s, if the system lets the process use its registers.
     Amx,
     /// 64-bit ARM.
-    #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
     Neon,
     /// The same with dot products of bytes.
-    #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
     NeonDot,
     /// The same with products of matrices of bytes (`i8mm`).
     #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]

@@ -3,7 +3,7 @@
 //! The instance is created on first use and never destroyed, because threads of drivers may run until the process ends.
 
 use crate::environment::{self, debug};
-use crate::sys::{first_use, process};
+use crate::sys::{env::is_privileged, first_use, library, process};
 use crate::vulkan::device::env;
 use crate::vulkan::device::info::{Identity, Info};
 use crate::vulkan::device::nodes;
@@ -75,7 +75,12 @@ fn open() -> Option<Instance> {
     }
     // SAFETY: loading runs the initialisers of the system's Vulkan loader, which have no preconditions. The library is
     // never closed: the instance keeps `entry`.
-    let entry = match unsafe { ash::Entry::load() } {
+    let loaded = unsafe { ash::Entry::load() }.or_else(|e| {
+        let mut more = if is_privileged() { &[] } else { library::MORE_VULKAN }.iter();
+        // SAFETY: as above.
+        more.find_map(|path| unsafe { ash::Entry::load_from(path) }.ok()).ok_or(e)
+    });
+    let entry = match loaded {
         Ok(entry) => entry,
         Err(e) => {
             explain(format_args!("no Vulkan library here ({e})"));

@@ -12,8 +12,7 @@ const NODES: [(&str, &[&str]); 2] =
 /// Whether there is a device node of a graphics driver. Always true on systems other than Linux, whose devices have
 /// other names.
 pub fn any() -> bool {
-    !cfg!(any(target_os = "linux", target_os = "android"))
-        || NODES.into_iter().any(|(folder, names)| has(Path::new(folder), names))
+    !cfg!(linux_kernel) || NODES.into_iter().any(|(folder, names)| has(Path::new(folder), names))
 }
 
 fn has(folder: &Path, names: &[&str]) -> bool {
