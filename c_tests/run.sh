@@ -31,7 +31,8 @@ if [ -n "$oracle" ] && [ ! -f "$oracle/include/ggml.h" ]; then
     echo "c_tests: no original in $oracle"; exit 2
 fi
 mkdir -p "$out"/{ours,oracle,abi,text}
-has_valgrind() { command -v valgrind > /dev/null && [ "$($CC -dumpmachine | cut -d- -f1)" = "$(uname -m)" ]; } # not for programs under qemu
+# Not for programs under qemu.
+has_valgrind() { command -v valgrind > /dev/null && [ "$($CC -dumpmachine | cut -d- -f1)" = "$(uname -m)" ]; }
 
 ok() { passed=$((passed + 1)); echo "PASS $1"; }
 bad() { failed=$((failed + 1)); echo "FAIL $1: $2"; }
