@@ -27,7 +27,7 @@ else
 unexport GGML_MAX_NAME
 endif
 
-.PHONY: all run test bench bench-cpu bench-memory bench-ops test-vulkan test-drivers test-peers-all test-diff-all test-abi test-package test-packs test-msrv test-cinstall test-debian debian-symbols check-macos check-android fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom wheel npm tarball dist clean help
+.PHONY: all run test bench bench-cpu bench-memory bench-ops test-vulkan test-drivers test-aarch64 test-peers-all test-diff-all test-abi test-package test-packs test-msrv test-cinstall test-debian debian-symbols check-macos check-android fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom wheel npm tarball dist clean help
 
 ## all: the release build, in target/release (also plain make)
 all:
@@ -53,6 +53,11 @@ test-vulkan:
 # DRIVERS=write: writes the table. DRIVERS="all navi31": only this one.
 test-drivers:
 	@DESTDIR= DRIVERS="$(or $(DRIVERS),all)" scripts/test.sh drivers
+
+## test-aarch64: everything for 64-bit ARM in qemu: cross build, unit tests, hosts, llama.cpp, RPC with x86-64 (an hour)
+# CI runs a part; AARCH64="units c": these sections of scripts/test_aarch64.sh.
+test-aarch64:
+	@DESTDIR= AARCH64="$(or $(AARCH64),all)" scripts/test.sh aarch64
 
 ## test-peers-all: every case of the original's test-backend-ops, every architecture (hours)
 ## test-diff-all: every case of our comparison of operations with the original

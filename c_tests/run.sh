@@ -31,6 +31,8 @@ if [ -n "$oracle" ] && [ ! -f "$oracle/include/ggml.h" ]; then
     echo "c_tests: no original in $oracle"; exit 2
 fi
 mkdir -p "$out"/{ours,oracle,abi,text}
+# Not for programs under qemu.
+has_valgrind() { command -v valgrind > /dev/null && [ "$($CC -dumpmachine | cut -d- -f1)" = "$(uname -m)" ]; }
 
 ok() { passed=$((passed + 1)); echo "PASS $1"; }
 bad() { failed=$((failed + 1)); echo "FAIL $1: $2"; }
@@ -197,7 +199,7 @@ suite_async() {
     counted "async failures" on ours "$out/ours/async_faults"
     unset GGML_SCHED_SANITIZE
     counted "async memory of the process" on ours env GGML_DISABLE_VULKAN=1 "$out/ours/async_heap"
-    if command -v valgrind > /dev/null; then
+    if has_valgrind; then
         counted "async failures under valgrind" on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/async_faults" quick
     fi
     [ -n "$oracle" ] || return
@@ -227,7 +229,7 @@ suite_quant() {
 suite_meta() {
     build ours meta/test_meta.c test_meta -DGGML_RS || return
     counted "meta" on ours "$out/ours/test_meta"
-    if command -v valgrind > /dev/null; then
+    if has_valgrind; then
         counted "meta under valgrind" on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_meta"
     fi
 }
@@ -281,7 +283,7 @@ suite_soak() { # [VARIABLE=VALUE ...]
 suite_train() {
     local which
     build ours opt/train.c train || return
-    if command -v valgrind > /dev/null; then
+    if has_valgrind; then
         on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/train" short > /dev/null 2> "$out/text/train.valgrind"
         if [ $? -eq 0 ]; then ok "training under valgrind"; else bad "training under valgrind" "$(grep -m 2 '^==' "$out/text/train.valgrind" | tr '\n' '|')"; fi
     fi
@@ -317,7 +319,7 @@ modules() { # modules HEADERS: the good one and those that must be refused
 suite_plugin() {
     modules ours && build ours plugin/test_plugin.c test_plugin || return
     counted "plugin" on ours "$out/ours/test_plugin" "$out/ours/modules"
-    if command -v valgrind > /dev/null; then
+    if has_valgrind; then
         counted "plugin under valgrind" on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_plugin" "$out/ours/modules"
     else
         note "no valgrind: install the package valgrind to look for leaks"
@@ -332,7 +334,7 @@ suite_plugin() {
 suite_bad() {
     build ours bad/test_bad.c test_bad || return
     counted "bad input" on ours "$out/ours/test_bad"
-    if command -v valgrind > /dev/null; then
+    if has_valgrind; then
         counted "bad input under valgrind" on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_bad" quick
     fi
 }
@@ -344,7 +346,7 @@ suite_rs() {
     build ours rs/test_rs.c test_rs || return
     counted "rs" on ours "$out/ours/test_rs" "$files"
     counted "rs files" python3 "$here/rs/check.py" "$files"
-    if command -v valgrind > /dev/null; then
+    if has_valgrind; then
         mkdir -p "$files/valgrind"
         counted "rs under valgrind" on ours env GGML_DISABLE_VULKAN=1 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite "$out/ours/test_rs" "$files/valgrind"
     fi
@@ -438,7 +440,7 @@ suite_refuse() {
     $toy "$own" -o "$dir/note.so" && $toy "$own" -DNO_NOTE -o "$dir/no-note.so" && $toy "-I$dir/names" "$own" -o "$dir/names.so" &&
         $toy "-I$dir/other" "$own" -o "$dir/other.so" || { bad "refuse" "the modules cannot be compiled"; return; }
     says "a module with a note" "loaded Module (1 devices)" "$dir/note.so"
-    objcopy --strip-all "$dir/note.so" "$dir/stripped.so" && says "a stripped module with a note" "loaded Module (1 devices)" "$dir/stripped.so"
+    ${OBJCOPY:-objcopy} --strip-all "$dir/note.so" "$dir/stripped.so" && says "a stripped module with a note" "loaded Module (1 devices)" "$dir/stripped.so"
     says "a module without a note" "refused, 1 lines: *nothing in it says for which version*GGML_RS_ANY_MODULE=1*" "$dir/no-note.so"
     says "a module without a note that the user wants" "loaded Module (1 devices)" "$dir/no-note.so" GGML_RS_ANY_MODULE=1
     says "GGML_RS_ANY_MODULE=0" "refused, 1 lines: *" "$dir/no-note.so" GGML_RS_ANY_MODULE=0
@@ -452,14 +454,14 @@ suite_refuse() {
     if [ -e "$modules/libggml-cpu.so" ]; then
         for file in cpu rpc vulkan; do
             [ -e "$modules/libggml-$file.so" ] || continue
-            objcopy --strip-all "$modules/libggml-$file.so" "$dir/libggml-$file.so"
+            ${OBJCOPY:-objcopy} --strip-all "$modules/libggml-$file.so" "$dir/libggml-$file.so"
             says "the original's $file module" "loaded *" "$modules/libggml-$file.so" GGML_VK_VISIBLE_DEVICES=0
             says "the original's $file module, stripped" "loaded *" "$dir/libggml-$file.so" GGML_VK_VISIBLE_DEVICES=0
         done
     fi
     if [ ! -e "$former/libggml-cpu.so" ]; then note "modules of ggml 0.26.0 were not tried (GGML_FORMER, from scripts/oracle.sh former)"; return; fi
     for file in cpu rpc; do
-        objcopy --strip-all "$former/libggml-$file.so" "$dir/former-$file.so"
+        ${OBJCOPY:-objcopy} --strip-all "$former/libggml-$file.so" "$dir/former-$file.so"
         says "the $file module of 0.26.0" "refused, 1 lines: *not loaded*libggml-$file.so*GGML_RS_ANY_MODULE=1*" "$former/libggml-$file.so"
         says "the $file module of 0.26.0, stripped" "refused, 1 lines: *not loaded*former-$file.so*GGML_RS_ANY_MODULE=1*" "$dir/former-$file.so"
     done

@@ -20,26 +20,20 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import tomllib
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-sys.dont_write_bytecode = True
 from checks import Checks
-from processes import ROOT
+from processes import ROOT, output
 from upstream import interface
 from upstream.tree import Tree, compared
 
 LISTS = Path(ROOT, "c_tests/abi")
 LIBRARIES = ("libggml", "libggml-base", "libggml-cpu")
 checks = Checks("abi")
-
-
-def output(*command, **more):
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, **more).stdout
 
 
 class Allowed:

@@ -6,10 +6,9 @@ docs/HOUSE.md expects few: code_counts.py
 `cargo clippy -- -W clippy::too_many_lines` finds long functions.)"""
 import collections
 import re
-import subprocess
 from pathlib import Path
 
-from processes import ROOT
+from processes import ROOT, known
 
 # Where unsafe code belongs: C's layouts and functions, system calls, instruction sets.
 EXPECTED = ("abi/", "capi/", "sys/", "cpu/simd/")
@@ -24,8 +23,7 @@ def unsafe_blocks(text):
 
 def lines(*patterns):
     """Lines of the repository's files that one of the patterns matches."""
-    files = subprocess.run(["git", "ls-files", "-z", *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
-    return sum(Path(ROOT, file).read_bytes().count(b"\n") for file in files if file and Path(ROOT, file).is_file())
+    return sum(Path(ROOT, file).read_bytes().count(b"\n") for file in known(*patterns))
 
 
 def own_variables():

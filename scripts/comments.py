@@ -9,13 +9,12 @@ To check another kind of file, write a function that yields its comments, and ad
 import io
 import os
 import re
-import subprocess
 import sys
 import tokenize
 import tomllib
 
 from checks import Checks
-from processes import ROOT
+from processes import ROOT, known
 
 WIDTH = 120
 # The words of rule 4, and files that are not checked.
@@ -109,11 +108,10 @@ def forbidden(path, comments):
 def main():
     c = Checks("comments")
     os.chdir(ROOT)
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *sys.argv[1:]], capture_output=True, text=True, check=True).stdout.splitlines()
+    listed = known(*sys.argv[1:])
     too_wide, words, n = {}, [], 0
     for path in listed:
-        kind = kind_of(path)
-        if kind and os.path.isfile(path):
+        if kind := kind_of(path):
             with open(path, encoding="utf-8") as f:
                 text = f.read()
             comments, n = list(kind(text)), n + 1

@@ -1,17 +1,20 @@
 #!/bin/bash
 # The packages of a release, in target/dist: dist.sh [sources] [tarball] [wheel] [npm]. All of them are made if none is
 # named, and only from a commit (DIST_DIRTY=1: from what is there, for a try). docs/RELEASING.md says what is in them.
-# Binaries are linked for glibc 2.28, whatever this system has (packaging/zig_cc.sh), in target/portable.
+# Binaries are linked for glibc 2.28, whatever this system has (packaging/zig_cc.sh), in target/portable; with
+# CARGO_TARGET=aarch64-unknown-linux-gnu for 64-bit ARM (needs gcc-aarch64-linux-gnu, for its libgcc_s and binutils).
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 die() { echo "dist: $*" >&2; exit 1; }
+export CARGO_TARGET=${CARGO_TARGET:-}
 if [ $# = 0 ]; then
     [ -n "${DIST_DIRTY:-}" ] || [ -z "$(git status --porcelain)" ] || die "there are uncommitted changes"
-    set -- sources tarball wheel npm
+    if [ -n "$CARGO_TARGET" ]; then set -- tarball wheel; else set -- sources tarball wheel npm; fi
 fi
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-name=libggml-rs-$version tree=libggml-rs-$version-linux-x86_64 out=$root/target/dist
+arch=${CARGO_TARGET:+${CARGO_TARGET%%-*}} binutils=${CARGO_TARGET:+${CARGO_TARGET%%-*}-linux-gnu-}
+name=libggml-rs-$version tree=libggml-rs-$version-linux-${arch:=x86_64} out=$root/target/dist
 # The same bytes for the same files: names in order, no owner, the time of the commit.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH PYTHONDONTWRITEBYTECODE=1
@@ -26,7 +29,8 @@ binaries() { # the tree of make install, the symbols apart, and the bill of mate
     local file folder
     tools=${GGML_CACHE:-$root/target/cache}/pack-tools-$(cksum < packaging/tools.txt | cut -d ' ' -f 1)
     PYTHONPATH=scripts python3 -c 'import sys, processes; sys.exit(processes.packages(*sys.argv[1:])[1] or None)' "${tools##*/}" --require-hashes -r packaging/tools.txt
-    export ZIG=$tools/ziglang ZIG_GLOBAL_CACHE_DIR=$tools/zig-cache PATH=$root/packaging:$PATH CC=zig_cc.sh CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=zig_cc.sh
+    export ZIG=$tools/ziglang ZIG_GLOBAL_CACHE_DIR=$tools/zig-cache${CARGO_TARGET:+-$arch} PATH=$root/packaging:$PATH CC=zig_cc.sh
+    [ -n "$CARGO_TARGET" ] || export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=zig_cc.sh
     export GGML_MAX_NAME=64 CARGO_FLAGS='' CARGO_TARGET_DIR=$root/target/portable
     zig_cc.sh prepare
     scripts/build.sh if-needed
@@ -35,11 +39,11 @@ binaries() { # the tree of make install, the symbols apart, and the bill of mate
         # The place where debuggers look: the folder .debug beside the file.
         folder=$work/debug/$(dirname "${file#"$work"/}")/.debug
         mkdir -p "$folder"
-        objcopy --only-keep-debug "$file" "$folder/${file##*/}.debug"
-        strip --strip-unneeded "$file"
-        objcopy --add-gnu-debuglink="$folder/${file##*/}.debug" "$file"
+        "${binutils}objcopy" --only-keep-debug "$file" "$folder/${file##*/}.debug"
+        "${binutils}strip" --strip-unneeded "$file"
+        "${binutils}objcopy" --add-gnu-debuglink="$folder/${file##*/}.debug" "$file"
     done < <(find "$work/$tree" \( -name '*.so.*' -o -path '*/bin/*' \) -type f | sort)
-    find "$work/$tree" -name '*.a' -exec strip --strip-debug {} +
+    find "$work/$tree" -name '*.a' -exec "${binutils}strip" --strip-debug {} +
     # The pkg-config file and the manifest name no folder of this machine.
     sed -i 's|^prefix=.*|prefix=${pcfiledir}/../..|' "$work/$tree/lib/pkgconfig/ggml.pc"
     rm -f "$work/$tree/lib/cmake/ggml/libggml-rs.manifest"
@@ -77,9 +81,10 @@ wheel() {
     cp -r "$work"/flat/* "$work/python/libggml_rs/"
     cp LICENSE Cargo.toml "$work/libggml-rs.cdx.json" "$work/python/"
     (cd "$work/python" && PYTHONPATH=$tools python3 -m hatchling build -t wheel -d "$out" > /dev/null)
-    PYTHONPATH=$tools python3 -m auditwheel show "$out/libggml_rs-$version"-*.whl | tr '\n' ' ' | grep -F 'tag: "manylinux_2_28_x86_64"' > /dev/null || die "auditwheel does not agree with the wheel's name"
+    PYTHONPATH=$tools python3 -m auditwheel show "$out/libggml_rs-$version"-*"_$arch.whl" | tr '\n' ' ' | grep -F 'tag: "manylinux_2_28_'"$arch\"" > /dev/null || die "auditwheel does not agree with the wheel's name"
 }
 npm() {
+    [ -z "$CARGO_TARGET" ] || die "the package for Node.js is for x86-64 only"
     flat "$work/npm"
     cp packaging/npm/* LICENSE "$work/libggml-rs.cdx.json" "$work/npm/"
     sed -i "s/\"version\": \".*\"/\"version\": \"$version\"/" "$work/npm/package.json"

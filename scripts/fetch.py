@@ -4,15 +4,13 @@ Nothing is installed.
 
 usage: fetch.py DIR [former | whisper | diffusion]
 
-Afterwards DIR/ggml holds the original's sources and DIR/llama-new llama.cpp 0.8.0, both from the crate llama-cpp-sys-4
-0.11.0; DIR/llama.cpp holds an older llama.cpp whole, with its tests and its server, and DIR/llama_cpp the Python
-package above it, from the source distribution llama-cpp-python 0.3.36.
-cargo and pip fetch them as this machine configures them. Both archives are checked against the sums below; archives
-that are already in DIR are reused, so they may also be put there by hand. With `former`, DIR/ggml-former is ggml
-0.26.0, whose modules must be refused; with `whisper`, DIR/whisper.cpp is a whisper.cpp that was written for ggml 0.9,
-from the crate whisper-rs-sys 0.15.0; with `diffusion`, DIR/stable-diffusion.cpp is one with its ggml 0.12.0, from the
-crate diffusion-rs-sys 0.1.20.
-"""
+Afterwards DIR/ggml holds the original's sources and DIR/llama-new llama.cpp 0.8.0, both from one crate; DIR/llama.cpp
+holds an older llama.cpp whole, with its tests and its server, and DIR/llama_cpp the Python package above it, from a
+source distribution. With `former`, DIR/ggml-former is ggml 0.26.0, whose modules must be refused; with `whisper`,
+DIR/whisper.cpp is a whisper.cpp that was written for ggml 0.9; with `diffusion`, DIR/stable-diffusion.cpp is one with
+its ggml 0.12.0.
+cargo and pip fetch them as this machine configures them. Archives are checked against the sums below; those that are
+already in DIR are reused, so they may also be put there by hand."""
 import contextlib
 import fcntl
 import glob

@@ -17,7 +17,7 @@ gcc, bison, flex, pkg-config, dpkg-dev and python3-venv must be installed; pip f
 
 In the environment: DEBIAN_SUITES="sid" names the suites; of a package that is in several, the last one has it.
 DEBIAN_MIRROR=URI names another repository; DEBIAN_PACKAGES="libvulkan-dev" fetches other packages, below DIR/root, in
-the same way.
+the same way; DEBIAN_ARCHITECTURE=arm64: those for that processor, for which there is no `run`.
 """
 import os
 import platform
@@ -28,7 +28,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.dont_write_bytecode = True
 from fetch import die, locked, quiet_ending
 
 # Mesa 26.1 (suite "testing" in November 2026) has the matrices, too, but ends programs whose shaders GPU-assisted
@@ -36,7 +35,8 @@ from fetch import die, locked, quiet_ending
 SUITES = os.environ.get("DEBIAN_SUITES", "sid").split()
 PACKAGES = os.environ.get("DEBIAN_PACKAGES", "mesa-vulkan-drivers mesa-drm-shim libvulkan1 vulkan-validationlayers libstdc++6 libgomp1").split()
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-LIBRARIES = "usr/lib/x86_64-linux-gnu"
+ARCHITECTURE = os.environ.get("DEBIAN_ARCHITECTURE", "amd64")
+LIBRARIES = f"usr/lib/{dict(amd64='x86_64', arm64='aarch64')[ARCHITECTURE]}-linux-gnu"
 RUN = f"""#!/bin/sh
 # Starts a program with the libraries and the Vulkan driver of this folder; those of LD_LIBRARY_PATH come first.
 here=$(cd "$(dirname "$0")" && pwd)
@@ -86,7 +86,7 @@ def configure(work, suites, *kinds):
     for folder in ("etc/apt", "var/lib/apt/lists/partial", "var/lib/dpkg", "var/cache/apt/archives/partial"):
         (work / folder).mkdir(parents=True)
     keys = f" signed-by={KEYRING}" if os.path.exists(KEYRING) else ""
-    (work / "etc/apt/sources.list").write_text("".join(f"{kind} [arch=amd64 target={target}{keys}] {uri} {suite} main\n" for suite in suites for kind, target in kinds))
+    (work / "etc/apt/sources.list").write_text("".join(f"{kind} [arch={ARCHITECTURE} target={target}{keys}] {uri} {suite} main\n" for suite in suites for kind, target in kinds))
     (work / "etc/apt/preferences").write_text("".join(f"Package: *\nPin: release {key}={suite}\nPin-Priority: {500 + n}\n\n"
                                                       for n, suite in enumerate(suites) for key in "an"))
     (work / "var/lib/dpkg/status").touch()
@@ -99,8 +99,8 @@ Dir "{work}";
 Dir::State::status "{work}/var/lib/dpkg/status";
 Dir::Etc::trusted "/etc/apt/trusted.gpg";
 Dir::Etc::trustedparts "/etc/apt/trusted.gpg.d";
-APT::Architecture "amd64";
-APT::Architectures {{ "amd64"; }};
+APT::Architecture "{ARCHITECTURE}";
+APT::Architectures {{ "{ARCHITECTURE}"; }};
 APT::Install-Recommends "false";
 APT::Update::Error-Mode "any";
 """)

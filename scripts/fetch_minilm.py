@@ -13,7 +13,6 @@ import sys
 import tempfile
 import zipfile
 
-sys.dont_write_bytecode = True
 import gguf_file
 from fetch import client, die, locked, quiet_ending
 

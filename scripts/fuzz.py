@@ -11,8 +11,7 @@ out first. -c: no search. The inputs that -h has kept, and the seeds, run once i
 component add llvm-tools), and the tables in docs/measurements/fuzz.md are written.
 
 vulkan_node needs a software driver (the package mesa-vulkan-drivers), which must be the first device of
-GGML_VK_VISIBLE_DEVICES (0). Without it, that target is left out; with GGML_TEST_VULKAN=1 it fails. The last line counts
-the targets."""
+GGML_VK_VISIBLE_DEVICES (0). Without it, that target is left out; with GGML_TEST_VULKAN=1 it fails."""
 import argparse
 import collections
 import concurrent.futures
@@ -32,7 +31,7 @@ from checks import Checks, markdown
 ROOT = Path(processes.ROOT)
 SEEDS, PAGE = ROOT / "fuzz/seeds", ROOT / "docs/measurements/fuzz.md"
 TARGETS = sorted(folder.name for folder in SEEDS.iterdir())
-HOST = re.search(r"^host: (.*)", subprocess.run(["rustc", "-vV"], capture_output=True, text=True).stdout, re.M)[1]
+HOST = processes.rust_host()
 # As cargo-fuzz has it: coverage of branches with counters, and the sanitizer. Comparisons are not traced: that makes
 # the build half as long again, and the seeds contain the magic numbers.
 COVERAGE = ("--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=3 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters "
@@ -138,7 +137,7 @@ class Fuzz(Checks):
 
     def count(self):
         """The lines that the inputs of all targets reach, and the executions so far, in docs/measurements/fuzz.md."""
-        tools = Path(subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True).stdout.strip(), "lib/rustlib", HOST, "bin")
+        tools = Path(processes.output("rustc", "--print", "sysroot").strip(), "lib/rustlib", HOST, "bin")
         if not self.check((tools / "llvm-cov").exists(), "llvm-cov is there (rustup component add llvm-tools)"):
             return
         profiles, data = self.work / "profiles", self.work / "all.profdata"
@@ -150,8 +149,7 @@ class Fuzz(Checks):
                 return
         subprocess.run([tools / "llvm-profdata", "merge", "-sparse", *profiles.iterdir(), "-o", data], check=True)
         first, *others = map(self.program, self.targets)
-        counted = subprocess.run([tools / "llvm-cov", "export", "-summary-only", f"-instr-profile={data}", first, *(f"-object={other}" for other in others)],
-                                 check=True, capture_output=True, text=True).stdout
+        counted = processes.output(tools / "llvm-cov", "export", "-summary-only", f"-instr-profile={data}", first, *(f"-object={other}" for other in others))
         before, known, after = re.split(r"(?<=<!-- fuzz: begin -->\n)|(?=<!-- fuzz: end -->)", PAGE.read_text(encoding="utf-8"))
         PAGE.write_text("\n".join([before + self.executions(known), coverage(json.loads(counted)["data"][0]["files"]) + after]), encoding="utf-8")
 

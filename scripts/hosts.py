@@ -1,5 +1,5 @@
 """Unmodified programs of llama.cpp on this library and on the original, for test_hosts.py, test_rpc.py, test_peers.py,
-test_vulkan.py and test_invariance.py.
+test_vulkan.py, test_invariance.py, test_placement.py and test_swaps.py.
 
 The programs are built once; LD_LIBRARY_PATH says which library they run on."""
 import json
@@ -168,11 +168,16 @@ def alike(one, other):
     return min(map(cosine, one, other))
 
 
+USAGE = """usage: {} CACHE OURS [SECTION ...]
+
+CACHE is the folder of scripts/oracle.sh, OURS the folder of the installed library's lib. The last line counts the checks.
+SECTIONs:"""
+
+
 def main(doc, suite, sections, usual=None, kind=Hosts):
-    """A suite of sections, called with CACHE OURS [SECTION ...]. `usual`: how many of the first sections run if none is
-    named."""
+    """A suite of sections, as USAGE says. `usual`: how many of the first sections run if none is named."""
     if len(sys.argv) < 3 or any(n not in sections for n in sys.argv[3:]):
-        sys.exit(f"{doc.strip()}\n\nsections: {' '.join(sections)}")
+        sys.exit(f"{doc.strip()}\n\n{USAGE.format(os.path.basename(sys.argv[0]))} {' '.join(sections)}")
     t = kind(suite, *map(os.path.abspath, sys.argv[1:3]))
     for name in sys.argv[3:] or list(sections)[:usual]:
         begin = time.time()

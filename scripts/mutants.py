@@ -6,7 +6,7 @@ and pass without. mutants_places.toml says what is replaced in a copy of the sou
 environment variable GGML_RS_MUTANT selects the row. One build without optimisation, in target/mutants, contains all of
 them. Each test runs in a process of its own with a limit of memory and of time. A panic, a crash, a hang and a wrong
 result all count as failing. `check` builds nothing: are rows and places complete, and does each needle exist?
-MUTANTS_JOBS: how many unit tests run at once (default: the number of processors). The last line counts the checks."""
+MUTANTS_JOBS: how many unit tests run at once (default: the number of processors)."""
 import concurrent.futures
 import contextlib
 import os
@@ -16,11 +16,8 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from pathlib import Path
-try:
-    import tomllib
-except ImportError:  # Python 3.10 and older
-    from pip._vendor import tomli as tomllib
 
 import processes
 from checks import Checks
@@ -67,8 +64,7 @@ def mistakes():
 
 def copy_tree():
     """The sources with the bugs, in TREE. What is as it was keeps its time, for cargo."""
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    contents = {p: (ROOT / p).read_bytes() for p in listed if not p.startswith("fuzz/") and (ROOT / p).is_file()}
+    contents = {p: (ROOT / p).read_bytes() for p in processes.known() if not p.startswith("fuzz/")}
     contents["src/mutant.rs"] = contents["scripts/mutant.rs"]
     for path, list_of in PLACES.items():
         text = text_of(path)

@@ -13,11 +13,21 @@
 #   oracle.sh former     the CPU and RPC modules of ggml 0.26.0, which must be refused -> former/
 #   oracle.sh whisper    unpacks a whisper.cpp, for c_tests -> src/whisper.cpp
 #   oracle.sh vulkan-module   its Vulkan module (glslc and Vulkan headers needed; half an hour) -> modules/
+#
+# With CARGO_TARGET=aarch64-unknown-linux-gnu all of it is built for that processor, in the folder of this name in
+# GGML_CACHE.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${GGML_CACHE:-$root/target/cache}
 case $cache in /*) ;; *) cache=$PWD/$cache ;; esac
 jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc 2> /dev/null || echo 2)}
+compilers=
+if [ -n "${CARGO_TARGET:-}" ]; then # the sources are the same
+    mkdir -p "$cache/src" "$cache/$CARGO_TARGET"
+    cache=$cache/$CARGO_TARGET compilers=$(echo "$CARGO_TARGET" | sed 's/-unknown-/-/')-
+    [ -e "$cache/src" ] || ln -s ../src "$cache/src"
+    CC=${compilers}gcc CXX=${compilers}g++
+fi
 CC=${CC:-cc} CXX=${CXX:-c++}
 mkdir -p "$cache"
 export PYTHONDONTWRITEBYTECODE=1
@@ -44,6 +54,11 @@ prepare() { # what every build with cmake needs: that of the system, or from Pyt
         export PATH="$tools/cmake/data/bin:$tools/bin:$PATH"
     fi
     [ -n "${CMAKE_GENERATOR:-}" ] || ! command -v ninja > /dev/null 2>&1 || export CMAKE_GENERATOR=Ninja
+}
+
+cmake_for() { # ARGUMENTS: cmake, for another processor if there is one
+    [ -z "$compilers" ] || set -- "$@" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR="${compilers%%-*}" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX"
+    cmake "$@"
 }
 
 # A build shows a line for each tenth of its way; all of it is in the log.
@@ -96,7 +111,7 @@ configure_ggml() { # NAME SOURCE ARGUMENTS: a tree of ggml, to be built in NAME-
     shift 2
     prepare
     mkdir -p "$cache/$name"
-    cmake -S "$cache/src/$source" -B "$cache/$name-build" -DCMAKE_INSTALL_PREFIX="$cache/$name" -DCMAKE_INSTALL_LIBDIR=lib \
+    cmake_for -S "$cache/src/$source" -B "$cache/$name-build" -DCMAKE_INSTALL_PREFIX="$cache/$name" -DCMAKE_INSTALL_LIBDIR=lib \
         -DBUILD_SHARED_LIBS=ON -DGGML_OPENMP=OFF -DGGML_RPC=ON -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF \
         "$@" > "$cache/$name-configure.log" 2>&1 || die "$source cannot be configured; see $cache/$name-configure.log"
 }
@@ -117,7 +132,13 @@ loadable() { # NAME SOURCE ARGUMENTS: its CPU and RPC modules, in NAME
     cp "$cache/$name-build/bin/libggml-cpu.so" "$cache/$name-build/bin/libggml-rpc.so" "$cache/$name/"
 }
 
-original() { once original libraries -DCMAKE_BUILD_TYPE=Release -DGGML_LLAMAFILE=ON -DCMAKE_CXX_FLAGS="$(amx_flags)"; }
+original() {
+    # For ARM, what makes its results exact and equal to those on x86-64: without fp16 it does not add products as
+    # halves, and no compiler fuses the additions of its quantization.
+    set -- -DCMAKE_CXX_FLAGS="$(amx_flags)"
+    [ "${compilers%%-*}" != aarch64 ] || set -- -DGGML_CPU_ARM_ARCH=armv8.2-a+dotprod -DCMAKE_C_FLAGS=-ffp-contract=off -DCMAKE_CXX_FLAGS=-ffp-contract=off
+    once original libraries -DCMAKE_BUILD_TYPE=Release -DGGML_LLAMAFILE=ON "$@"
+}
 
 # The original as hosts build it: with OpenMP, repacking, and the kernels of llamafile.
 bench() {
@@ -152,7 +173,7 @@ configure() { # NAME SOURCE ARGUMENTS: a llama.cpp tree, configured for the inst
     [ "$(cat "$cache/$name/configured" 2> /dev/null)" = "$version $*" ] && return
     rm -rf "${cache:?}/$name"
     echo "configuring $source with -DLLAMA_USE_SYSTEM_GGML=ON ..."
-    cmake -S "$cache/src/$source" -B "$cache/$name" -DCMAKE_BUILD_TYPE=Release \
+    cmake_for -S "$cache/src/$source" -B "$cache/$name" -DCMAKE_BUILD_TYPE=Release \
         -DLLAMA_USE_SYSTEM_GGML=ON -DCMAKE_PREFIX_PATH="$cache/ours" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DLLAMA_OPENSSL=OFF \
         "$@" > "$cache/$name-configure.log" 2>&1 || die "llama.cpp cannot be configured; see $cache/$name-configure.log"
     echo "$version $*" > "$cache/$name/configured"
@@ -225,5 +246,5 @@ need "$CXX" g++
 case ${1:-} in
 fetch | original | bench | debug | hosts | tests | peers | modules | former | whisper) "$1" ;;
 vulkan-module) vulkan_module ;;
-*) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2 ;;
+*) sed -n '2,19s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

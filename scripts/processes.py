@@ -1,4 +1,4 @@
-"""Programs that tests compile, and servers that they start."""
+"""Programs that tests run and compile, and servers that they start."""
 import contextlib
 import os
 import shutil
@@ -7,7 +7,25 @@ import subprocess
 import sys
 import time
 
+from fetch import locked
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def output(*command, **more):
+    """What a program that must succeed prints."""
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, **more).stdout
+
+
+def known(*patterns):
+    """The files of the repository that one of the patterns matches, and new ones that git does not ignore."""
+    files = output("git", "ls-files", "-coz", "--exclude-standard", *patterns, cwd=ROOT).split("\0")[:-1]
+    return [file for file in files if os.path.isfile(f"{ROOT}/{file}")]
+
+
+def rust_host():
+    """The system that rustc compiles for, by Rust's name."""
+    return output("rustc", "-vV").partition("host: ")[2].split()[0]
 
 
 def compiled(out, source, *flags):
@@ -34,15 +52,16 @@ def packages(name, *wanted):
     """A folder of Python packages in the cache, which pip fetches the first time; and pip's output if it fails, or
     nothing."""
     folder = f"{cache()}/{name}"
-    if os.path.isdir(folder):
+    with locked(os.path.dirname(folder)):
+        if os.path.isdir(folder):
+            return folder, ""
+        shutil.rmtree(folder + ".part", ignore_errors=True) # of an interrupted run
+        r = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", folder + ".part", *wanted],
+                           capture_output=True, text=True)
+        if r.returncode != 0:
+            return folder, f"pip cannot fetch {' '.join(wanted)} ({(r.stderr.strip().splitlines() or ['no message'])[-1][:200]})"
+        os.rename(folder + ".part", folder)
         return folder, ""
-    shutil.rmtree(folder + ".part", ignore_errors=True) # of an interrupted run
-    r = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", folder + ".part", *wanted],
-                       capture_output=True, text=True)
-    if r.returncode != 0:
-        return folder, f"pip cannot fetch {' '.join(wanted)} ({(r.stderr.strip().splitlines() or ['no message'])[-1][:200]})"
-    os.rename(folder + ".part", folder)
-    return folder, ""
 
 
 def tool(name, version, *options, right=lambda path: True):

@@ -1,25 +1,19 @@
 #!/usr/bin/env python3
-"""Runs the library and its hosts under tools that watch memory and threads.
+"""Runs the library and its hosts under tools that watch memory and threads. docs/TESTS.md says what they must report.
 
 usage: sanitizers.py asan | valgrind [NAME ...] | tsan [ROUNDS]
 
 asan      AddressSanitizer and LeakSanitizer. The library is built with them (a stable compiler is enough:
           RUSTC_BOOTSTRAP; the standard library is not instrumented), and hosts with gcc, whose run-time library serves
-          both. A seeded overflow and a seeded leak, both inside the library, must be reported, so that a set-up which
-          finds nothing fails. Then everything fails once in a scheduler (c_tests/async/test_faults.c), and hosts run:
-          that must be silent. So must the unit tests of modules that handle pointers of C (`sys`, `capi`), and those of
-          RPC's client and server. On demand: the builds take ten minutes of processor time. ASAN="units hosts" is the
-          default; with `peers`, programs of the original run, too (after scripts/oracle.sh tests). ASAN=rpc: RPC alone,
-          its unit tests and its host.
-valgrind  Invalid accesses, values that were never written, and blocks that are lost, in the library and in hosts of it
-          (NAMEs: some of them). GGML_PREFIX is the library (default: target/install). On demand: it takes minutes.
-tsan      ThreadSanitizer. The library, fuzz/threads and the standard library are built with it: two seeded races must
-          be reported, and the stress test and the RPC server with its clients must not be. If the sources of the
+          both: ten minutes of processor time. ASAN="units hosts" is the default; with `peers`, programs of the original
+          run, too (after scripts/oracle.sh tests). ASAN=rpc: RPC alone, its unit tests and its host.
+valgrind  Some minutes. NAMEs: some of the hosts. GGML_PREFIX is the library (default: target/install).
+tsan      ThreadSanitizer. The library, fuzz/threads and the standard library are built with it. If the sources of the
           standard library are not available (the component rust-src of rustup), it is built without the sanitizer.
           scripts/tsan.supp says what the sanitizer does not see then, and why that does no harm.
 
 Tests with a limit of memory, a replaced malloc or deadlines of milliseconds are left out: robust test_memory,
-test_cancel and soak, async test_heap. The last line counts the checks."""
+test_cancel and soak, async test_heap."""
 import os
 import re
 import shutil
@@ -34,7 +28,7 @@ from checks import Checks
 ROOT = Path(processes.ROOT)
 HOSTS, RPC, LOADERS, MODULES = tomllib.loads((ROOT / "c_tests/sanitized.toml").read_text(encoding="utf-8")).values()
 RACE = "WARNING: ThreadSanitizer: data race"
-HOST = re.search(r"^host: (.*)", subprocess.run(["rustc", "-vV"], capture_output=True, text=True).stdout, re.M)[1]
+HOST = processes.rust_host()
 
 
 class Tool(Checks):
@@ -112,7 +106,7 @@ def asan():
                lambda status, text: silent(status, text) and len(re.findall("^test result: ok. [1-9]", text, re.M)) == 1, ASAN_OPTIONS=options + "1")
     if peers:
         # The programs are not instrumented, so the run-time library is loaded before them.
-        loaded = subprocess.run([os.environ.get("CC", "cc"), "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()
+        loaded = processes.output(os.environ.get("CC", "cc"), "-print-file-name=libasan.so").strip()
         c.runs("programs of the original", [sys.executable, ROOT / "scripts/test_peers.py", processes.cache(), lib, "programs"],
                PEERS_RUNNER=f"env LD_PRELOAD={loaded} ASAN_OPTIONS={options}0")
     if hosts or rpc:
@@ -142,8 +136,7 @@ def valgrind(*names):
 
 def tsan(rounds="300"):
     c, suppressions = Tool("tsan"), ""
-    sysroot = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True).stdout.strip()
-    sources = Path(sysroot, "lib/rustlib/src/rust/library/Cargo.lock")
+    sources = Path(processes.output("rustc", "--print", "sysroot").strip(), "lib/rustlib/src/rust/library/Cargo.lock")
 
     def build(*more):
         flags = "--cfg ggml_tsan -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"

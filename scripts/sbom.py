@@ -16,7 +16,7 @@ with open("Cargo.toml", "rb") as manifest, open("Cargo.lock", "rb") as lock:
     locked = {p["name"] for p in tomllib.load(lock)["package"]}
 os.makedirs("target/sbom", exist_ok=True)
 # It writes beside Cargo.toml, for each crate of the workspace.
-subprocess.run([tool("cargo-cyclonedx", "0.5.9"), "cyclonedx", "--format", "json", "--all-features", "--target", "x86_64-unknown-linux-gnu",
+subprocess.run([tool("cargo-cyclonedx", "0.5.9"), "cyclonedx", "--format", "json", "--all-features", "--target", os.environ.get("CARGO_TARGET") or "x86_64-unknown-linux-gnu",
                 "--override-filename", name, "--quiet"], check=True)
 os.replace(f"{name}.json", f"target/sbom/{name}.json")
 os.remove(f"macros/{name}.json")

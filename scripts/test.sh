@@ -8,7 +8,7 @@ cd "$root" || exit 1
 # Without those that take five minutes of processor time and more, most of them because they build everything again, or
 # the original twice more (nmse).
 # `vulkan` runs beside the suites that follow it, and needs the builds of `hosts`.
-all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c rpc invariance peers placement swaps drivers fuzz tsan status docs)
+all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c rpc invariance peers placement swaps drivers aarch64 fuzz tsan status docs)
 suites=("$@")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -94,7 +94,7 @@ counted() { # NAME COMMAND ...: cargo's tests
     shift
     "$@" > "$logs/$name.log" 2>&1
     status=$?
-    [ "$status" = 0 ] || grep -E '^(error|failures:|---- |    [a-z_:]+$|thread|assertion)' "$logs/$name.log" | head -n 60
+    [ "$status" = 0 ] || grep -A 3 -E '^(error|failures:|---- |    [a-z_:]+$|thread|assertion)' "$logs/$name.log" | head -n 60
     awk -v name="$name" -v status="$status" '/^test result/ { p += $4; f += $6 } END { if (status && !f) f = 1; print name ": " p + 0 " passed, " f + 0 " failed" }' "$logs/$name.log"
     return $status
 }
@@ -111,8 +111,17 @@ suite_headers() {
     return $((status | PIPESTATUS[0]))
 }
 built_original() { [ ! -e "$cache/original/done" ] || echo "$cache/original"; }
-suite_install() { library && GGML_ORACLE_PREFIX=${GGML_ORACLE_PREFIX:-$(built_original)} scripts/test_install.sh; }
-suite_info() { library && GGML_ORACLE_PREFIX=$(built_original) scripts/test_info.sh target/install; }
+# Tests in tools/tests, with the installed library.
+installed() { GGML_PREFIX=$root/target/install GGML_ORACLE_PREFIX=${GGML_ORACLE_PREFIX:-$(built_original)} counted "$1" cargo test --quiet --profile tools --features internals --test "$1"; }
+suite_install() {
+    local status=0
+    library || return 1
+    GGML_ORACLE_PREFIX=${GGML_ORACLE_PREFIX:-$(built_original)} scripts/test_install.sh || status=1
+    installed install || status=1
+    rm -rf "$root/target/tmp/install"
+    return $status
+}
+suite_info() { library && installed info; }
 suite_run() { library && scripts/test_run.sh; }
 suite_upstream() { python3 scripts/test_upstream_diff.py 2>&1; }
 # Our library with debug information is not optimised: layouts and signatures are those of any build. Names have 64
@@ -178,6 +187,7 @@ suite_drivers() { # DRIVERS: quick (the default), all or write, and names of car
     [ "$extent" = quick ] || python3 scripts/fetch_mesa.py "$cache/intel-shim" intel || true
     python3 scripts/test_drivers.py "$cache" target/install $extent
 }
+suite_aarch64() { library && scripts/test_aarch64.sh ${AARCH64:-}; } # AARCH64=all: everything, on three processors
 suite_fuzz() { python3 scripts/fuzz.py -t "${FUZZ_SECONDS:-20}"; }
 suite_tsan() { python3 scripts/sanitizers.py tsan; }
 suite_memory() { against memory bench hosts && python3 scripts/test_memory.py "$cache" target/install/lib; }

@@ -28,7 +28,7 @@ import tomllib
 
 from book import check as wrong_links, read
 from checks import Checks
-from processes import ROOT
+from processes import ROOT, output
 
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(glob.glob("docs/*.md"))]
 BLOCK = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```$", re.M | re.S)
@@ -140,7 +140,7 @@ def lists(t):
     targets = set(re.search(r"^\.PHONY: (.*)$", makefile, re.M)[1].split())
     rules = {n for names in re.findall(r"^([a-z][a-z -]*):(?!=)", makefile, re.M) for n in names.split()}
     t.check(rules == targets, "every target is in .PHONY", f"{sorted(rules ^ targets)}")
-    named = set(re.findall(r"^make ([a-z-]+) +\S", subprocess.run(["make", "-s", "help"], capture_output=True, text=True).stdout, re.M))
+    named = set(re.findall(r"^make ([a-z-]+) +\S", output("make", "-s", "help"), re.M))
     t.check(named == targets, "make help names every target", f"{sorted(named ^ targets)}")
     cargo = tomllib.loads(read("Cargo.toml"))
     crates = {n for s in ("dependencies", "build-dependencies", "dev-dependencies") for n in cargo.get(s, {})}

@@ -1,12 +1,6 @@
 #!/usr/bin/env python3
 """Runs unmodified llama.cpp hosts on this library and on the original ggml and compares what they give.
 
-usage: test_hosts.py CACHE OURS [NAME ...]
-
-CACHE is the folder of scripts/oracle.sh (hosts/bin, tests/bin, original/lib, peers, src), OURS the folder of the
-installed library's lib. NAMEs choose some of the sections (see SECTIONS at the end); none means all. The last line
-counts the checks.
-
 The hosts are built once, against this library, and run on the original with LD_LIBRARY_PATH alone. The original's own
 test programs, built against the original, run on this library the same way: the swap works both ways.
 """

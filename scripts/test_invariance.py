@@ -1,16 +1,12 @@
 #!/usr/bin/env python3
 """Shows that the answers of an unmodified llama-server do not depend on its load.
 
-usage: test_invariance.py CACHE OURS [FORMAT ...]
-
-CACHE and OURS as for test_hosts.py. FORMATs choose some of the formats of weights (see FORMATS); none means all.
-
 For each format of weights, format of the KV cache and level of this library's kernels, 40 prompts of 5 to 300 tokens
 are answered at temperature 0: one after the other, and then eight at a time, so that tokens of several prompts are in
 one batch. All answers to a prompt must have the same tokens, and the same log probabilities of the ten most likely
 tokens at each position, to the last digit: tokens alone would hide small differences. LOADS has the ways to answer
 eight at a time. The original around the same server is measured, too, but nothing is required of it but whole answers.
-The last line counts the checks.
+Sections are formats of weights; none means all.
 """
 import concurrent.futures
 import contextlib
@@ -23,6 +19,7 @@ import re
 import urllib.request
 
 import processes
+from checks import markdown
 from hosts import PROMPT, Hosts, main
 
 FORMATS = ["f16", "Q8_0", "Q4_0", "Q4_K", "IQ4_XS"]
@@ -196,9 +193,7 @@ def compare(t, kind):
     head = ["weights", "cache"] + [f"{level or side}, {load[0]}" for side, level in t.columns for load in LOADS]
     rows = [[kind.upper(), cache.upper()] + [cell for column in t.columns for cell in measure(t, *column, kind, cache)] for cache in CACHES]
     print(f"\nanswers of {PROMPTS} that are the same one by one and {AT_ONCE} at a time (in brackets: those with the same tokens)\n")
-    for row in [head, ["---"] * len(head), *rows]:
-        print("| " + " | ".join(row) + " |")
-    print()
+    print(markdown(head, rows))
 
 
 if __name__ == "__main__":

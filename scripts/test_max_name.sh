@@ -54,19 +54,7 @@ check "LD_LIBRARY_PATH does not change it" env LD_LIBRARY_PATH="$prefix/lib" "$w
 loads() { LD_LIBRARY_PATH="$prefix/lib" ldd "$1" | sed -n 's/.*=> \(.*libggml[^ ]*\) .*/\1/p' | xargs -n 1 dirname | sort -u; }
 check "the host loads nothing of the usual one" test "$(loads "$work/host")" = "$lib"
 check "ggml-info --check" says "$lib/libggml-base-$number.so.0" "$prefix/bin/ggml-info" --check "$work/host"
-# A host of another ggml for this size gets the library for it.
-app=$work/app
-swappable() {
-    mkdir "$app" && $CC -O1 -shared -fPIC -DOVERHEAD=$((304 + number)) -Wl,-soname,libggml-base.so c_tests/install/other.c -o "$app/libggml-base.so" &&
-        $CC -O1 c_tests/install/other.c -o "$app/main" "$app/libggml-base.so" '-Wl,-rpath,$ORIGIN'
-}
-check "a host of another ggml for it" swappable
-check "runs on its own" says "0.20.0 $((304 + number))" "$app/main"
-check "is swapped" says "result      swapped" "$prefix/bin/ggml-info" --swap "$app"
-check "runs on the variant" says "$version $((304 + number))" "$app/main"
-check "is swapped already" says "swapped already" "$prefix/bin/ggml-info" --swap "$app"
-check "is taken back" says "taken back" "$prefix/bin/ggml-info" --unswap "$app"
-check "and runs on its own" says "0.20.0 $((304 + number))" "$app/main"
+check "a host of another ggml for it is swapped" env GGML_PREFIX="$prefix" cargo test --quiet --profile tools --features internals --test info names_of
 cached() { # by the cache of a system that lists the folder: nothing of it by a usual name
     mkdir -p "$work/root/etc" && DESTDIR=$work/root scripts/install.sh /usr && DESTDIR=$work/root variant scripts/install.sh /usr &&
         echo "/usr/lib/ggml-$number" > "$work/root/etc/ld.so.conf" && PATH=$PATH:/sbin:/usr/sbin ldconfig -r "$work/root" && PATH=$PATH:/sbin:/usr/sbin ldconfig -r "$work/root" -p > "$work/cache" &&

@@ -1,13 +1,9 @@
 #!/usr/bin/env python3
 """Looks at the book of `make book`, and at the page of a placement report, in Chromium: test_pages.py
 
-The pages of the book exist, and links, pictures and snippets in them lead to files. A screenshot of each main page,
-light and dark, wide and narrow, goes to target/book/shots, for people; here, dark must be dark, and light light. The
-report and its trace are in target/pictures, or are made as scripts/pictures.py does (llama.cpp's tools of
-scripts/oracle.sh hosts, and a Vulkan driver). At three sizes, light and dark: the page must fit the window, load the
-timeline, and obey the keys that it names. Screenshots go to target/report-shots. Without Chromium, what needs it is
-skipped, with a line about it. The last line counts.
-"""
+Screenshots for people go to target/book/shots and target/report-shots. The report and its trace are in target/pictures,
+or are made as scripts/pictures.py does (llama.cpp's tools of scripts/oracle.sh hosts, and a Vulkan driver). Without
+Chromium, what needs it is skipped, with a line about it."""
 import os
 import re
 import sys

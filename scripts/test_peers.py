@@ -2,12 +2,8 @@
 """Runs the original's own test programs, built unmodified against this library, on this library. If their output
 depends on the machine or on random models, they run on the original too, and both outputs are compared.
 
-usage: test_peers.py CACHE OURS [NAME ...]
-
-CACHE is the folder of scripts/oracle.sh (tests/bin, original/lib), OURS the folder of the installed library's lib.
-NAMEs choose some of the sections (see SECTIONS at the end); none means those of CI. Only on demand (make
-test-peers-all): gradients against finite differences, states of models, samplers, and `ops-all`, `grad-all`,
-`models-all`: every case of test-backend-ops (hours) and every architecture. The last line counts the checks.
+Only on demand (make test-peers-all): gradients against finite differences, states of models, samplers, and `ops-all`,
+`grad-all`, `models-all`: every case of test-backend-ops (hours) and every architecture.
 """
 import math
 import os
@@ -169,13 +165,18 @@ def ops(t):
         judge(t, f"test-backend-ops test -b CPU, sample, part {i}", status, out, {c for c in chosen if c in names}, seconds)
 
 
-def ops_all(t):
-    """Every case in one run without a filter: what is OK with the original must be OK here."""
-    status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "CPU", timeout=6 * 3600)
-    with open(os.path.join(t.folder, "backend-ops-test.txt"), "w") as f:
+def every_case(t, device, expected):
+    """Every case in one run without a filter."""
+    status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", device, timeout=12 * 3600)
+    with open(os.path.join(t.folder, f"backend-ops-{device}.txt"), "w") as f:
         f.write(out)
+    judge(t, f"test-backend-ops test -b {device}, all of it", status, out, expected, seconds)
+
+
+def ops_all(t):
+    """What is OK with the original must be OK here."""
     can = supported(t, "original")
-    judge(t, "test-backend-ops test -b CPU, all of it", status, out, {c for c in listed(t) if can.get(c, True)}, seconds)
+    every_case(t, "CPU", {c for c in listed(t) if can.get(c, True)})
 
 
 def grad(t, every=False):
@@ -205,16 +206,22 @@ def table(text):
     return rows
 
 
-def archs(t):
-    """Every architecture that llama.cpp knows, with random weights: logits of two runs, and of a model written and
-    read back. Only here: the original's threads wait for each other in loops, and it takes half an hour if there are
-    fewer cores than threads."""
-    status, out, seconds = t.start("ours", "test-llama-archs", "-s", 1, "-b", "CPU")
+def architectures(t, device, expected, *arguments, **more):
+    """Architectures that llama.cpp knows, with random weights: logits of two runs, and of a model written and read
+    back. Returns how many are right, which must be those that are expected."""
+    status, out, seconds = t.start("ours", "test-llama-archs", "-s", 1, "-b", device, *arguments, **more)
     rows = table(out)
-    good = [k for k, said in rows.items() if said and said[0].startswith("OK") and "FAIL" not in said[1]]
+    good = sum(bool(said) and said[0].startswith("OK") and "FAIL" not in said[1] for said in rows.values())
     wrong = [" ".join((k[0], k[2])) for k, said in rows.items() if any("FAIL" in s for s in said)]
-    t.check(status == 0 and not wrong and len(good) >= ARCHITECTURES, "test-llama-archs: every architecture that is OK with the original",
-            f"{len(good)} of {ARCHITECTURES} OK in {seconds:.0f} s" + (f", status {status}" if status else "") + "".join("; " + a for a in wrong))
+    t.check(status == 0 and not wrong and good >= expected, f"test-llama-archs -b {device}",
+            f"{good} of {expected} OK in {seconds:.0f} s" + (f", status {status}" if status else "") + "".join("; " + a for a in wrong))
+    return good
+
+
+def archs(t):
+    """Every architecture that is OK with the original. Only here: the original's threads wait for each other in loops,
+    and it takes half an hour if there are fewer cores than threads."""
+    architectures(t, "CPU", ARCHITECTURES)
 
 
 def models(t, which=STATES):

@@ -1,11 +1,7 @@
 #!/usr/bin/env python3
 """RPC clients and servers in all four pairs of this library and the original, with unmodified hosts.
 
-usage: test_rpc.py CACHE OURS [SECTION ...]
-
-CACHE is the folder of scripts/oracle.sh (hosts/bin, modules, original/lib), OURS the folder of the installed library's
-lib, with bin beside it. The original's rpc-server runs on either library; ours is tools/ggml-rpc-server. The last line
-counts the checks.
+The original's rpc-server (CACHE/modules) runs on either library; ours is tools/ggml-rpc-server.
 """
 import collections
 import contextlib
@@ -17,12 +13,12 @@ import re
 import signal
 import socket
 import statistics
+import struct
 import subprocess
 import tempfile
 import time
 
 import processes
-import rpc_strangers
 from hosts import Hosts, alike, main, nmse
 from test_peers import supported
 
@@ -30,6 +26,7 @@ KINDS = ("f16", "Q8_0", "Q4_0", "Q4_K")
 SIDES = ("ours", "original")
 # Servers, and layers on them.
 WAYS = {"whole": (1, 99), "half": (1, 2), "two servers": (2, 99)}
+HELLO = 14 # the first command of a client
 os.environ["GGML_DISABLE_VULKAN"] = "1"
 TURNS = range(int(os.environ.get("RPC_TURNS", "3")))
 # For figures on a machine that others use, too: RPC_PREFIX="chrt -r 10" for servers and clients.
@@ -109,11 +106,15 @@ def tool(t):
     os.chmod(key, 0o600)
     path = t.random_llama("f16")
     local = logits(t, "ours", path)
-    with server(t, "ours", program, GGML_RPC_KEY_FILE=key) as endpoint:
+    limits = ("--client-work", "128", "--client-memory", "1024", "--graph-time", "60", "--clients", "4", "--per-address", "2", "--idle", "60")
+    with server(t, "ours", program, limits, GGML_RPC_KEY_FILE=key) as endpoint:
         t.check(logits(t, "ours", path, "--rpc", endpoint, "-ngl", 99, GGML_RPC_KEY_FILE=key) == local, "with the key")
         t.start("ours", "llama-results", "-m", path, "-o", "/dev/null", "-p", "a", "--rpc", endpoint, timeout=60)
         t.check("GGML_RPC_KEY_FILE" in t.stderr, "without the key the host is told of it", next((l for l in t.stderr.splitlines() if "KEY" in l), "")[:120])
     os.remove(key)
+    with server(t, "ours", program, ("--client-memory", "1")) as endpoint:
+        status, out, _ = t.start("ours", "llama-results", "-m", path, "-o", "/dev/null", "-p", "a", "--rpc", endpoint, "-ngl", 99, timeout=60)
+        t.check(status != 0 and "alloc" in t.stderr, "with --client-memory 1 there is no place for a model", t.why(status, out)[:120])
 
 
 def bench(t, side, path, endpoints, *arguments):
@@ -289,21 +290,30 @@ def ops(t):
         t.check(status == 0 and passed and passed[1] == passed[2], what, passed[0] if passed else (out + t.stderr)[-200:])
 
 
-def strangers(t):
-    """Our tool under clients that are silent, have gone, or request too much memory."""
-    @contextlib.contextmanager
-    def serve(*arguments):
-        took = []
-        with server(t, "ours", ours(t), arguments, took) as endpoint:
-            yield endpoint, took[0].pid
-            t.check(took[0].poll() is None, "the server goes on")
+def places(t):
+    """Connections that are silent do not keep clients out, and one address does not get all places.
+    src/rpc/tests/strangers.rs measures what clients take of a server."""
+    took = []
 
-    for part in (rpc_strangers.places, rpc_strangers.gone, rpc_strangers.memory):
-        part(t, serve)
+    def connected(endpoint, source, hello):
+        s = socket.create_connection(("127.0.0.1", int(endpoint.split(":")[1])), 20, (source, 0))
+        s.sendall(hello)
+        return s
+
+    def welcomed(client):
+        with contextlib.suppress(OSError):
+            return len(client.recv(8)) == 8
+
+    with server(t, "ours", ours(t), took=took) as endpoint:
+        silent = [connected(endpoint, "127.0.0.1", b"") for _ in range(16)]
+        crowd = [connected(endpoint, f"127.0.0.{address}", struct.pack("<BQ24x", HELLO, 24)) for address in [2] * 20 + [3]]
+        *same, other = map(welcomed, crowd)
+        t.check(0 < same.count(True) <= 12 and other and took[0].poll() is None,
+                f"{len(silent)} silent connections, and clients of one address, leave places", f"{same.count(True)} of {len(same)} clients")
 
 
 # The comparisons of speed and all operations take longer than CI has.
-USUAL = {"pairs": pairs, "tool": tool, "minilm": minilm, "faults": faults, "strangers": strangers}
+USUAL = {"pairs": pairs, "tool": tool, "minilm": minilm, "faults": faults, "places": places}
 DEMAND = {"speed": speed, "delay": delay, "upload": upload, "starts": starts, "ops": ops}
 
 

@@ -1,14 +1,11 @@
 #!/usr/bin/env python3
 """Swaps this library into programs and packages that have a ggml of their own, and back.
 
-usage: test_swaps.py CACHE OURS [NAME ... | all] [--write]
-
-CACHE is the folder of scripts/oracle.sh, OURS the installed library's lib. NAMEs are those of scripts/swaps.toml, or
-`weights`; none means those for CI. Each host is installed from its registry into a clean folder, and does its main job
-on its own library. Then comes `ggml-info --swap`, the same job, whose results must be those of before, and `--unswap`,
-after which the folder must be as it was, inodes included. With --write each job runs three times, of which the best
-counts, and the results go to RESULTS, from which `make status` writes tables of README.md. The last line counts.
-"""
+Sections are the hosts of scripts/swaps.toml, and `weights`; `all` of them. Each host is installed from its registry
+into a clean folder, and does its main job on its own library. Then comes `ggml-info --swap`, the same job, whose
+results must be those of before, and `--unswap`, after which the folder must be as it was, inodes included. With --write
+each job runs three times, of which the best counts, and the results go to RESULTS, from which `make status` writes
+tables of README.md."""
 import glob
 import json
 import os

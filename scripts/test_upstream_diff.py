@@ -10,7 +10,6 @@ import tempfile
 import tomllib
 from pathlib import Path
 
-sys.dont_write_bytecode = True
 import fetch
 import upstream_diff
 from checks import Checks

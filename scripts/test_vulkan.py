@@ -1,15 +1,11 @@
 #!/usr/bin/env python3
 """The Vulkan backend on a driver: programs of c_tests, and llama.cpp's own programs, unmodified, against the CPU.
 
-usage: test_vulkan.py CACHE OURS [quick | all | SECTION ...]
-
 Which driver: the first device of the system, or the device that GGML_VK_VISIBLE_DEVICES names, which is then Vulkan0.
 Without one, the suite has one failure: install mesa-vulkan-drivers. If the validation layers (vulkan-validationlayers)
-are installed, they are on, and every message of theirs ends the program that caused it. CACHE is the folder of
-scripts/oracle.sh (hosts/bin, tests/bin, src), OURS the folder of the installed library's lib. `quick` (the default) is
-a representative part, a few minutes in all; `all` has every case of llama.cpp's own test of ops and every architecture
-that it knows. `matrices` and `sanitize` need CACHE/mesa-sid, the folder of scripts/fetch_mesa.py. The last line counts
-the checks.
+are installed, they are on, and every message of theirs ends the program that caused it. The section `quick` (the
+default) is a representative part, a few minutes in all; `all` has every case of llama.cpp's own test of ops and every
+architecture that it knows. `matrices` and `sanitize` need CACHE/mesa-sid, the folder of scripts/fetch_mesa.py.
 """
 import os
 import platform
@@ -21,11 +17,10 @@ import tomllib
 from functools import partial
 from unittest.mock import patch
 
-sys.dont_write_bytecode = True
 import vulkan_programs
 from hosts import PROMPT, alike, main, nmse, script
 from processes import ROOT, layer
-from test_peers import Peers, chunks, cost, judge, listed, parts, results, sample, supported, table
+from test_peers import Peers, architectures, chunks, cost, every_case, judge, listed, parts, results, sample, supported
 
 with open(f"{ROOT}/c_tests/vulkan/sample.toml", "rb") as f:
     SAMPLE = tomllib.load(f)
@@ -187,11 +182,8 @@ def graphs(t, single):
 
 
 def ops_all(t):
-    """Everything that the device supports, and every graph, in one run without a filter."""
-    status, out, seconds = t.start("ours", "test-backend-ops", "test", "-b", "Vulkan0", timeout=12 * 3600)
-    with open(os.path.join(t.folder, "backend-ops-vulkan.txt"), "w") as f:
-        f.write(out)
-    judge(t, "test-backend-ops test -b Vulkan0, all of it", status, out, set(cases(t)), seconds)
+    """Everything that the device supports, and every graph."""
+    every_case(t, "Vulkan0", set(cases(t)))
 
 
 def device(layers):
@@ -255,15 +247,10 @@ def on_cpu(log):
 def archs(t, quick=True):
     """Random models of llama.cpp's architectures with all layers on the device: logits against the CPU, and written and
     read back; and no node on the CPU but those of embeddings."""
-    status, out, seconds = t.start("ours", "test-llama-archs", "-s", 1, "-v", 5, "-b", "Vulkan0", *(("-a", SAMPLE["architectures"]) if quick else ()),
-                                   timeout=4 * 3600, GGML_SCHED_DEBUG="2")
-    rows = table(out)
-    good = [k for k, said in rows.items() if said[0].startswith("OK") and "FAIL" not in said[1]]
-    wrong = [" ".join((k[0], k[2])) for k, said in rows.items() if any("FAIL" in s for s in said)]
-    t.check(status == 0 and not wrong and len(good) >= SAMPLE["architectures_ok" if quick else "all_architectures_ok"], "test-llama-archs on Vulkan0",
-            f"{len(good)} OK in {seconds:.0f} s" + (f", status {status}" if status else "") + "".join("; " + a for a in wrong))
+    good = architectures(t, "Vulkan0", SAMPLE["architectures_ok" if quick else "all_architectures_ok"], "-v", 5,
+                         *(("-a", SAMPLE["architectures"]) if quick else ()), timeout=4 * 3600, GGML_SCHED_DEBUG="2")
     graphs, nodes, held, others = on_cpu(t.stderr)
-    t.check(graphs >= len(good) and held >= graphs and not others, "test-llama-archs, no fallback to the CPU",
+    t.check(graphs >= good and held >= graphs and not others, "test-llama-archs, no fallback to the CPU",
             f"{graphs} graphs, {nodes} nodes, {held} of them of embeddings, {len(others)} others on the CPU{': ' + ' '.join(sorted(set(others))) if others else ''}")
 
 

@@ -20,7 +20,6 @@ import signal
 import sys
 from functools import partial
 
-sys.dont_write_bytecode = True
 import fetch
 from processes import cache
 from upstream import clang, facts, interface, sources

@@ -12,6 +12,7 @@
 #include "gguf.h"
 
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -310,6 +311,7 @@ static void little_memory(void * user) {
     (void) user;
     const struct rlimit limit = { 1u << 29, 1u << 29 };
     setrlimit(RLIMIT_AS, &limit);
+    if (mmap(NULL, 1u << 30, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) { _exit(4); }
     struct ggml_context *         c      = NULL;
     const struct gguf_init_params params = { .no_alloc = false, .ctx = &c };
     struct gguf_context *         g      = gguf_init_from_callback(large, NULL, 0, n_hand + (1u << 30), params);
@@ -320,7 +322,8 @@ static void no_memory_for_the_data(void) {
     const uint64_t ne[] = { 1u << 30 };
     head(3, 1, 0); tensor("t", 1, ne, GGML_TYPE_I8, 0); pad();
     const int status = child_run(little_memory, NULL);
-    if (status != 3) { test_fails(__FILE__, __LINE__, "a file larger than memory: %s", child_verdict(status)); }
+    if (status == 4) { printf("note: this system does not limit memory (qemu does not): a file larger than memory was not read\n"); }
+    if (status != 3 && status != 4) { test_fails(__FILE__, __LINE__, "a file larger than memory: %s", child_verdict(status)); }
 }
 
 /* Bytes of a file must not drive the terminal that shows the log. */

@@ -1,20 +1,27 @@
 #!/usr/bin/env python3
 """Draws the plots of docs/BENCHMARKS.md from the tables there and in docs/measurements/cpu.md: docs/bench-cpu.svg, for
 each level how much faster this library is than the original in prompts, text and batches, by format;
-docs/bench-graphs.svg, what it costs to build, split and allocate graphs, as a part of the original's cost. Needs
-matplotlib. Colours and a transparent ground that read on white and on black.
+docs/bench-graphs.svg, what it costs to build, split and allocate graphs, as a part of the original's cost. pip puts
+matplotlib into the cache. Colours and a transparent ground that read on white and on black.
 """
 import os
 import re
 import sys
 
-import matplotlib
+import page
+
+sys.path.insert(0, os.path.join(page.ROOT, "scripts"))
+from processes import packages  # noqa: E402
+
+FOLDER, WHY = packages("plots", "matplotlib==3.11.2")
+if WHY:
+    print(f"no plot is drawn: {WHY}")
+    sys.exit()
+sys.path.insert(0, FOLDER)
+import matplotlib  # noqa: E402
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
-
-sys.dont_write_bytecode = True
-import page  # noqa: E402
 
 SHOWN = {"prompt 512": "#4c78a8", "text": "#f58518", "8 columns": "#54a24b"}
 GREY = "#808080"

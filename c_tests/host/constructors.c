@@ -213,7 +213,7 @@ static void products(void) {
     CASE(ggml_flash_attn_ext(c, a, b, d, NULL, 0.25f, 0.0f, 0.0f), F32(8, 3, 4, 2), F16(8, 6, 2, 2), F16(10, 6, 2, 2));
     CASE(ggml_flash_attn_ext(c, a, b, d, e, 0.125f, 8.0f, 30.0f), F32(8, 3, 4), F16(8, 6, 4), F16(8, 6, 4), F16(6, 3));
     CASE((ggml_flash_attn_ext_set_prec(f = ggml_flash_attn_ext(c, a, b, d, e, 1.0f, 0.0f, 0.0f), GGML_PREC_F32), printf("  prec %d\n", ggml_flash_attn_ext_get_prec(f)), f), F32(8, 3, 4), F16(8, 6, 4), F16(8, 6, 4), F16(6, 3));
-    CASE((ggml_flash_attn_ext_add_sinks(f = ggml_flash_attn_ext(c, a, b, d, e, 1.0f, 0.0f, 0.0f), g = ggml_new_tensor_1d(c, GGML_TYPE_F32, 4)), f), F32(8, 3, 4), F16(8, 6, 4), F16(8, 6, 4), F16(6, 3));
+    CASE((g = ggml_new_tensor_1d(c, GGML_TYPE_F32, 4), ggml_flash_attn_ext_add_sinks(f = ggml_flash_attn_ext(c, a, b, d, e, 1.0f, 0.0f, 0.0f), g), f), F32(8, 3, 4), F16(8, 6, 4), F16(8, 6, 4), F16(6, 3));
     CASE((ggml_flash_attn_ext_set_n_kv_max(f = ggml_flash_attn_ext(c, a, b, d, e, 1.0f, 0.0f, 0.0f), 17), f), F32(8, 3, 4), F16(8, 6, 4), F16(8, 6, 4), F16(6, 3));
     CASE((printf("  acc %d\n", (ggml_prec_set_acc(f = ggml_flash_attn_ext(c, a, b, d, e, 1.0f, 0.0f, 0.0f), GGML_PREC_F32), ggml_prec_get_acc(f))), f), F32(8, 3, 4), F16(8, 6, 4), F16(8, 6, 4), F16(6, 3));
     CASE(ggml_top_k_mask(c, a, b, NULL, NULL, NULL), F16(16, 5), I32(3, 5));

@@ -185,7 +185,8 @@ int main(void) {
 
     /* overriding, removing, another context's values */
     gguf_set_val_u32(g, "a.u8", 7);
-    printf("removed %lld, again %lld\n", (long long) gguf_remove_key(g, "a.str"), (long long) gguf_remove_key(g, "a.str"));
+    const int64_t removed = gguf_remove_key(g, "a.str"), again = gguf_remove_key(g, "a.str");
+    printf("removed %lld, again %lld\n", (long long) removed, (long long) again);
     struct gguf_context * other = gguf_init_empty();
     gguf_set_val_str(other, "a.i8", "now a text");
     gguf_set_val_f32(other, "b.new", 2.5f);

@@ -1,4 +1,4 @@
-/* Part of scripts/test_install.sh: uses two libraries of the four. */
+/* Part of the suites install and info: uses two libraries of the four. */
 #include "ggml.h"
 #include "ggml-backend.h"
 #include <string.h>

@@ -3,7 +3,7 @@ import functools
 import os
 import sys
 
-from fetch import die, locked
+from fetch import die
 from processes import cache, packages
 
 VERSION = "18.1.1"
@@ -20,8 +20,7 @@ def cindex():
     name = f"tools/libclang-{VERSION}"
     if not os.path.isdir(os.path.join(cache(), name)):
         print(f"fetching libclang {VERSION} (25 MB) ...", file=sys.stderr, flush=True)
-    with locked(os.path.join(cache(), "tools")):
-        folder, problem = packages(name, f"libclang=={VERSION}")
+    folder, problem = packages(name, f"libclang=={VERSION}")
     if problem:
         die(f"{problem}; it needs the network and the package python3-pip")
     sys.path.insert(0, folder)

@@ -59,7 +59,7 @@ variables! {
     ANY_MODULE = "GGML_RS_ANY_MODULE", Modules, since "0.28.0", original NO, SameRights, values "0, 1", default "0",
         "Loads modules without a check of the interface that they were built for.";
 
-    CPU_LEVEL = "GGML_RS_CPU_LEVEL", Cpu, since "0.26.0", original NO, Anyone, values "`scalar`; `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `amx`; `neon`, `neon_dot`", default "the best that the processor has",
+    CPU_LEVEL = "GGML_RS_CPU_LEVEL", Cpu, since "0.26.0", original NO, Anyone, values "`scalar`; `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`, `amx`; `neon`, `neon_dot`, `neon_i8mm`", default "the best that the processor has",
         "Selects the vector kernels. A level that the processor lacks means the next lower one.";
     CPU_COPIES = "GGML_RS_CPU_COPIES", Cpu, since "0.28.0", original NO, Anyone, values "bytes", default "what is free, less a reserve",
         "How much memory interleaved weights may take that were set from a mapped file. Others are read from the file for each computation.";

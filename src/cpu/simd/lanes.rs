@@ -17,6 +17,8 @@ pub trait Lanes: Copy {
     const N: usize;
     /// Sums in double precision, one for each lane.
     type Sums: Copy;
+    /// Whether loads of neighbouring vectors are cheaper together.
+    const IN_PAIRS: bool = false;
     /// Sets all lanes to `x`.
     unsafe fn splat(x: f32) -> Self;
     /// Reads `N` floats.

@@ -22,6 +22,7 @@ mod convert;
 pub mod float;
 pub mod form;
 pub mod gemv;
+mod group;
 // Nor for interleaved rows.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code, unused_macros, unused_imports))]
 pub mod interleave;
@@ -110,6 +111,11 @@ impl Kernels {
                 // SAFETY: the features that `fill_dot` requires have been detected.
                 unsafe { neon::fill_dot(&mut k) };
                 k.level = Level::NeonDot;
+                if level >= Level::NeonI8mm && std::arch::is_aarch64_feature_detected!("i8mm") {
+                    // SAFETY: the features that `fill_i8mm` requires have been detected.
+                    unsafe { neon::fill_i8mm(&mut k) };
+                    k.level = Level::NeonI8mm;
+                }
             }
         }
         let _ = level;

@@ -110,7 +110,10 @@ impl ConvertFrom {
     /// Where kernels convert as fast as they multiply; but many columns read a copy with less work
     /// (docs/PERFORMANCE.md).
     pub const FAST: Self = Self { f16: 256, bf16: 48 };
-    /// The same where other units convert halves.
+    /// Where many columns of converted rows take fewer instructions.
+    #[cfg(target_arch = "aarch64")]
+    pub const ARM: Self = Self { f16: 48, ..Self::FAST };
+    /// As [`Self::FAST`], where other units convert halves.
     #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub const BESIDE: Self = Self { f16: usize::MAX, ..Self::FAST };
 
@@ -223,6 +226,8 @@ pub unsafe trait Factors {
     const ROW: usize;
     /// Bytes of a number in a column.
     const COLUMN: usize;
+    /// Whether two vectors of each row and column are read at a time.
+    const IN_PAIRS: bool = false;
     /// Reads numbers of a row.
     unsafe fn row(p: *const u8) -> Self::Vector;
     /// Reads the last numbers of a row, and sets the others to zero.
@@ -245,6 +250,7 @@ unsafe impl<V: Lanes, W: Number> Factors for AsFloats<V, W> {
     const VALUES: usize = V::N;
     const ROW: usize = W::SIZE;
     const COLUMN: usize = size_of::<f32>();
+    const IN_PAIRS: bool = V::IN_PAIRS;
     #[inline(always)]
     unsafe fn row(p: *const u8) -> V {
         // SAFETY: forwarded to the caller.
@@ -346,17 +352,30 @@ unsafe fn some_rows<F: Factors, const C: usize, const CHAINS: bool>(
         // the order of its addresses.
         let (mut later, mut loaded) = (0, 0);
         let mut i = 0;
+        macro_rules! load_ahead {
+            ($vectors:literal) => {
+                if ahead != 0 && later < ROWS {
+                    let bytes = $vectors * ROWS * F::ROW * F::VALUES;
+                    prefetch(rows[later].wrapping_add(ahead + loaded), bytes);
+                    loaded += bytes;
+                    if loaded >= F::ROW * k {
+                        (later, loaded) = (later + 1, 0);
+                    }
+                }
+            };
+        }
         macro_rules! until {
             ($end:expr) => {
                 let end = $end;
+                while F::IN_PAIRS && i + F::VALUES < end {
+                    load_ahead!(2);
+                    vectors!(i, row, column);
+                    let next = i + F::VALUES;
+                    vectors!(next, row, column);
+                    i = next + F::VALUES;
+                }
                 while i < end {
-                    if ahead != 0 && later < ROWS {
-                        prefetch(rows[later].wrapping_add(ahead + loaded), ROWS * F::ROW * F::VALUES);
-                        loaded += ROWS * F::ROW * F::VALUES;
-                        if loaded >= F::ROW * k {
-                            (later, loaded) = (later + 1, 0);
-                        }
-                    }
+                    load_ahead!(1);
                     vectors!(i, row, column);
                     i += F::VALUES;
                 }

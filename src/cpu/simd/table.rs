@@ -75,6 +75,9 @@ pub enum Level {
     Neon,
     /// The same with dot products of bytes.
     NeonDot,
+    /// The same with products of matrices of bytes (`i8mm`).
+    #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
+    NeonI8mm,
 }
 
 impl Level {
@@ -84,7 +87,7 @@ impl Level {
         &[Self::Scalar, Self::Avx2, Self::AvxVnni, Self::Avx512, Self::Avx512Vnni, Self::Avx512Bf16, Self::Amx];
     /// All levels for which this library has kernels, in ascending order.
     #[cfg(target_arch = "aarch64")]
-    pub const ALL: &[Self] = &[Self::Scalar, Self::Neon, Self::NeonDot];
+    pub const ALL: &[Self] = &[Self::Scalar, Self::Neon, Self::NeonDot, Self::NeonI8mm];
 
     /// Name in `GGML_RS_CPU_LEVEL` and in the feature list.
     pub const fn name(self) -> &'static CStr {
@@ -98,6 +101,7 @@ impl Level {
             Self::Amx => c"amx",
             Self::Neon => c"neon",
             Self::NeonDot => c"neon_dot",
+            Self::NeonI8mm => c"neon_i8mm",
         }
     }
 }

@@ -11,11 +11,11 @@
 //! values. Sums of their products are exact integers.
 
 use super::form::{Act, Form};
+use super::group::Groups;
+pub use super::group::VECTORS;
 use super::lanes::{Dots, Lanes};
 use crate::quant::types;
 
-/// Vectors of rows in a panel.
-pub const VECTORS: usize = 2;
 /// Maximum number of columns of a tile.
 pub const MAX_COLS: usize = 6;
 
@@ -122,7 +122,7 @@ pub unsafe fn start<D: Dots>(p: *const u8, bias: i32) -> D {
 /// As for [`ByteTile`], and the processor has the instruction set of `D`.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // the loops index several arrays
-pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSETS: bool, const BITS: u32>(
+pub unsafe fn byte_tile<D: Groups, const C: usize, const GROUP: usize, const OFFSETS: bool, const BITS: u32>(
     k: usize,
     panel: BytePanel,
     acts: *const *const u8,
@@ -131,7 +131,6 @@ pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSE
     add: bool,
 ) {
     let bias = Form { group: GROUP, offsets: OFFSETS, bits: BITS }.bias::<D>();
-    let run = D::run(BITS, GROUP / 4);
     // SAFETY: the contracts of `ByteTile` and `Dots`; all offsets are below `k` values of the panel and `k / 32` blocks
     // of a column.
     unsafe {
@@ -146,29 +145,9 @@ pub unsafe fn byte_tile<D: Dots, const C: usize, const GROUP: usize, const OFFSE
             let at = block * Act::<GROUP, OFFSETS>::BYTES;
             for group in 0..32 / GROUP {
                 let zero = |c: usize| start::<D>(acts[c].add(at + Act::<GROUP, OFFSETS>::START + 4 * group), bias);
-                let mut sums = [[D::splat(0); VECTORS]; C];
-                for first in (0..GROUP / 4).step_by(run) {
-                    let mut products = [[D::splat(0); VECTORS]; C];
-                    for four in first..first + run {
-                        let w: [D; VECTORS] = std::array::from_fn(|r| D::load(q.add(4 * n * r)));
-                        q = q.add(4 * n * VECTORS);
-                        for c in 0..C {
-                            let a = D::splat(acts[c].add(at + group * GROUP + 4 * four).cast::<i32>().read_unaligned());
-                            for r in 0..VECTORS {
-                                products[c][r] = if four == first {
-                                    D::products(if first == 0 { zero(c) } else { sums[c][r] }, w[r], a, BITS)
-                                } else {
-                                    products[c][r].more_products(w[r], a, BITS).as_it_is()
-                                };
-                            }
-                        }
-                    }
-                    for c in 0..C {
-                        for r in 0..VECTORS {
-                            sums[c][r] = products[c][r].sum(if first == 0 { zero(c) } else { sums[c][r] }).as_it_is();
-                        }
-                    }
-                }
+                let a = acts.map(|act| act.add(at + group * GROUP));
+                let sums = D::panel_group::<C, GROUP>(q, a, zero, BITS);
+                q = q.add(GROUP * n * VECTORS);
                 for r in 0..VECTORS {
                     let scale = D::Floats::load(scales.add(n * r));
                     for c in 0..C {

@@ -2,14 +2,14 @@
 //! that formats need. Each operation is the same in all lanes, so that the generic code of a format is valid for each
 //! instruction set.
 
-use super::lanes::Dots;
+use super::group::Groups;
 
 /// Integer lanes with operations on bits and bytes, and dot products of unpacked weights.
 ///
 /// # Safety
 /// As for [`super::lanes::Lanes`].
 #[allow(clippy::missing_safety_doc)] // the section above is for all methods
-pub trait Words: Dots {
+pub trait Words: Groups {
     /// Writes 4 bytes for each lane.
     unsafe fn store(self, p: *mut u8);
     /// Reads a byte for each lane.
@@ -24,6 +24,18 @@ pub trait Words: Dots {
     unsafe fn left(self, n: i32) -> Self;
     /// Shifts to the right by `n` bits, with zeros.
     unsafe fn right(self, n: i32) -> Self;
+    /// The high nibbles of the bytes.
+    #[inline(always)]
+    unsafe fn high_nibbles(self) -> Self {
+        // SAFETY: forwarded to the caller.
+        unsafe { self.right(4).and(Self::splat(0x0f0f_0f0f)) }
+    }
+    /// Sets the bits of `mask`, which are clear in `self`, as they are in `b`.
+    #[inline(always)]
+    unsafe fn insert(self, b: Self, mask: Self) -> Self {
+        // SAFETY: forwarded to the caller.
+        unsafe { self.or(b.and(mask)) }
+    }
     /// Adds bytes.
     unsafe fn add_bytes(self, b: Self) -> Self;
     /// Copies byte `i` of each lane to its four bytes.

@@ -1,10 +1,12 @@
 //! Servers and clients of this process on the loopback: `hostile` and `intruders` have clients that mean harm, `absent`
-//! those that are silent, gone or greedy, `faults` servers that do harm; `uploads` counts what travels.
+//! those that are silent, gone or greedy, `strangers` measures what these take of a process, `faults` servers that do
+//! harm; `uploads` counts what travels.
 
 mod absent;
 mod faults;
 mod hostile;
 mod intruders;
+mod strangers;
 mod uploads;
 
 use super::client;

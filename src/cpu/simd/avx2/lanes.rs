@@ -3,6 +3,7 @@
 use crate::cpu::simd::act::MAGIC;
 use crate::cpu::simd::argsort::Ranks;
 use crate::cpu::simd::convert::{self, Coder};
+use crate::cpu::simd::group::Groups;
 use crate::cpu::simd::lanes::{AnyDots, DOWN, Dots, Lanes, WITH_POWER, methods};
 use crate::cpu::simd::words::Words;
 use std::arch::asm;
@@ -385,6 +386,8 @@ impl AnyDots for Avx2Dots {
         };
     }
 }
+
+impl Groups for Avx2Dots {}
 
 impl Words for Avx2Dots {
     methods! {

@@ -2,6 +2,7 @@
 //! registers.
 
 use super::lanes::{Avx2, Avx2Dots};
+use crate::cpu::simd::group::Groups;
 use crate::cpu::simd::lanes::{Dots, methods};
 use crate::cpu::simd::table::Kernels;
 use crate::cpu::simd::words::Words;
@@ -38,6 +39,8 @@ impl Dots for Avx2VnniDots {
         signed_right(self |n: i32) -> Self = Self(self.0.signed_right(n));
     }
 }
+
+impl Groups for Avx2VnniDots {}
 
 impl Words for Avx2VnniDots {
     methods! {

@@ -4,6 +4,7 @@ use crate::cpu::simd::act::MAGIC;
 use crate::cpu::simd::argsort::Ranks;
 use crate::cpu::simd::avx2::lanes::half_sums;
 use crate::cpu::simd::convert::{self, Coder};
+use crate::cpu::simd::group::Groups;
 use crate::cpu::simd::lanes::{Dots, Lanes, methods};
 use crate::cpu::simd::words::Words;
 use std::arch::x86_64::*;
@@ -246,6 +247,8 @@ impl Dots for VnniDots {
         signed_right(self |n: i32) -> Self = Self(_mm512_sra_epi32(self.0, _mm_cvtsi32_si128(n)));
     }
 }
+
+impl Groups for VnniDots {}
 
 impl Words for VnniDots {
     methods! {

@@ -84,7 +84,7 @@ with_simd! {
     }
     // Nibbles: the low ones, or the high ones for a shift by 4.
     unsafe fn nibbles(v: D, shift: i32) -> D {
-        v.right(shift).and(bytes(15))
+        if shift == 4 { v.high_nibbles() } else { v.and(bytes(15)) }
     }
     // The low nibbles of four words, then the high ones, where `at` is the first word.
     unsafe fn both_nibbles(b: Block<D>, at: usize) -> [D; 8] {
@@ -162,7 +162,7 @@ with_simd! {
         if g < 4 {
             first.and(bytes(63))
         } else {
-            nibbles(b.word(3), 4 * which as i32).or(first.right(2).and(bytes(48)))
+            nibbles(b.word(3), 4 * which as i32).insert(first.right(2), bytes(48))
         }
     }
     unsafe fn affine_scale(b: Block<D>, g: usize) -> D::Floats {
@@ -267,7 +267,7 @@ formats! {
     offset(b, g) { affine_offset(b, g) }
     codes(b, t) {
         let low = eight_nibbles(b, 12 + 8 * (t / 2), t % 2);
-        eight!(I => low[I].or(shift(b.word(4 + I), 4 - t as i32).and(bytes(16))))
+        eight!(I => low[I].insert(shift(b.word(4 + I), 4 - t as i32), bytes(16)))
     }
 
     Q6K { SHAPE: Shape = Shape::scale_last(256, 52), BITS: u32 = 6, BIAS: i32 = 32, GROUP: usize = 16 }
@@ -275,7 +275,7 @@ formats! {
     codes(b, t) {
         let (half, n) = (t / 4, t % 4);
         let low = eight_nibbles(b, 16 * half + 8 * (n % 2), n / 2);
-        eight!(I => low[I].or(shift(b.word(32 + 8 * half + I), 4 - 2 * n as i32).and(bytes(48))))
+        eight!(I => low[I].insert(shift(b.word(32 + 8 * half + I), 4 - 2 * n as i32), bytes(48)))
     }
 
     Iq4Xs { SHAPE: Shape = Shape::words(256, 34), BITS: u32 = 8 }

@@ -53,24 +53,6 @@ const fn bias<D: Dots, F: Format>() -> i32 {
     }
 }
 
-/// `start` plus the products of the weights of a group, in `w`, and four activations for each of its vectors.
-#[inline(always)]
-unsafe fn dot_group<D: Dots, const N: usize>(start: D, w: [D; N], a: *const u8, bits: u32) -> D {
-    // SAFETY: the caller promises the activations and the instruction set.
-    unsafe {
-        let run = D::run(bits, N);
-        let (mut sums, mut products) = (start, start);
-        for (i, w) in w.into_iter().enumerate() {
-            let a = D::splat(a.add(4 * i).cast::<i32>().read_unaligned());
-            products = if i % run == 0 { D::products(sums, w, a, bits) } else { products.more_products(w, a, bits) };
-            if (i + 1) % run == 0 {
-                sums = products.sum(sums);
-            }
-        }
-        sums
-    }
-}
-
 /// [`Columns`] for `C` columns. The weights are unpacked once for all of them.
 ///
 /// # Safety
@@ -119,9 +101,9 @@ pub unsafe fn columns<D: Words, F: Format, const C: usize>(
                                 let at = acts[c].add(at);
                                 let start = start::<D>(at.add(START + 4 * g), bias::<D, F>());
                                 let sums = if groups == 1 {
-                                    dot_group(start, codes, at, F::BITS)
+                                    D::strip_group(start, codes, at, F::BITS)
                                 } else {
-                                    dot_group(start, half(codes, g), at.add(16 * g), F::BITS)
+                                    D::strip_group(start, half(codes, g), at.add(16 * g), F::BITS)
                                 };
                                 let d = D::Floats::splat(at.add(SCALE).cast::<f32>().read_unaligned());
                                 // Else the compiler loads the activations of many groups first, and moves the sums to

@@ -1,5 +1,6 @@
 //! How matrix times column on 64-bit ARM unpacks the formats whose values are bits or codes of tables.
 
+use super::dots;
 use super::gemv::{Codes, Rows8, Small, Super, Values, halves};
 use super::lanes::Neon;
 use crate::cpu::simd::gemv::{formats, with_simd};
@@ -37,6 +38,14 @@ with_simd! {
         v.map(|v| vshlq_n_u8::<N>(v))
     }
     // The nibbles of 16 bytes: low ones first.
+    // Sets the bits of `mask`, which are clear in `v`, as they are in `b`.
+    unsafe fn insert(v: Bytes, b: Bytes, mask: u8) -> Bytes {
+        let mask = vreinterpretq_s32_u8(vdupq_n_u8(mask));
+        let one = |v: uint8x16_t, b: uint8x16_t| {
+            vreinterpretq_u8_s32(dots::insert(vreinterpretq_s32_u8(v), vreinterpretq_s32_u8(b), mask))
+        };
+        [one(v[0], b[0]), one(v[1], b[1])]
+    }
     unsafe fn nibbles(x: *const u8) -> Bytes {
         let v = vld1q_u8(x);
         [vandq_u8(v, vdupq_n_u8(15)), vshrq_n_u8::<4>(v)]
@@ -128,9 +137,9 @@ formats! {
             let (v, next, h) = (load(x.add(at)), load(x.add(at + 32)), load(x.add(128 + 32 * (J / 2))));
             // Bits 2 n and 2 n + 1 are the high bits of values 32 n.. of the half block, and move to bits 4 and 5.
             if J.is_multiple_of(2) {
-                [signed(or(low(v), and(left::<4>(h), 0x30))), signed(or(low(next), and(left::<2>(h), 0x30)))]
+                [signed(insert(low(v), left::<4>(h), 0x30)), signed(insert(low(next), left::<2>(h), 0x30))]
             } else {
-                [signed(or(high(v), and(h, 0x30))), signed(or(high(next), and(right::<2>(h), 0x30)))]
+                [signed(insert(high(v), h, 0x30)), signed(insert(high(next), right::<2>(h), 0x30))]
             }
         }
     }

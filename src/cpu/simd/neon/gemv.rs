@@ -5,7 +5,8 @@
 //! A vector has sixteen values of a row, and the sums of its products are in four lanes. Those of four rows become one
 //! vector by two levels of additions of pairs.
 
-use super::lanes::{Neon, NeonDots, dot_16};
+use super::dots::{NeonDots, dot_16};
+use super::lanes::Neon;
 use crate::cpu::simd::form::{Act, Form};
 use crate::cpu::simd::gemv::with_simd;
 use crate::cpu::simd::interleave::block::{Block, Format};
@@ -79,7 +80,8 @@ with_simd! {
         Neon::of_halves(words16(x, at))
     }
     // Sums of the lanes of each of four vectors.
-    unsafe fn totals_4(a: int32x4_t, b: int32x4_t, c: int32x4_t, d: int32x4_t) -> int32x4_t {
+    unsafe fn totals_4(v: [int32x4_t; 4]) -> int32x4_t {
+        let [a, b, c, d] = v;
         vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d))
     }
 }
@@ -88,7 +90,7 @@ with_simd! {
 #[inline(always)]
 unsafe fn totals<const DOT: bool>([a, b, c, d, e, f, g, h]: [int32x4_t; ROWS]) -> NeonDots<DOT> {
     // SAFETY: every 64-bit ARM has the instructions.
-    unsafe { NeonDots::of([totals_4(a, b, c, d), totals_4(e, f, g, h)]) }
+    unsafe { NeonDots::of([totals_4([a, b, c, d]), totals_4([e, f, g, h])]) }
 }
 
 /// Sums of products of a group of 32 values of a row.
@@ -195,25 +197,36 @@ unsafe fn super_rows<B: Super, const DOT: bool>(k: usize, x: Rows8, ahead: usize
                     let at = act.add((8 * i + 2 * $j) * form::<B>().act_bytes());
                     let at = [at, at.add(form::<B>().act_bytes())];
                     let a = [values(at[0]), values(at[1])];
-                    // Of each of the two blocks of activations, the sums of its groups by row.
-                    let mut sums = [[[vdupq_n_s32(0); ROWS]; 2]; 2];
-                    for r in 0..ROWS {
-                        let w = B::codes::<$j>(x[r]);
+                    // Of each of the two blocks of activations, the sums of its groups: of four rows at a time, as
+                    // there are not enough registers for those of eight.
+                    let mut sums = [[[vdupq_n_s32(0); 2]; 2]; 2];
+                    for quad in 0..2 {
+                        let mut four = [[[vdupq_n_s32(0); 4]; 2]; 2];
+                        for r in 0..4 {
+                            let w = B::codes::<$j>(x[4 * quad + r]);
+                            for h in 0..2 {
+                                if B::FINE {
+                                    four[h][0][r] = dot_16::<DOT>(vdupq_n_s32(0), w[h][0], a[h][0]);
+                                    four[h][1][r] = dot_16::<DOT>(vdupq_n_s32(0), w[h][1], a[h][1]);
+                                } else {
+                                    four[h][0][r] = coarse::<DOT>(w[h], a[h]);
+                                }
+                            }
+                        }
                         for h in 0..2 {
+                            sums[h][0][quad] = totals_4(four[h][0]);
                             if B::FINE {
-                                sums[h][0][r] = dot_16::<DOT>(vdupq_n_s32(0), w[h][0], a[h][0]);
-                                sums[h][1][r] = dot_16::<DOT>(vdupq_n_s32(0), w[h][1], a[h][1]);
-                            } else {
-                                sums[h][0][r] = coarse::<DOT>(w[h], a[h]);
+                                sums[h][1][quad] = totals_4(four[h][1]);
                             }
                         }
                     }
+                    let sums = |h: usize, half: usize| NeonDots::<DOT>::of(sums[h][half]);
                     for h in 0..2 {
                         if B::FINE {
-                            acc = add_group::<B, DOT>(acc, totals(sums[h][0]), scales(4 * $j + 2 * h), at[h], 0);
-                            acc = add_group::<B, DOT>(acc, totals(sums[h][1]), scales(4 * $j + 2 * h + 1), at[h], 1);
+                            acc = add_group::<B, DOT>(acc, sums(h, 0), scales(4 * $j + 2 * h), at[h], 0);
+                            acc = add_group::<B, DOT>(acc, sums(h, 1), scales(4 * $j + 2 * h + 1), at[h], 1);
                         } else {
-                            acc = add_group::<B, DOT>(acc, totals(sums[h][0]), scales(2 * $j + h), at[h], 0);
+                            acc = add_group::<B, DOT>(acc, sums(h, 0), scales(2 * $j + h), at[h], 0);
                         }
                     }
                 };

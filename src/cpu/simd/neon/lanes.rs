@@ -3,9 +3,8 @@
 
 use crate::cpu::simd::act::MAGIC;
 use crate::cpu::simd::argsort::Ranks;
-use crate::cpu::simd::convert::{self, Coder};
-use crate::cpu::simd::lanes::{AnyDots, DOWN, Dots, Lanes, WITH_POWER, methods};
-use crate::cpu::simd::words::Words;
+use crate::cpu::simd::convert::Coder;
+use crate::cpu::simd::lanes::{DOWN, Lanes, WITH_POWER, methods};
 use std::arch::aarch64::*;
 use std::arch::asm;
 
@@ -15,7 +14,7 @@ pub struct Neon([float32x4_t; 2]);
 
 /// The floats of four halves.
 #[inline(always)]
-fn from_halves(halves: uint16x4_t) -> float32x4_t {
+pub fn from_halves(halves: uint16x4_t) -> float32x4_t {
     let y;
     // SAFETY: the instruction writes a register, and every 64-bit ARM has it.
     unsafe {
@@ -77,6 +76,11 @@ impl Neon {
     pub fn of(registers: [float32x4_t; 2]) -> Self {
         Self(registers)
     }
+    /// The registers.
+    #[inline(always)]
+    pub fn registers(self) -> [float32x4_t; 2] {
+        self.0
+    }
     /// Eight halves.
     #[inline(always)]
     pub fn of_halves(halves: uint16x8_t) -> Self {
@@ -102,7 +106,7 @@ macro_rules! pairs {
 
 /// Transposes four vectors.
 #[inline(always)]
-unsafe fn transpose_4([a, b, c, d]: [float32x4_t; 4]) -> [float32x4_t; 4] {
+pub unsafe fn transpose_4([a, b, c, d]: [float32x4_t; 4]) -> [float32x4_t; 4] {
     // SAFETY: every 64-bit ARM has these instructions.
     unsafe {
         let (ab, ab_odd) = (vtrn1q_f32(a, b), vtrn2q_f32(a, b));
@@ -118,6 +122,7 @@ unsafe fn transpose_4([a, b, c, d]: [float32x4_t; 4]) -> [float32x4_t; 4] {
 
 impl Lanes for Neon {
     const N: usize = 8;
+    const IN_PAIRS: bool = true;
     type Sums = [float64x2_t; 4];
     methods! {
         splat(|x: f32) -> Self = Self([vdupq_n_f32(x); 2]);
@@ -328,155 +333,6 @@ impl Ranks for NeonRanks {
         discount_less(self |a: Self |b: Self) -> Self = {
             let less = Self::less(a, b);
             Self([vaddq_s32(self.0[0], less[0]), vaddq_s32(self.0[1], less[1])])
-        };
-    }
-}
-
-/// Eight integers in two registers. `DOT`: the processor has instructions for dot products of bytes.
-#[derive(Clone, Copy)]
-pub struct NeonDots<const DOT: bool>([int32x4_t; 2]);
-
-/// `sums` plus the products of four bytes each, which the compiler has no stable function for.
-///
-/// # Safety
-/// The processor has the instruction (`dotprod`).
-#[inline]
-#[target_feature(enable = "neon,dotprod")]
-unsafe fn dot(mut sums: int32x4_t, w: int32x4_t, a: int32x4_t) -> int32x4_t {
-    // SAFETY: the instruction changes one register. The caller promises that the processor has it.
-    unsafe {
-        asm!("sdot {0:v}.4s, {1:v}.16b, {2:v}.16b", inout(vreg) sums, in(vreg) w, in(vreg) a,
-            options(pure, nomem, nostack, preserves_flags))
-    };
-    sums
-}
-
-/// The same without the instruction. The sum of two products of at most 128 * 127 fits into 16 bits.
-#[inline(always)]
-unsafe fn dot_by_pairs(sums: int32x4_t, w: int32x4_t, a: int32x4_t) -> int32x4_t {
-    // SAFETY: every 64-bit ARM has these instructions.
-    unsafe {
-        let (w, a) = (vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(a));
-        let (low, high) = (vmull_s8(vget_low_s8(w), vget_low_s8(a)), vmull_high_s8(w, a));
-        vpadalq_s16(sums, vpaddq_s16(low, high))
-    }
-}
-
-/// `sums` plus the products of 16 bytes by four: with the instruction for it if `DOT`.
-///
-/// # Safety
-/// The processor has the instruction if `DOT`. No `a` is -128 if not.
-#[inline(always)]
-pub unsafe fn dot_16<const DOT: bool>(sums: int32x4_t, w: int8x16_t, a: int8x16_t) -> int32x4_t {
-    // SAFETY: the caller promises the instruction.
-    unsafe {
-        let (w, a) = (vreinterpretq_s32_s8(w), vreinterpretq_s32_s8(a));
-        if DOT { dot(sums, w, a) } else { dot_by_pairs(sums, w, a) }
-    }
-}
-
-impl<const DOT: bool> NeonDots<DOT> {
-    /// Two registers.
-    #[inline(always)]
-    pub fn of(registers: [int32x4_t; 2]) -> Self {
-        Self(registers)
-    }
-    #[inline(always)]
-    fn each(self, f: impl Fn(int32x4_t) -> int32x4_t) -> Self {
-        Self(self.0.map(f))
-    }
-    #[inline(always)]
-    fn with(self, b: Self, f: impl Fn(int32x4_t, int32x4_t) -> int32x4_t) -> Self {
-        Self([f(self.0[0], b.0[0]), f(self.0[1], b.0[1])])
-    }
-    /// Byte by byte.
-    #[inline(always)]
-    fn bytes(self, b: Self, f: impl Fn(uint8x16_t, uint8x16_t) -> uint8x16_t) -> Self {
-        // SAFETY: every 64-bit ARM has these instructions.
-        self.with(b, |a, b| unsafe { vreinterpretq_s32_u8(f(vreinterpretq_u8_s32(a), vreinterpretq_u8_s32(b))) })
-    }
-}
-
-impl<const DOT: bool> Dots for NeonDots<DOT> {
-    type Floats = Neon;
-    const FLIP: u8 = 0;
-    methods! {
-        splat(|x: i32) -> Self = Self([vdupq_n_s32(x); 2]);
-        load(|p: *const u8) -> Self = Self([vld1q_s32(p.cast()), vld1q_s32(p.add(16).cast())]);
-        dot4(self |w: Self |a: Self) -> Self = Self(std::array::from_fn(|i| match DOT {
-            true => dot(self.0[i], w.0[i], a.0[i]),
-            false => dot_by_pairs(self.0[i], w.0[i], a.0[i]),
-        }));
-        to_floats(self) -> Neon = Neon(self.0.map(|x| vcvtq_f32_s32(x)));
-        quantize(|x: *const f32) -> (f32, [i8; 32], [i32; 2]) = {
-            let (scale, q) = convert::levels::<Neon>(x);
-            let half = |i: usize| i32::from(vaddlvq_s8(vld1q_s8(q.as_ptr().add(16 * i))));
-            let sums = [half(0), half(1)];
-            (scale, q, sums)
-        };
-        add(self |b: Self) -> Self = self.with(b, |a, b| vaddq_s32(a, b));
-        signed_right(self |n: i32) -> Self = self.each(|x| vshlq_s32(x, vdupq_n_s32(-n)));
-    }
-}
-
-impl<const DOT: bool> AnyDots for NeonDots<DOT> {
-    methods! {
-        // The instruction for dot products is right for all bytes.
-        least(self |a: Self) -> Self = if DOT { self } else {
-            self.bytes(a, |a, b| vreinterpretq_u8_s8(vminq_s8(vreinterpretq_s8_u8(a), vreinterpretq_s8_u8(b))))
-        };
-        has_least(self) -> bool = !DOT && {
-            let least = self.0.map(|x| vceqq_u8(vreinterpretq_u8_s32(x), vdupq_n_u8(0x80)));
-            vmaxvq_u8(vorrq_u8(least[0], least[1])) != 0
-        };
-        totals(self) -> (i32, [i32; 2]) = {
-            let halves = self.0.map(|x| vaddvq_s32(x));
-            (halves[0].wrapping_add(halves[1]), halves)
-        };
-    }
-}
-
-impl<const DOT: bool> Words for NeonDots<DOT> {
-    methods! {
-        store(self |p: *mut u8) = {
-            vst1q_s32(p.cast(), self.0[0]);
-            vst1q_s32(p.add(16).cast(), self.0[1]);
-        };
-        load_bytes(|p: *const u8) -> Self = {
-            let all = vmovl_u8(vld1_u8(p));
-            Self([vmovl_u16(vget_low_u16(all)), vmovl_high_u16(all)].map(|x| vreinterpretq_s32_u32(x)))
-        };
-        and(self |b: Self) -> Self = self.with(b, |a, b| vandq_s32(a, b));
-        or(self |b: Self) -> Self = self.with(b, |a, b| vorrq_s32(a, b));
-        xor(self |b: Self) -> Self = self.with(b, |a, b| veorq_s32(a, b));
-        left(self |n: i32) -> Self = self.each(|x| vshlq_s32(x, vdupq_n_s32(n)));
-        right(self |n: i32) -> Self =
-            self.each(|x| vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(x), vdupq_n_s32(-n))));
-        add_bytes(self |b: Self) -> Self = self.bytes(b, |a, b| vaddq_u8(a, b));
-        repeat_byte(self |i: usize) -> Self = {
-            let first = [0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12u8];
-            let at = vaddq_u8(vld1q_u8(first.as_ptr()), vdupq_n_u8(i as u8));
-            self.each(|x| vreinterpretq_s32_u8(vqtbl1q_u8(vreinterpretq_u8_s32(x), at)))
-        };
-        join(self |flags: Self |mask: Self |bit: u8) -> Self = {
-            let set = flags.bytes(mask, |flags, mask| vandq_u8(vtstq_u8(flags, mask), vdupq_n_u8(bit)));
-            self.or(set)
-        };
-        look_up(self |values: &[i8; 16]) -> Self = {
-            let table = vld1q_s8(values.as_ptr());
-            self.each(|codes| vreinterpretq_s32_s8(vqtbl1q_s8(table, vreinterpretq_u8_s32(codes))))
-        };
-        replace(self |keys: Self |key: i32 |value: i32) -> Self =
-            self.with(keys, |x, keys| vbslq_s32(vceqq_s32(keys, vdupq_n_s32(key)), vdupq_n_s32(value), x));
-        low_halves(self) -> Neon = Neon(self.0.map(|x| from_halves(vmovn_u32(vreinterpretq_u32_s32(x)))));
-        as_floats(self) -> Neon = Neon(self.0.map(|x| vreinterpretq_f32_s32(x)));
-        interleave_4(|rows: *const *const u8 |at: usize |dst: *mut u8) = {
-            for half in 0..2 {
-                let row = |r: usize| vld1q_f32(rows.add(4 * half + r).read().add(at).cast());
-                for (w, x) in transpose_4([row(0), row(1), row(2), row(3)]).into_iter().enumerate() {
-                    vst1q_f32(dst.add(32 * w + 16 * half).cast(), x);
-                }
-            }
         };
     }
 }

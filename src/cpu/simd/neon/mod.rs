@@ -1,9 +1,11 @@
-//! Kernels for 64-bit ARM. Files: `lanes` (eight lanes for the float and block kernels), `gemv` (matrix times column;
-//! `codes`: of which formats).
+//! Kernels for 64-bit ARM. Files: `lanes` (eight lanes of floats), `dots` (of integers), `gemv` (matrix times column;
+//! `codes`: of which formats), `pairs` (tiles of bytes by products of small matrices).
 
 mod codes;
+mod dots;
 mod gemv;
 mod lanes;
+mod pairs;
 
 use super::table::Kernels;
 use super::{argsort, convert, float, products, recurrent};
@@ -11,7 +13,8 @@ use super::{argsort, convert, float, products, recurrent};
 float::instantiate!(crate::cpu::simd::neon::lanes::Neon, "neon");
 argsort::instantiate!(crate::cpu::simd::neon::lanes::NeonRanks, "neon");
 convert::instantiate!(crate::cpu::simd::neon::lanes::Neon, "neon");
-products::instantiate!(crate::cpu::simd::neon::lanes::Neon, [3 2 1], "neon");
+// Three columns of four rows and what is multiplied would take all 32 registers, and some more.
+products::instantiate!(crate::cpu::simd::neon::lanes::Neon, [2 1], "neon");
 recurrent::instantiate!(crate::cpu::simd::neon::lanes::Neon, "neon");
 
 /// Kernels that multiply bytes, and a function `fill` that sets them in the table.
@@ -46,8 +49,8 @@ macro_rules! level {
     };
 }
 
-level!(bytes, crate::cpu::simd::neon::lanes::NeonDots<false>, small, large, "neon");
-level!(bytes_dot, crate::cpu::simd::neon::lanes::NeonDots<true>, small_dot, large_dot, "neon,dotprod");
+level!(bytes, crate::cpu::simd::neon::dots::NeonDots<false>, small, large, "neon");
+level!(bytes_dot, crate::cpu::simd::neon::dots::NeonDots<true>, small_dot, large_dot, "neon,dotprod");
 
 /// Sets the kernels of this level in the table.
 ///
@@ -56,7 +59,7 @@ level!(bytes_dot, crate::cpu::simd::neon::lanes::NeonDots<true>, small_dot, larg
 pub(super) unsafe fn fill(k: &mut Kernels) {
     fill_float(k);
     k.products = row_products::PRODUCTS;
-    k.products.convert_from = products::ConvertFrom::FAST;
+    k.products.convert_from = products::ConvertFrom::ARM;
     k.recurrent = recurrent_kernels::RECURRENT;
     fill_conversions(k);
     fill_order(k);
@@ -71,4 +74,12 @@ pub(super) unsafe fn fill(k: &mut Kernels) {
 pub(super) unsafe fn fill_dot(k: &mut Kernels) {
     // SAFETY: forwarded to the caller.
     unsafe { bytes_dot::fill(k) }
+}
+
+/// Sets the kernels of the level above that in the table.
+///
+/// # Safety
+/// The processor has the vectors of 64-bit ARM, dot products of bytes and products of matrices of bytes.
+pub(super) unsafe fn fill_i8mm(k: &mut Kernels) {
+    pairs::fill(k);
 }
