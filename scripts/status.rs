@@ -150,9 +150,23 @@ fn status(root: &Path) -> String {
          The tests of llama.cpp are older than ggml 0.28.0 ([VERSIONS.md](VERSIONS.md)). If a test contradicted the behaviour of the \
          original 0.28.0, the original would decide, and the test would be listed here. There is none: every case of `test-backend-ops`, every \
          architecture and every other program of [TESTS.md](TESTS.md) passes.\n\n\
-         ## Operations\n\n{operations_text}\n## Number formats\n\n{formats_text}\n## Functions\n\n{functions_text}"
+         {PLATFORMS}## Operations\n\n{operations_text}\n## Number formats\n\n{formats_text}\n## Functions\n\n{functions_text}"
     )
 }
+
+/// Where the library has run. Written by hand.
+const PLATFORMS: &str = "## Platforms
+
+| system | what has run | with | last |
+|---|---|---|---|
+| Linux on x86-64 | everything in [TESTS.md](TESTS.md), on the processors and cards that [README](../README.md#limits) names | `make test` | with each change |
+| Linux on 64-bit ARM | in qemu, on no processor: [measurements](measurements/0.28.0-arm.md) | `make test-aarch64` | 2026-11-29 |
+| macOS on 64-bit ARM | nothing. Files are built and read on Linux, shaders are translated: [measurements](measurements/0.28.0-macos.md) | `make check-macos` | 2026-11-29 |
+| Android on 64-bit ARM | nothing. Files are built and read on Linux | `make check-android` | 2026-11-29 |
+| macOS on x86-64 | nothing. It compiles | `make check-macos` | 2026-11-29 |
+| Windows on x86-64 | nothing. It compiles | `scripts/check_targets.sh` | |
+
+";
 
 fn mark(there: bool) -> &'static str {
     if there { "✓" } else { "–" }
