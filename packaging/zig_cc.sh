@@ -1,7 +1,8 @@
 #!/bin/sh
 # The C compiler and linker of the packages (scripts/dist.sh): zig's, which links for glibc 2.28 wherever it runs. Takes
 # the arguments of cargo, of the crate cc and of our scripts. ZIG is the folder of the Python package ziglang,
-# ZIG_GLOBAL_CACHE_DIR that of what zig has compiled. CARGO_TARGET: for another processor. `zig_cc.sh prepare` comes first.
+# ZIG_GLOBAL_CACHE_DIR that of what zig has compiled. CARGO_TARGET: for another processor. `zig_cc.sh prepare`
+# comes first.
 set -eu
 arch=${CARGO_TARGET:-x86_64} cross=${CARGO_TARGET:+${CARGO_TARGET%%-*}-linux-gnu-}
 arch=${arch%%-*}
