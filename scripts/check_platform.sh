@@ -53,7 +53,12 @@ done
 # shellcheck disable=SC2086
 check "files" "$made/debug/objects" $system "$tree" $programs
 cat "$work/log"
-if [ $system = macos ]; then # what MoltenVK does with the shaders
+if [ $system = macos ]; then
+    cmake=(cmake -S c_tests/install -B "$temporary/cmake" -DCMAKE_SYSTEM_NAME=Darwin -DCMAKE_SYSTEM_PROCESSOR=arm64 "-DCMAKE_C_COMPILER=$CC"
+        "-DCMAKE_AR=$made/debug/ar" "-DCMAKE_INSTALL_NAME_TOOL=$(command -v true)" "-DCMAKE_PREFIX_PATH=$tree" "-DWANTED=$version")
+    check "find_package" "${cmake[@]}"
+    check "hosts of CMake, one with the static library, are linked" cmake --build "$temporary/cmake"
+    # What MoltenVK does with the shaders.
     check "the translator" env CC=cc "${built[@]}" --features msl
     check "the library's modules" env -u CARGO_TARGET CC=cc CARGO_TARGET_DIR="$target" cargo run --quiet --profile tools --features internals --example spirv -- "$temporary/spirv"
     check "shaders in Metal's language" "$made/debug/msl" "$temporary/spirv"

@@ -149,9 +149,11 @@ fill() { # TEMPLATE PATH
     add 644 "$root/cmake/$1" "$2"
     sed -e "s|@PREFIX@|$(plain "$prefix")|g" -e "s|@LIBDIR@|$(plain "$lib")|g" -e "s|@INCLUDEDIR@|$(plain "$include")|g" \
         -e "s|@VERSION@|$version|g" -e "s|@MAX_NAME@|$max_name|g" -e "s|@VARIANT@|$variant|g" -e "s|@FLAGS@|$flags|g" -e "s|@RPATH@|$(plain "$rpath")|g" \
-        -e "s|@TO_PREFIX@|$to_prefix|g" -e "s|@BACKENDS@|$backends|g" \
+        -e "s|@SYSTEM@|$system|g" -e "s|@TO_PREFIX@|$to_prefix|g" -e "s|@BACKENDS@|$backends|g" \
         -e "s|@VULKAN@|$vulkan|g" -e "s|@HEADERS@|${headers%;}|g" "$root/cmake/$1" > "$tree/$2"
 }
+system='-lutil -lrt -lpthread -lm -ldl' # for programs with the static library
+case ${cross:-$(uname)} in *-darwin | Darwin) system='-liconv -lm' ;; *-android*) system='-ldl -llog -lm' ;; esac
 flags= rpath= # programs for a variant find it by a path of their own, as no system searches its folder
 [ -z "$variant" ] || { flags=" -DGGML_MAX_NAME=$max_name" rpath=' -Wl,-rpath,${libdir}'; }
 fill ggml-config.cmake.in "$package/ggml-config.cmake"

@@ -124,7 +124,7 @@ mod stop {
         std::arch::naked_asm!(
             ".cfi_startproc",
             ".cfi_personality 0x9b, {routine}",
-            // As compilers do it, because Mach-O has a short form for such frames.
+            // As compilers do it.
             "stp x29, x30, [sp, #-16]!",
             "mov x29, sp",
             ".cfi_def_cfa w29, 16",

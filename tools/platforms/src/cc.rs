@@ -39,7 +39,7 @@ impl Kit {
     fn zig(&self) -> Command {
         let mut zig = Command::new(self.zig.join("zig"));
         zig.args(["cc", "-target", if self.is_mac { "aarch64-macos.11.0" } else { "aarch64-linux-musl" }]);
-        zig.args(["-fno-sanitize=undefined"]);
+        zig.args(["-fno-sanitize=undefined", "-fno-builtin-bcmp"]); // bionic has no bcmp
         zig
     }
 
@@ -89,11 +89,12 @@ impl Kit {
 
     fn link(&self, arguments: &[String]) -> Result<()> {
         let (mut flags, mut sources, mut rest) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut is_library, mut all) = (false, arguments.iter());
+        let (mut is_library, mut is_bare, mut all) = (false, false, arguments.iter());
         while let Some(argument) = all.next() {
             match argument.as_str() {
                 "-dynamiclib" | "-shared" => is_library = true,
-                "-nodefaultlibs" | "-nostdlib" | "-nostartfiles" | "-pie" | "-rdynamic" => {}
+                "-nostdlib" => is_bare = true,
+                "-nodefaultlibs" | "-nostartfiles" | "-pie" | "-rdynamic" => {}
                 // Named below, or a name of macOS for a part of libSystem; nothing here uses iconv or log.
                 "-lSystem" | "-lc" | "-lm" | "-ldl" | "-liconv" | "-llog" | "-lunwind" | "-lgcc" => {}
                 "-arch" | "-isysroot" => _ = all.next(),
@@ -123,13 +124,15 @@ impl Kit {
                 flags.push("-DPROGRAM".to_owned());
                 lld.args(["-pie", "-dynamic-linker", "/system/bin/linker64", "-z", "max-page-size=16384"]);
             }
-            let android = self.work.join(format!("android-{}.c", id()));
-            fs::write(&android, ANDROID)?;
-            objects.push(self.compile(&android, &flags)?);
-            fs::remove_file(android)?;
+            if !is_bare {
+                let android = self.work.join(format!("android-{}.c", id()));
+                fs::write(&android, ANDROID)?;
+                objects.push(self.compile(&android, &flags)?);
+                fs::remove_file(android)?;
+            }
             let unwinder = "lib/rustlib/aarch64-unknown-linux-musl/lib/self-contained/libunwind.a";
             lld.args(&objects).args(rest).arg(self.sysroot.join(unwinder)).arg("--as-needed");
-            for library in ["libc.so", "libm.so", "libdl.so"] {
+            for library in ["libc.so", "libm.so", "libdl.so"].iter().filter(|_| !is_bare) {
                 lld.arg(self.stub(library)?);
             }
         }

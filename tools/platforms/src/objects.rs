@@ -156,7 +156,7 @@ fn mach_o(data: &[u8], wanted: &Wanted, version: &str, report: &mut Report) -> R
         );
     }
     if wanted.library == Some("libggml-base") {
-        for section in ["__unwind_info", "__ggml_note"] {
+        for section in ["__unwind_info", "__eh_frame", "__mod_init_func", "__ggml_note"] {
             report.check(file.section_by_name(section).is_some_and(|s| s.size() > 0), format!("no section {section}"));
         }
     }
