@@ -68,7 +68,7 @@ hosts() { GGML_PREFIX=$ours GGML_ORACLE_PREFIX=$GGML_CACHE/$CARGO_TARGET/origina
 section_c() {
     check "the original for ARM" scripts/oracle.sh original
     if [ -n "$whole" ]; then
-        check "c_tests" hosts abi dump host sched async meta quant ops train plugin bad robust rs refuse
+        check "c_tests" hosts abi dump host sched async meta quant ops train plugin bad rs refuse
     else
         DIFF_SAMPLE=${DIFF_SAMPLE:-40} check "c_tests: layouts, names and operations" hosts abi ops
     fi
