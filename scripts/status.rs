@@ -1,10 +1,11 @@
-//! Writes `docs/STATUS.md` and tables of `README.md`, or checks them:
+//! Writes `docs/STATUS.md`, `docs/DRIVERS.md` and tables of `README.md`, or checks them:
 //! `cargo run --features internals --example status -- write | check`.
 //!
 //! Each line comes from the authoritative source: operations from the backends' op tables, number formats from the
 //! library's functions, functions from the sources in `src/capi/`. A function counts as missing if its documentation
 //! says "This version of the library ...", if it calls `absent`, or if it uses none of its arguments (unless that is
-//! all it has to do). The tables of README are the last results of `scripts/test_swaps.py`.
+//! all it has to do). The tables of README are the last results of `scripts/test_swaps.py`, those of `docs/DRIVERS.md`
+//! of `scripts/test_drivers.py`.
 
 use ggml::abi::ggml::{ggml_op, ggml_type};
 use ggml::capi::ggml::{ggml_get_type_traits, ggml_quantize_chunk, ggml_quantize_requires_imatrix};
@@ -35,7 +36,11 @@ fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |name: &str| fs::read_to_string(root.join(name)).unwrap_or_default();
     let results = serde_json::from_str(&read("docs/measurements/0.28.0-swaps.json")).expect("the results are JSON");
-    let pages = [("docs/STATUS.md", status(root)), ("README.md", readme(&read("README.md"), &results))];
+    let pages = [
+        ("docs/STATUS.md", status(root)),
+        ("docs/DRIVERS.md", drivers(&read("c_tests/vulkan/drivers.md"), &read("c_tests/vulkan/drivers.json"))),
+        ("README.md", readme(&read("README.md"), &results)),
+    ];
     let wrong: Vec<&str> = pages.iter().filter(|(name, text)| read(name) != *text).map(|(name, _)| *name).collect();
     match env::args().nth(1).as_deref() {
         Some("write") => {
@@ -136,6 +141,87 @@ fn weights(page: &str, of: &Value) -> String {
             }
         })
         .collect()
+}
+
+/// What drivers make of shaders: the figures of `text`, which is JSON, in a template.
+fn drivers(template: &str, text: &str) -> String {
+    let data: Value = serde_json::from_str(text).expect("the figures of drivers are JSON");
+    // In the order of the file.
+    let in_order = |mut names: Vec<&'_ str>| {
+        names.sort_by_key(|name| text.find(&format!("\"{name}\": ")));
+        names.dedup();
+        names.into_iter().map(str::to_owned).collect::<Vec<String>>()
+    };
+    let keys = |of: &'_ Value| of.as_object().expect("a table").keys().cloned().collect::<Vec<String>>();
+    let names = in_order(keys(&data["drivers"]).iter().map(String::as_str).collect());
+    let of = |name: &String| &data["drivers"][name];
+    let all = |key: &str| names.iter().flat_map(|name| keys(&of(name)[key])).collect::<Vec<String>>();
+    let columns = |first: &str| [&[first.to_owned()], &names[..]].concat();
+    let rows = |titles: Vec<String>, cell: &dyn Fn(&Value, &String) -> String| -> Vec<Vec<String>> {
+        titles
+            .iter()
+            .map(|title| [title.clone()].into_iter().chain(names.iter().map(|n| cell(of(n), title))).collect())
+            .collect()
+    };
+    let graphs = in_order(all("layers").iter().map(String::as_str).collect());
+    let mut shaders = all("hot");
+    shaders.sort();
+    shaders.dedup();
+    let counts = |driver: &Value, graph: &String| match &driver["layers"][graph] {
+        Value::Null => String::new(),
+        counts => format!("{} / {}", counts["dispatches"], counts["barriers"]),
+    };
+    let cards = names.iter().map(|name| vec![name.clone(), of(name)["device"].as_str().unwrap_or_default().to_owned()]);
+    let formats = names.iter().map(|name| [vec![name.clone()], all_formats(&of(name)["formats"])].concat());
+    let titles = [
+        "driver",
+        "pipelines",
+        "shaders below half occupancy",
+        "shaders that spill",
+        "shaders with scratch memory",
+        "worst",
+    ];
+    template
+        .replace("{mesa}", data["mesa"].as_str().unwrap_or_default())
+        .replace("{cards}", &table(&["driver", "card"].map(String::from), cards.collect()))
+        .replace("{dispatches}", &table(&columns("graph"), rows(graphs, &counts)))
+        .replace(
+            "{pipelines}",
+            &table(&columns("shader"), rows(shaders, &|driver, shader| figures(&driver["hot"][shader]))),
+        )
+        .replace("{formats}", &table(&titles.map(String::from), formats.collect()))
+}
+
+/// A table of Markdown.
+fn table(columns: &[String], rows: Vec<Vec<String>>) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let rule = vec!["---".to_owned(); columns.len()];
+    [columns, &rule].into_iter().chain(rows.iter().map(Vec::as_slice)).map(line).collect()
+}
+
+/// A shader on a card: its registers and its occupancy, or the width of its subgroups; what it spills.
+fn figures(of: &Value) -> String {
+    if of.is_null() {
+        return String::new();
+    }
+    let number = |key: &str| of[key].as_u64();
+    let registers = number("registers").map_or("?".into(), |n| n.to_string());
+    let used = number("occupancy").map_or_else(|| format!("w{}", of["width"]), |n| format!("{n}%"));
+    let bad = [("s", "spills"), ("m", "scratch")]
+        .map(|(sign, key)| number(key).filter(|&n| n > 0).map(|n| format!("{sign}{n}")));
+    let bad: Vec<String> = bad.into_iter().flatten().collect();
+    format!("{registers} {used}{}", if bad.is_empty() { String::new() } else { format!(" **{}**", bad.join(" ")) })
+}
+
+/// A driver's pipelines in all formats: counts, and the worst of them.
+fn all_formats(of: &Value) -> Vec<String> {
+    let spilling = of["spilling"].as_object().into_iter().flatten();
+    let bad: Vec<(&String, [u64; 2])> =
+        spilling.map(|(name, n)| (name, [0, 1].map(|i| n[i].as_u64().unwrap_or(0)))).collect();
+    let count = |i: usize| bad.iter().filter(|(_, n)| n[i] > 0).count().to_string();
+    let worst = bad.iter().rev().max_by_key(|(_, [spills, scratch])| (*scratch, *spills));
+    let worst = worst.map(|(name, [spills, scratch])| format!("{name}: {scratch} bytes, {spills} spills"));
+    vec![of["pipelines"].to_string(), of["half"].to_string(), count(0), count(1), worst.unwrap_or_default()]
 }
 
 fn status(root: &Path) -> String {

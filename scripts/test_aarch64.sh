@@ -8,13 +8,13 @@
 set -u
 export CARGO_TARGET=aarch64-unknown-linux-gnu QEMU_LD_PREFIX=${QEMU_LD_PREFIX:-/usr/aarch64-linux-gnu} QEMU_CPU=${QEMU_CPU:-max}
 skip() { echo "aarch64: skipped: $*"; exit; }
-if [ -z "${INSIDE:-}" ]; then
+if [ -z "${EMULATED:-}" ]; then
     qemu=$(command -v qemu-aarch64-static qemu-aarch64 | head -n 1)
     for tool in ${qemu:-qemu-aarch64} aarch64-linux-gnu-gcc aarch64-linux-gnu-g++; do
         command -v "$tool" > /dev/null || skip "$tool is missing: install the packages qemu-user gcc-aarch64-linux-gnu g++-aarch64-linux-gnu"
     done
     [ -d "$(rustc --print sysroot)/lib/rustlib/$CARGO_TARGET" ] || skip "Rust has no library for it: rustup target add $CARGO_TARGET"
-    export INSIDE=1
+    export EMULATED=1
     # The head of an ELF file for this processor, and which of its bits count.
     head='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00' bits='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
     register="mount -t binfmt_misc none /proc/sys/fs/binfmt_misc && printf '%s' ':arm64:M::$head:$bits:$qemu:F' > /proc/sys/fs/binfmt_misc/register"

@@ -6,8 +6,8 @@ usage: test_drivers.py CACHE PREFIX quick|all|write [CARD ...]
 Mesa's drivers run on no-op kernel devices (its drm-shim): they compile every pipeline for a card and record every
 command, and compute nothing. A layer (c_tests/vulkan/driver_layer.c) counts dispatches and barriers of a llama's graphs
 (c_tests/vulkan/driver_graphs.c) and reads registers, spills, scratch memory and occupancy from the driver.
-c_tests/vulkan/drivers.json has the figures, docs/DRIVERS.md shows them. A figure that is worse than there is a failure.
-`write` writes both. `quick` checks a few drivers and the models' pipelines only.
+c_tests/vulkan/drivers.json has the figures, docs/DRIVERS.md shows them (`make status`). A figure that is worse than
+there is a failure. `write` writes them. `quick` checks a few drivers and the models' pipelines only.
 
 CACHE/mesa-sid, CACHE/spirv-tools and CACHE/intel-shim are folders of scripts/fetch_mesa.py (without the last, Intel's
 drivers are not tested), PREFIX the folder of the installed library. The last line counts the checks.
@@ -22,15 +22,13 @@ import tomllib
 import zlib
 from pathlib import Path
 
-sys.dont_write_bytecode = True
 import processes
-from checks import Checks, markdown
+from checks import Checks
 from fetch_mesa import LIBRARIES
 
 ROOT = Path(processes.ROOT)
 OUT = ROOT / "target/drivers"
-DATA, TEMPLATE = ROOT / "c_tests/vulkan/drivers.json", ROOT / "c_tests/vulkan/drivers.md"
-DOCUMENT = ROOT / "docs/DRIVERS.md"
+DATA = ROOT / "c_tests/vulkan/drivers.json"
 DRIVERS, WORDS, LIMITS, MODULES = tomllib.loads((ROOT / "c_tests/vulkan/drivers.toml").read_text(encoding="utf-8")).values()
 # Seconds for a run, of which the longest takes a minute on a machine that has other work.
 TIMEOUT = 600
@@ -183,33 +181,6 @@ def compact(value, margin=""):
     return "{\n" + ",\n".join(lines) + f"\n{margin}}}"
 
 
-def cell(figures):
-    """A shader's figures on a card."""
-    if figures is None:
-        return ""
-    bad = [f"{sign}{figures[what]}" for sign, what in (("s", "spills"), ("m", "scratch")) if figures.get(what)]
-    used = f"{figures['occupancy']}%" if "occupancy" in figures else f"w{figures['width']}"
-    return f"{figures.get('registers', '?')} {used}" + (f" **{' '.join(bad)}**" if bad else "")
-
-
-def render(data):
-    """The text of docs/DRIVERS.md."""
-    drivers = data["drivers"]
-    graphs = list(dict.fromkeys(g for d in drivers.values() for g in d["layers"]))
-    layers = [[g] + [f"{d['layers'][g]['dispatches']} / {d['layers'][g]['barriers']}" if g in d["layers"] else "" for d in drivers.values()] for g in graphs]
-    shaders = sorted({s for d in drivers.values() for s in d["hot"]})
-    formats = []
-    for name, d in drivers.items():
-        bad = d["formats"]["spilling"]
-        worst = max(bad, key=lambda s: bad[s][::-1], default=None)
-        counts = [d["formats"]["pipelines"], d["formats"]["half"], *(sum(n[i] > 0 for n in bad.values()) for i in (0, 1))]
-        formats.append([name, *map(str, counts), f"{worst}: {bad[worst][1]} bytes, {bad[worst][0]} spills" if worst else ""])
-    return TEMPLATE.read_text(encoding="utf-8").format(
-        mesa=data["mesa"], cards=markdown(["driver", "card"], [[name, d["device"]] for name, d in drivers.items()]), dispatches=markdown(["graph", *drivers], layers),
-        pipelines=markdown(["shader", *drivers], [[s] + [cell(d["hot"].get(s)) for d in drivers.values()] for s in shaders]),
-        formats=markdown(["driver", "pipelines", "shaders below half occupancy", "shaders that spill", "shaders with scratch memory", "worst"], formats))
-
-
 def main():
     if len(sys.argv) < 4 or sys.argv[3] not in ("quick", "all", "write") or set(sys.argv[4:]) - {n.split()[1] for n in DRIVERS}:
         sys.exit(__doc__.strip() + "\n\ndrivers and cards: " + ", ".join(DRIVERS))
@@ -247,9 +218,7 @@ def main():
     if extent == "write":
         data["drivers"] = {n: data["drivers"][n] for n in DRIVERS if n in data["drivers"]}
         DATA.write_text(compact(data) + "\n", encoding="utf-8")
-        DOCUMENT.write_text(render(data), encoding="utf-8")
-    else:
-        c.check(DOCUMENT.read_text(encoding="utf-8") == render(data), "docs/DRIVERS.md shows c_tests/vulkan/drivers.json")
+        subprocess.run(["make", "-s", "status"], cwd=ROOT, check=True)
     sys.exit(c.finish())
 
 
