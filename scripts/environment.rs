@@ -27,12 +27,22 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
     ("GGML_MAX_NAME", "make", "bytes of a tensor's name (default 64); hosts must be compiled with the same"),
     ("GGML_BACKEND_DIR", "make", "a folder for modules that is compiled into the library"),
     ("RUSTFLAGS, CARGO_ENCODED_RUSTFLAGS, RUSTUP_HOME, RUSTC", "make", "as Rust's own tools read them"),
-    ("CC, CXX, NM", "make test", "tools with these names, or others"),
+    (
+        "CARGO_TARGET",
+        "make, make install, wheel, tarball",
+        "the system and processor to build for, as Rust names it ([INSTALL.md](INSTALL.md))",
+    ),
+    ("CC, CXX, NM, OBJCOPY", "make test", "tools with these names, or others"),
     ("GGML_CACHE", "make run, test", "where downloads and builds are kept (default: target/cache)"),
     ("MODEL, SENTENCES, DEVICE, REPORT, TRACE", "make run", "see `make help`"),
     ("LLAMA_CACHE", "ggml-rpc-server -c", "where weights are kept, in `rpc` below it, as the original's server does"),
     (
-        "SUITES, ASAN, DOCS, C_TESTS, PEERS, PLACEMENT, INVARIANCE, RPC, SWAPS, PYTHONS, DRIVERS, NMSE, FUZZ_SECONDS, VULKAN_EXTENT",
+        "QEMU_CPU, QEMU_LD_PREFIX, EMULATED",
+        "make test-aarch64",
+        "qemu's processor and the folder of the system's libraries; whether tests leave out what measures times",
+    ),
+    (
+        "SUITES, ASAN, DOCS, C_TESTS, PEERS, PLACEMENT, INVARIANCE, RPC, SWAPS, AARCH64, PYTHONS, DRIVERS, NMSE, FUZZ_SECONDS, VULKAN_EXTENT",
         "make test",
         "the suites, and parts of them: [TESTS.md](TESTS.md)",
     ),
@@ -72,7 +82,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "Vulkan is tested with a software driver that is too old for it ([TESTS.md](TESTS.md#vulkan))",
     ),
     (
-        "DEBIAN_MIRROR, DEBIAN_SUITES, DEBIAN_PACKAGES",
+        "DEBIAN_MIRROR, DEBIAN_SUITES, DEBIAN_PACKAGES, DEBIAN_ARCHITECTURE",
         "scripts/fetch_mesa.py",
         "where drivers are fetched from, and which",
     ),
