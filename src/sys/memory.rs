@@ -53,6 +53,12 @@ pub fn page_size() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGE_SIZE) }).ok().filter(|n| n.is_power_of_two()).unwrap_or(4096)
 }
 
+/// Bytes of a page: what Windows has on x86-64 and on 64-bit ARM.
+#[cfg(windows)]
+pub fn page_size() -> usize {
+    4096
+}
+
 /// A block of aligned memory, freed when dropped. It gives out a raw pointer only, because C code shares the bytes.
 #[derive(Debug)]
 pub struct AlignedBlock {
