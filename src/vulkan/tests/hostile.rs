@@ -7,7 +7,7 @@ use crate::tensor::ops::{matmul, reduce, view};
 use crate::tensor::{Context, TensorRef};
 use crate::vulkan::hostile::Damaged;
 use crate::vulkan::tests::devices::{Quiet, devices, kinds, noise};
-use crate::vulkan::tests::lab::{Lab, bytes};
+use crate::vulkan::tests::lab::{Lab, as_floats, bytes, is_near};
 use std::time::{Duration, Instant};
 
 /// Shaders use the same number of rows and columns for the sources and the result. If the result has another one, they
@@ -196,7 +196,7 @@ fn damaged_nodes_end_with_a_result_or_an_error() {
 /// The numbers in a tensor's memory, with those in gaps. Blocks are bytes.
 fn numbers(dtype: ggml_type, bytes: &[u8]) -> Vec<f32> {
     match dtype {
-        ggml_type::GGML_TYPE_F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+        ggml_type::GGML_TYPE_F32 => as_floats(bytes),
         ggml_type::GGML_TYPE_I32 => bytes.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b) as f32).collect(),
         ggml_type::GGML_TYPE_F16 => bytes.as_chunks().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f32()).collect(),
         _ => bytes.iter().map(|b| f32::from(*b)).collect(),
@@ -219,13 +219,11 @@ fn strides_in_rows_are_refused_or_computed_as_on_the_cpu() {
                     t.set_nb(if gaps { t.nb().map(|n| 2 * n) } else { [0, b, c, d] });
                 }
             };
-            let close =
-                |(a, b): (&f32, &f32)| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-2 * a.abs().max(1.0);
             match damaged.both(sample, change) {
                 Ok(None) => {}
                 Ok(Some((cpu, device))) => {
                     let same_numbers = cpu.iter().zip(&device).all(|((dtype, a), (_, b))| {
-                        std::iter::zip(&numbers(*dtype, a), &numbers(*dtype, b)).all(close)
+                        std::iter::zip(numbers(*dtype, a), numbers(*dtype, b)).all(|(cpu, x)| is_near(x, cpu, 1e-2))
                     });
                     if same_numbers { same += 1 } else { bad.push(format!("{name}, tensor {which}, gaps {gaps}")) }
                 }

@@ -119,6 +119,11 @@ pub(in crate::vulkan) fn as_floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
+/// Whether a number is that of the CPU, to within `most` of it or of 1; NaN is NaN.
+pub(in crate::vulkan) fn is_near(x: f32, cpu: f32, most: f32) -> bool {
+    x == cpu || x.is_nan() && cpu.is_nan() || (x - cpu).abs() <= most * cpu.abs().max(1.0)
+}
+
 pub(in crate::vulkan) fn ints(t: TensorRef) -> Vec<i32> {
     bytes(t).chunks(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }

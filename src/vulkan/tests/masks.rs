@@ -3,7 +3,7 @@
 use crate::tensor::TensorRef;
 use crate::tensor::ops::{Place, attention, matrix, reduce, softmax};
 use crate::vulkan::tests::devices::{Quiet, devices};
-use crate::vulkan::tests::lab::{Lab, results, scattered};
+use crate::vulkan::tests::lab::{Lab, as_floats, is_near, results, scattered};
 
 /// Minus infinity.
 const NONE: f32 = f32::NEG_INFINITY;
@@ -15,11 +15,10 @@ fn same(what: &str, most: f32, make: &dyn Fn(&mut Lab) -> TensorRef) -> Vec<f32>
     let cpu = crate::cpu::reg().device(0).unwrap();
     let [here, there] = [device, cpu].map(|device| {
         let all = results(device, &|l| vec![make(l)]).unwrap_or_else(|| panic!("{what} is not supported"));
-        all[0].chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect::<Vec<_>>()
+        as_floats(&all[0])
     });
     for (i, (x, y)) in here.iter().zip(&there).enumerate() {
-        let close = x == y || x.is_nan() && y.is_nan() || (x - y).abs() <= most * y.abs().max(1.0);
-        assert!(close, "{what}: element {i}: {x} instead of {y}");
+        assert!(is_near(*x, *y, most), "{what}: element {i}: {x} instead of {y}");
     }
     here
 }
