@@ -59,6 +59,9 @@ for part in registry git; do # where a link leads, too
 done
 # The standard library's, where its sources are installed: as where they are not.
 flags="$flags, $(remap "$("${RUSTC:-rustc}" --print sysroot)/lib/rustlib/src/rust" "/rustc/$("${RUSTC:-rustc}" -vV | sed -n 's/^commit-hash: //p')")"
+# Local symbols that another codegen unit uses get a suffix: by default a hash of the unit's bitcode, which once in some
+# builds, on a loaded machine, is another one for the same code. This one is made of the unit's name.
+flags="$flags, \"-Cllvm-args=-use-source-filename-for-promoted-locals\""
 # RUSTFLAGS replaces all flags of the configuration.
 [ -z "${CARGO_ENCODED_RUSTFLAGS:-}${RUSTFLAGS:-}" ] || echo "note: RUSTFLAGS is set: the build will show its folders"
 if [ -n "$cross" ]; then
