@@ -51,15 +51,19 @@ def cache():
 def packages(name, *wanted):
     """A folder of Python packages in the cache, which pip fetches the first time; and pip's output if it fails, or
     nothing."""
-    folder = f"{cache()}/{name}"
+    folder, list_of = f"{cache()}/{name}", "\n".join(wanted)
     with locked(os.path.dirname(folder)):
-        if os.path.isdir(folder):
-            return folder, ""
+        with contextlib.suppress(OSError), open(f"{folder}/wanted.txt") as f:
+            if f.read() == list_of:
+                return folder, ""
         shutil.rmtree(folder + ".part", ignore_errors=True) # of an interrupted run
         r = subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", folder + ".part", *wanted],
                            capture_output=True, text=True)
         if r.returncode != 0:
             return folder, f"pip cannot fetch {' '.join(wanted)} ({(r.stderr.strip().splitlines() or ['no message'])[-1][:200]})"
+        with open(f"{folder}.part/wanted.txt", "w") as f:
+            f.write(list_of)
+        shutil.rmtree(folder, ignore_errors=True) # of another list
         os.rename(folder + ".part", folder)
         return folder, ""
 

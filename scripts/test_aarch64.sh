@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # The library for 64-bit ARM in qemu, beside that for x86-64: test_aarch64.sh [SECTION ...]
 #
-# Sections: files, units, c, x86, llama. `all`: all of them, whole, as three processors; without any, what CI has time
-# for. `run COMMAND ...`: a command in the same surroundings, in which programs for ARM start like any others, as the
-# kernel passes them to qemu (binfmt_misc in a user namespace, since Linux 6.7; before, the package qemu-user-binfmt is
-# needed). QEMU_CPU is the processor. The last line counts the checks.
+# Sections: files, units, c, levels, x86, llama. `all`: all of them, whole, as three processors; without any, what CI has
+# time for. `run COMMAND ...`: a command in the same surroundings, in which programs for ARM start like any others, as
+# the kernel passes them to qemu (binfmt_misc in a user namespace, since Linux 6.7; before, the package qemu-user-binfmt
+# is needed). QEMU_CPU is the processor. The last line counts the checks.
+#
+# `debian`, only by itself and as root: packages for arm64 are installed in a root of Debian for ARM, and llama.cpp's
+# tools use them there. While it runs, the kernel passes all programs for ARM to qemu.
 set -u
 export CARGO_TARGET=aarch64-unknown-linux-gnu QEMU_LD_PREFIX=${QEMU_LD_PREFIX:-/usr/aarch64-linux-gnu} QEMU_CPU=${QEMU_CPU:-max}
 skip() { echo "aarch64: skipped: $*"; exit; }
@@ -18,6 +21,10 @@ if [ -z "${EMULATED:-}" ]; then
     # The head of an ELF file for this processor, and which of its bits count.
     head='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00' bits='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
     register="mount -t binfmt_misc none /proc/sys/fs/binfmt_misc && printf '%s' ':arm64:M::$head:$bits:$qemu:F' > /proc/sys/fs/binfmt_misc/register"
+    if [ "${1:-}" = debian ]; then
+        [ "$(id -u)" = 0 ] || skip "debian: a root of another system needs root"
+        exec unshare -m bash -c "${register//:arm64:/:ggml-arm64:}"' && trap "echo -1 > /proc/sys/fs/binfmt_misc/ggml-arm64" EXIT && "$@"' - "$0" "$@"
+    fi
     ! unshare -Urm sh -c "$register" 2> /dev/null || exec unshare -Urm bash -c "$register"' && exec "$@"' - "$0" "$@"
 fi
 [ "${1:-}" != run ] || { shift; exec "$@"; }
@@ -30,7 +37,7 @@ mkdir -p "$out"
 { echo 'int main(void) { return 0; }' | $CC -x c - -o "$out/starts" && "$out/starts"; } ||
     skip "this kernel passes no program to qemu: install the package qemu-user-binfmt"
 whole=1
-case ${1:-} in '') set -- files units c x86; whole= ;; all) set -- files units c x86 llama ;; esac
+case ${1:-} in '') set -- files units c x86; whole= ;; all) set -- files units c levels x86 llama ;; esac
 processors="cortex-a53 neoverse-n1 max"
 [ -n "$whole" ] || processors="cortex-a53 max"
 
@@ -74,6 +81,13 @@ section_c() {
     fi
     grep 'passed' "$work/log"
 }
+# Every operation, at each level that the host's processor may lack.
+section_levels() {
+    for level in scalar neon neon_dot neon_i8mm; do
+        GGML_RS_CPU_LEVEL=$level DIFF_SAMPLE=${DIFF_SAMPLE:-40} check "operations, $level" hosts ops
+        grep 'passed' "$work/log"
+    done
+}
 of_both() { # SOURCE: a program of c_tests for either processor
     local name=${1##*/}
     $here -std=c11 -D_GNU_SOURCE -O1 -Iinclude "c_tests/$1" -o "$x86.${name%.c}" "-L$x86/lib" "-Wl,-rpath,$x86/lib" -lggml -lggml-base -lm &&
@@ -105,11 +119,12 @@ section_x86() {
     check "RPC: a client for ARM" served "$x86" timeout 300 "$ours.test_foreign" "$ours/lib/libggml-rpc.so" 1e-4
     check "RPC: a server for ARM" served "$ours" timeout 300 "$x86.test_foreign" "$x86/lib/libggml-rpc.so" 1e-4
 }
+prompt="People die when they are killed. The cat sits outside, and the dog plays in the garden."
 results() { # PROCESSOR FORMAT ARGUMENT ...: llama-results of a random llama; as x86: not emulated
     local bin=$GGML_CACHE/$CARGO_TARGET/hosts/bin lib=$ours/lib
     [ "$1" != x86 ] || bin=$GGML_CACHE/hosts/bin lib=$x86/lib
     QEMU_CPU=$1 LD_LIBRARY_PATH=$lib:$bin timeout 1200 "$bin/llama-results" -m "$GGML_CACHE/models/llama-$2.gguf" -o "$out/logits-$2.gguf" \
-        -p "People die when they are killed. The cat sits outside, and the dog plays in the garden." -t 2 "${@:3}"
+        -p "$prompt" -t 2 "${@:3}"
 }
 section_llama() {
     check "llama.cpp's tools for ARM" scripts/oracle.sh hosts
@@ -119,6 +134,30 @@ section_llama() {
         check "llama-results --check, $format: a client for ARM" says OK served "$x86" results max "$format" --check -ngl 99 --rpc
         check "llama-results --check, $format: a server for ARM" says OK served "$ours" results x86 "$format" --check -ngl 99 --rpc
     done
+}
+section_debian() {
+    local lib=$GGML_CACHE/$CARGO_TARGET codename mirror rootfs
+    rootfs=$lib/debian
+    for tool in debootstrap dpkg-buildpackage dh; do command -v $tool > /dev/null || skip "debian: $tool is missing: install the packages debootstrap dpkg-dev debhelper"; done
+    codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+    # Where apt takes this system's packages from.
+    mirror=$(apt-get indextargets --no-release-info --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' | awk -v of="$codename" '$1 == of { print $2; exit }')
+    check "llama.cpp's tools for ARM" scripts/oracle.sh hosts
+    check "the packages" env -u CC -u CXX -u OBJCOPY -u CARGO_TARGET scripts/test_debian.sh for arm64
+    [ -e "$rootfs/done" ] || { rm -rf "$rootfs" && check "a root of Debian for ARM" debootstrap --arch=arm64 --variant=minbase --include=libstdc++6 "$codename" "$rootfs" "$mirror" && touch "$rootfs/done"; }
+    rm -rf "$out/root" && cp -a "$rootfs" "$out/root" && mkdir "$out/root/debs" "$out/root/llama"
+    cp target/debian-arm64/*.deb "$out/root/debs/"
+    cp -L "$lib"/hosts/bin/llama-{results,bench} "$lib"/hosts/bin/*.so* "$GGML_CACHE/models/llama-Q8_0-original.gguf" "$out/root/llama/"
+    inside() { chroot "$out/root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LD_LIBRARY_PATH=/llama GGML_NO_BACKTRACE=1 QEMU_CPU=max "$@"; }
+    check "dpkg -i" inside sh -c 'dpkg -i --force-depends debs/libggml0_*.deb debs/ggml-info_*.deb debs/ggml-rpc-server_*.deb'
+    check "ggml-info: the tools get the package's libraries" says /usr/lib/aarch64-linux-gnu/libggml-base.so.0 inside ggml-info --check /llama/llama-results
+    check "llama-results on x86-64" results x86 Q8_0-original
+    cp "$out/logits-Q8_0-original.gguf" "$out/root/llama/logits.gguf"
+    check "llama-results --check there" says OK inside timeout 1200 /llama/llama-results -m /llama/llama-Q8_0-original.gguf -o /llama/logits.gguf -p "$prompt" -t 2 --check
+    grep NMSE "$work/said"
+    check "llama-bench there" says 'tg8 ' inside timeout 1200 /llama/llama-bench -m /llama/llama-Q8_0-original.gguf -p 32 -n 8 -r 1 -t 2
+    check "dpkg --purge" inside dpkg --purge ggml-rpc-server ggml-info libggml0
+    check "nothing is left" test -z "$(find "$out/root/usr" -name '*ggml*')"
 }
 
 check "make" scripts/build.sh if-needed

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Debian packages: built from HEAD, installed, used and removed: test_debian.sh [symbols]
+# The Debian packages: built from HEAD, installed, used and removed: test_debian.sh [symbols | for ARCHITECTURE]
 #
 # On demand: a release build, and every step of dpkg-buildpackage. It needs no network once cargo has fetched the
 # crates. Rust may come from rustup, so dpkg's own list of build dependencies is not checked (-d). dpkg installs the
@@ -7,9 +7,11 @@
 # (or a user namespace that may mount); otherwise they are only unpacked. The last line counts the checks.
 #
 #   symbols    writes packaging/debian/*.symbols from the exports of the release build in target/
+#   for arm64  only builds them, for this architecture of Debian, in target/debian-arm64
 set -u
 . "$(dirname "$0")/checks.sh"
-work=$root/target/debian
+work=$root/target/debian architecture=$(dpkg --print-architecture)
+[ "${1:-}" != for ] || { architecture=$2 work=$work-$2; }
 export LC_ALL=C.UTF-8
 unset PREFIX LIBDIR MAKEFLAGS MAKELEVEL
 packages="libggml0 libggml0-backend-vulkan"
@@ -53,7 +55,7 @@ check "the changelog's version is that of Cargo.toml" same_version
 compiler=$(rustc --print sysroot)/bin
 build() {
     (cd "$tree" && env -u CARGO_TARGET_DIR -u RUSTFLAGS PATH="$compiler:$PATH" DEB_BUILD_OPTIONS="parallel=$(nproc) ${DEB_BUILD_OPTIONS:-}" \
-        dpkg-buildpackage -us -uc -b -d) > "$work/build.log" 2>&1 || { grep -E '^error|rror:' "$work/build.log"; tail -n 20 "$work/build.log"; return 1; }
+        dpkg-buildpackage -a "$architecture" -us -uc -b -d) > "$work/build.log" 2>&1 || { grep -E '^error|rror:' "$work/build.log"; tail -n 20 "$work/build.log"; return 1; }
 }
 echo "building the packages ..."
 check "dpkg-buildpackage" build
@@ -63,13 +65,14 @@ check "nothing was fetched" offline
 debs=("$work"/*_"$version"-1_*.deb)
 symbols() {
     for package in $packages; do
-        dpkg-deb -x "$work/${package}_$version-1_$(dpkg --print-architecture).deb" "$work/apart" || return 1
+        dpkg-deb -x "$work/${package}_$version-1_$architecture.deb" "$work/apart" || return 1
         (cd "$tree" && gensymbols "$package" "$(echo "$work"/apart/usr/lib/*linux*)" -c4 -I"debian/$package.symbols" -O/dev/null) || return 1
     done
 }
 check "the symbols files list what is exported (test_debian.sh symbols writes them)" symbols
 no_paths() { ! grep -rlF -e "$root" -e "$HOME/" "$work/apart"; }
 check "no folder of the build shows" no_paths
+[ "${1:-}" != for ] || finish debian
 if command -v lintian > /dev/null; then
     # There has been no upload that could close a request for the package.
     check "lintian has neither errors nor warnings" lintian --allow-root --fail-on error,warning --tag-display-limit 0 \

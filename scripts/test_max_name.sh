@@ -95,10 +95,11 @@ if [ "$number" = 128 ] && command -v cmake > /dev/null; then
     sd=$cache/diffusion
     echo "building stable-diffusion.cpp twice ..."
     check "its sources" python3 scripts/fetch.py "$cache/src" diffusion
+    mkdir -p "$sd" && check "a random network" python3 c_tests/foreign/random_esrgan.py "$sd/model.safetensors"
     # Headers that have not changed keep their times, and so do the objects that were compiled with them.
     check "the variant for it" variant scripts/install.sh "$sd/prefix"
     rm -rf "$sd/CMakeCache.txt" "$sd/CMakeFiles" # of another clone, maybe
-    check "configures" cmake -S c_tests/install/diffusion -B "$sd" -DSOURCES="$cache/src/stable-diffusion.cpp" -DPREFIX="$sd/prefix"
+    check "configures" cmake -S c_tests/install/diffusion -B "$sd" -DSOURCES="$cache/src/stable-diffusion.cpp" -DPREFIX="$sd/prefix" -DMODEL="$sd/model.safetensors"
     check "builds" cmake --build "$sd"
     check "needs the variant" test "$(needs "$sd-ours/bin/libstable-diffusion.so")" -gt 0
     check "ggml-info: its own ggml is inside" says "ggml is inside this file" "$prefix/bin/ggml-info" --check "$sd-own/bin/libstable-diffusion.so"

