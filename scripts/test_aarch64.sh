@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The library for 64-bit ARM in qemu, beside that for x86-64: test_aarch64.sh [SECTION ...]
 #
-# Sections: files, units, c, levels, x86, llama. `all`: all of them, whole, as three processors; without any, what CI has
-# time for. `run COMMAND ...`: a command in the same surroundings, in which programs for ARM start like any others, as
-# the kernel passes them to qemu (binfmt_misc in a user namespace, since Linux 6.7; before, the package qemu-user-binfmt
-# is needed). QEMU_CPU is the processor. The last line counts the checks.
+# Sections: files, units, c, levels, x86, llama. `all`: all of them, whole, as three processors; without any, what CI
+# has time for. `run COMMAND ...`: a command in the same surroundings, in which programs for ARM start like any others,
+# as the kernel passes them to qemu (binfmt_misc in a user namespace, since Linux 6.7; before, the package
+# qemu-user-binfmt is needed). QEMU_CPU is the processor. The last line counts the checks.
 #
 # `debian`, only by itself and as root: packages for arm64 are installed in a root of Debian for ARM, and llama.cpp's
 # tools use them there. While it runs, the kernel passes all programs for ARM to qemu.
