@@ -94,10 +94,10 @@ fn readme(old: &str, results: &Value) -> String {
     let last = hosts().map(|(_, of)| text(&of["date"])).max().unwrap_or_default();
     let load = hosts().filter_map(|(_, of)| of["load"].as_f64()).fold(0.0, f64::max);
     let note = format!(
-        "\nTwo values: on the host's own library and on this one. Distances are root mean squares of logits or of \
-         logarithms of\nprobabilities; Gemma's (270M, Q4_K_M) are to what the host's own library computes with weights in \
-         F32. Seconds and peaks\nare those of the job, with Gemma if that was run. Two threads, the best of three, \
-         {last}; load of the two processors\nmeanwhile: up to {load}.\n"
+        "\nTwo values: on the host's own library and on this one. Distances are root mean squares of logits, of \
+         logarithms of\nprobabilities or of a picture; Gemma's (270M, Q4_K_M) are to what the host's own library \
+         computes with weights in\nF32. Seconds and peaks are those of the job, with Gemma if that was run. Two threads, \
+         the best of three, {last};\nload of the two processors meanwhile: up to {load}.\n"
     );
     let lines = format!("{before}{}{table}{note}{}{after}", MARKS[0], MARKS[1]);
     weights(&lines, &results["weights"])
@@ -114,6 +114,7 @@ fn agreement(kind: &str, run: &Value) -> String {
         "gemma" => return format!("Gemma in Q4_K_M {} and {} from F32", run["from_f32"][0], run["from_f32"][1]),
         "llama" => "F32",
         "whisper" => "F16",
+        "esrgan" => return format!("random F32 a picture, from 0 to 1, {} apart", run["apart"]),
         _ => return format!("{same} outcomes"),
     };
     format!("random {weights} {same} text, {} apart", run["apart"])
