@@ -23,6 +23,8 @@ if [ -z "${EMULATED:-}" ]; then
     register="mount -t binfmt_misc none /proc/sys/fs/binfmt_misc && printf '%s' ':arm64:M::$head:$bits:$qemu:F' > /proc/sys/fs/binfmt_misc/register"
     if [ "${1:-}" = debian ]; then
         [ "$(id -u)" = 0 ] || skip "debian: a root of another system needs root"
+        # The other one loads libraries, which that root does not have.
+        [ "${qemu%-static}" != "$qemu" ] || skip "debian: qemu-aarch64-static is missing: install the package qemu-user-static"
         exec unshare -m bash -c "${register//:arm64:/:ggml-arm64:}"' && trap "echo -1 > /proc/sys/fs/binfmt_misc/ggml-arm64" EXIT && "$@"' - "$0" "$@"
     fi
     ! unshare -Urm sh -c "$register" 2> /dev/null || exec unshare -Urm bash -c "$register"' && exec "$@"' - "$0" "$@"
@@ -136,26 +138,28 @@ section_llama() {
     done
 }
 section_debian() {
-    local lib=$GGML_CACHE/$CARGO_TARGET codename mirror rootfs
+    local lib=$GGML_CACHE/$CARGO_TARGET model=$GGML_CACHE/models/llama-Q8_0-original.gguf codename mirror rootfs
     rootfs=$lib/debian
     for tool in debootstrap dpkg-buildpackage dh; do command -v $tool > /dev/null || skip "debian: $tool is missing: install the packages debootstrap dpkg-dev debhelper"; done
+    dpkg-query -W libc6:arm64 libgcc-s1:arm64 > /dev/null 2>&1 || skip "debian: packages are missing: dpkg --add-architecture arm64, and install libc6:arm64 libgcc-s1:arm64"
     codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
     # Where apt takes this system's packages from.
     mirror=$(apt-get indextargets --no-release-info --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' | awk -v of="$codename" '$1 == of { print $2; exit }')
     check "llama.cpp's tools for ARM" scripts/oracle.sh hosts
     check "the packages" env -u CC -u CXX -u OBJCOPY -u CARGO_TARGET scripts/test_debian.sh for arm64
-    [ -e "$rootfs/done" ] || { rm -rf "$rootfs" && check "a root of Debian for ARM" debootstrap --arch=arm64 --variant=minbase --include=libstdc++6 "$codename" "$rootfs" "$mirror" && touch "$rootfs/done"; }
+    [ -e "$rootfs/done" ] || { rm -rf "$rootfs" && check "a root of Debian for ARM" debootstrap --arch=arm64 --variant=minbase --include=libstdc++6 "$codename" "$rootfs" "$mirror" && [ ! -e "$rootfs/debootstrap" ] && touch "$rootfs/done"; }
     rm -rf "$out/root" && cp -a "$rootfs" "$out/root" && mkdir "$out/root/debs" "$out/root/llama"
     cp target/debian-arm64/*.deb "$out/root/debs/"
-    cp -L "$lib"/hosts/bin/llama-{results,bench} "$lib"/hosts/bin/*.so* "$GGML_CACHE/models/llama-Q8_0-original.gguf" "$out/root/llama/"
+    cp -L "$lib"/hosts/bin/llama-{results,bench} "$lib"/hosts/bin/*.so* "$out/root/llama/"
+    cp --parents "$model" "$out/root" # a file of logits names its model
     inside() { chroot "$out/root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LD_LIBRARY_PATH=/llama GGML_NO_BACKTRACE=1 QEMU_CPU=max "$@"; }
     check "dpkg -i" inside sh -c 'dpkg -i --force-depends debs/libggml0_*.deb debs/ggml-info_*.deb debs/ggml-rpc-server_*.deb'
-    check "ggml-info: the tools get the package's libraries" says /usr/lib/aarch64-linux-gnu/libggml-base.so.0 inside ggml-info --check /llama/llama-results
+    check "ggml-info: the tools get the package's libraries" says " /lib/aarch64-linux-gnu/libggml-base.so.0" inside ggml-info --check /llama/llama-results
     check "llama-results on x86-64" results x86 Q8_0-original
     cp "$out/logits-Q8_0-original.gguf" "$out/root/llama/logits.gguf"
-    check "llama-results --check there" says OK inside timeout 1200 /llama/llama-results -m /llama/llama-Q8_0-original.gguf -o /llama/logits.gguf -p "$prompt" -t 2 --check
+    check "llama-results --check there" says OK inside timeout 1200 /llama/llama-results -m "$model" -o /llama/logits.gguf -p "$prompt" -t 2 --check
     grep NMSE "$work/said"
-    check "llama-bench there" says 'tg8 ' inside timeout 1200 /llama/llama-bench -m /llama/llama-Q8_0-original.gguf -p 32 -n 8 -r 1 -t 2
+    check "llama-bench there" says 'tg8 ' inside timeout 1200 /llama/llama-bench -m "$model" -p 32 -n 8 -r 1 -t 2
     check "dpkg --purge" inside dpkg --purge ggml-rpc-server ggml-info libggml0
     check "nothing is left" test -z "$(find "$out/root/usr" -name '*ggml*')"
 }
