@@ -6,6 +6,7 @@ import time
 
 import numpy
 from PIL import Image
+from peak import peak
 from stable_diffusion_cpp import StableDiffusion
 
 host = StableDiffusion(upscaler_path=sys.argv[1], n_threads=2, verbose=False)
@@ -14,6 +15,4 @@ begin = time.time()
 picture = host.upscale(Image.fromarray(levels))[0]
 seconds = time.time() - begin
 numbers = (numpy.asarray(picture.convert("RGB")) / 255).ravel().tolist()
-with open("/proc/self/status") as f: # getrusage counts the parent, too
-    peak = int(f.read().partition("VmHWM:")[2].split()[0])
-print(json.dumps({"numbers": numbers, "text": f"{picture.mode} {picture.size}", "seconds": seconds, "peak": peak}))
+print(json.dumps({"numbers": numbers, "text": f"{picture.mode} {picture.size}", "seconds": seconds, "peak": peak()}))

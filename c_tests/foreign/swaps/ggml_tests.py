@@ -4,6 +4,7 @@ import sys
 import time
 
 import pytest
+from peak import peak
 
 
 class Results:
@@ -19,7 +20,5 @@ results, begin = Results(), time.time()
 status = pytest.main(["-q", "-p", "no:cacheprovider", *sys.argv[1:]], plugins=[results])
 print()
 seconds = time.time() - begin
-with open("/proc/self/status") as f: # getrusage counts the parent, too
-    peak = int(f.read().partition("VmHWM:")[2].split()[0])
-print(json.dumps({"numbers": [], "text": results.of, "seconds": seconds, "peak": peak}))
+print(json.dumps({"numbers": [], "text": results.of, "seconds": seconds, "peak": peak()}))
 sys.exit(status)

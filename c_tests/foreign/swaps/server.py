@@ -2,13 +2,13 @@
 highest logarithms of probabilities after each word of the prompt."""
 import json
 import os
-import re
 import sys
 import time
 import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../scripts"))
+from peak import peak
 from processes import free_port, running
 
 program, model, prompt = sys.argv[1:]
@@ -37,6 +37,5 @@ with running(command, os.devnull, ready, 300) as server:
         numbers += [p["logprob"] for p in said["completion_probabilities"][0]["top_logprobs"]]
     text = answer("/completion", prompt=prompt, n_predict=32, temperature=0)["content"]
     seconds = time.time() - begin
-    with open(f"/proc/{server.pid}/status") as f:
-        peak = int(re.search(r"VmHWM:\s+(\d+)", f.read())[1])
-print(json.dumps({"numbers": numbers, "text": text, "seconds": seconds, "peak": peak}))
+    most = peak(server.pid)
+print(json.dumps({"numbers": numbers, "text": text, "seconds": seconds, "peak": most}))

@@ -6,6 +6,7 @@ import time
 
 import _pywhispercpp as binding
 import numpy
+from peak import peak
 from pywhispercpp.model import Model
 
 host = Model(sys.argv[1], n_threads=2, print_progress=False, redirect_whispercpp_logs_to=None)
@@ -16,6 +17,4 @@ text = [s.text for s in host.transcribe(sound, language="en", temperature=0.0, t
 seconds = time.time() - begin
 tokens = [(s, t) for s in range(len(text)) for t in range(binding.whisper_full_n_tokens(host._ctx, s))]
 numbers = [math.log(binding.whisper_full_get_token_p(host._ctx, s, t)) for s, t in tokens]
-with open("/proc/self/status") as f: # getrusage counts the parent, too
-    peak = int(f.read().partition("VmHWM:")[2].split()[0])
-print(json.dumps({"numbers": numbers, "text": text, "seconds": seconds, "peak": peak}))
+print(json.dumps({"numbers": numbers, "text": text, "seconds": seconds, "peak": peak()}))
