@@ -47,9 +47,9 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "the suites, and parts of them: [TESTS.md](TESTS.md)",
     ),
     (
-        "DIFF_ALL, DIFF_SAMPLE, ASYNC_SEEDS, SCHED_SEEDS, WRITERS_SEEDS, FORK_ROUNDS, FORK_SECONDS, QUANT_SEEDS, SOAK_SECONDS, RPC_OPS, RPC_OPS_SECONDS, RPC_SERVERS, WRITERS_WITH, WRITERS_LOG, RPC_KINDS, RPC_WAYS, RPC_DELAYS, RPC_TURNS, MUTANTS_JOBS",
+        "DIFF_ALL, DIFF_SAMPLE, DIFF_LEVELS, ASYNC_SEEDS, SCHED_SEEDS, WRITERS_SEEDS, FORK_ROUNDS, FORK_SECONDS, QUANT_SEEDS, SOAK_SECONDS, RPC_OPS, RPC_OPS_SECONDS, RPC_SERVERS, WRITERS_WITH, WRITERS_LOG, RPC_KINDS, RPC_WAYS, RPC_DELAYS, RPC_TURNS, MUTANTS_JOBS",
         "make test",
-        "how many cases: `c_tests/run.sh`, `scripts/test_rpc.py`",
+        "how many cases, and as which processors: `c_tests/run.sh`, `scripts/test_rpc.py`",
     ),
     (
         "GGML_PREFIX, GGML_ORACLE_PREFIX, GGML_ORACLE_SRC, GGML_MODULES, GGML_FORMER, GGML_WHISPER, GGML_MESA, MINILM_GGUF",
@@ -62,9 +62,9 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "where they write or find builds",
     ),
     (
-        "TESTS_ONLY, RUNNER, KEEP, CI, BEAT",
+        "TESTS_ONLY, RUNNER, KEEP, CI, BEAT, TEST_UNTIL",
         "tests",
-        "names of tests, a program to run them in, whether folders stay, whether long parts are left out, seconds between signs of life",
+        "names of tests, a program to run them in, whether folders stay, whether long parts are left out, seconds between signs of life, when (in seconds since 1970) CI begins no more that may wait",
     ),
     (
         "CRATE, VERSION, BASE, BASE_CRATE, BASE_VERSION, DIR, CHECK",

@@ -85,10 +85,8 @@ section_c() {
 }
 # Every operation, at each level that the host's processor may lack.
 section_levels() {
-    for level in scalar neon neon_dot neon_i8mm; do
-        GGML_RS_CPU_LEVEL=$level DIFF_SAMPLE=${DIFF_SAMPLE:-40} check "operations, $level" hosts ops
-        grep 'passed' "$work/log"
-    done
+    DIFF_LEVELS="scalar neon neon_dot neon_i8mm" DIFF_SAMPLE=${DIFF_SAMPLE:-40} check "operations at every level" hosts ops
+    grep 'passed' "$work/log"
 }
 of_both() { # SOURCE: a program of c_tests for either processor
     local name=${1##*/}
@@ -164,11 +162,15 @@ section_debian() {
     check "nothing is left" test -z "$(find "$out/root/usr" -name '*ggml*')"
 }
 
+end=$(($(date +%s) + 480))
+[ "${TEST_UNTIL:-$end}" -gt "$end" ] || end=$TEST_UNTIL
 check "make" scripts/build.sh if-needed
 check "make install" env STRIP=1 scripts/install.sh "$ours"
 [ "$failed" = 0 ] || finish aarch64
 for section; do
-    echo "$section ..."
+    # CI has eight minutes for all of them.
+    if [ -z "$whole" ] && [ "$(date +%s)" -ge "$end" ]; then echo "note: $section: left out for lack of time"; continue; fi
+    echo "$section: $(date +%T)"
     "section_$section"
 done
 finish aarch64
