@@ -101,11 +101,18 @@ counted() { # NAME COMMAND ...: cargo's tests
     awk -v name="$name" -v status="$status" '/^test result/ { p += $4; f += $6 } END { if (status && !f) f = 1; print name ": " p + 0 " passed, " f + 0 " failed" }' "$logs/$name.log"
     return $status
 }
-# The documentation's examples need the library once more: with the profile of the tools, which other suites use, too.
-units() { cargo test --quiet --features internals --lib --bin ggml-info && cargo test --quiet --features internals --doc --profile tools; }
-# Mesa's software driver compiles a thousand pipelines here, each for a moment's work: without optimising them it takes
-# half the time, if its cache is empty. The suite vulkan has them optimised.
-suite_unit() { GALLIVM_PERF=${GALLIVM_PERF-nopt} counted unit units; }
+# What needs the library beside its tests gets one with the profile of the tools, which other suites use, too.
+units() {
+    local test=(cargo test --quiet --features internals)
+    "${test[@]}" --lib -- $elsewhere && "${test[@]}" --bin ggml-info --profile tools && "${test[@]}" --doc --profile tools
+}
+# Mesa's software driver compiles hundreds of pipelines here, each for a moment's work: without optimising them it takes
+# half the time, if its cache is empty. The suite vulkan has them optimised, and if it follows, they are its alone.
+suite_unit() {
+    local elsewhere=
+    [[ " ${suites[*]} " != *" vulkan "* ]] || elsewhere="--skip vulkan::"
+    GALLIVM_PERF=${GALLIVM_PERF-nopt} counted unit units
+}
 suite_package() { library && scripts/test_package.sh; }
 suite_headers() {
     local status=0
