@@ -8,10 +8,10 @@ cd "$root" || exit 1
 # Without those that take five minutes of processor time and more, most of them because they build everything again, or
 # the original twice more (nmse).
 # `vulkan` runs beside the suites that follow it, and needs the builds of `hosts`.
-all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c status docs rpc invariance peers placement swaps drivers fuzz tsan aarch64)
+all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c status docs rpc invariance peers placement swaps drivers aarch64 tsan fuzz)
 # Those that do not begin after TEST_UNTIL (seconds since 1970), and the last line says so: CI has so much time on any
 # machine. Some have parts that do not begin then, either.
-may_wait=" rpc invariance peers placement swaps drivers fuzz tsan aarch64 "
+may_wait=" rpc invariance peers placement swaps drivers aarch64 tsan fuzz "
 suites=("$@")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
