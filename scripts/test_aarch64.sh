@@ -163,7 +163,7 @@ section_debian() {
 }
 
 end=$(($(date +%s) + 480))
-[ "${TEST_UNTIL:-$end}" -gt "$end" ] || end=$TEST_UNTIL
+[ "${TEST_UNTIL:-$end}" -gt "$end" ] || end=${TEST_UNTIL:-$end}
 check "make" scripts/build.sh if-needed
 check "make install" env STRIP=1 scripts/install.sh "$ours"
 [ "$failed" = 0 ] || finish aarch64
