@@ -39,7 +39,7 @@ mkdir -p "$out"
 { echo 'int main(void) { return 0; }' | $CC -x c - -o "$out/starts" && "$out/starts"; } ||
     skip "this kernel passes no program to qemu: install the package qemu-user-binfmt"
 whole=1
-case ${1:-} in '') set -- files units c x86; whole= ;; all) set -- files units c levels x86 llama ;; esac
+case ${1:-} in '') set -- files c x86 units; whole= ;; all) set -- files c levels x86 llama units ;; esac
 processors="cortex-a53 neoverse-n1 max"
 [ -n "$whole" ] || processors="cortex-a53 max"
 
