@@ -28,7 +28,7 @@ else
 unexport GGML_MAX_NAME
 endif
 
-.PHONY: all run test bench bench-cpu bench-memory bench-ops test-vulkan test-drivers test-aarch64 test-peers-all test-diff-all test-abi test-package test-packs test-msrv test-cinstall test-debian debian-symbols check-macos check-android fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom wheel npm tarball dist clean help
+.PHONY: all run test bench bench-cpu bench-memory bench-ops test-vulkan test-drivers test-aarch64 test-windows test-peers-all test-diff-all test-abi test-package test-packs test-msrv test-cinstall test-debian debian-symbols check-macos check-android fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom wheel npm tarball dist clean help
 
 ## all: the release build, in target/release (also plain make)
 all:
@@ -59,6 +59,11 @@ test-drivers:
 # CI runs a part; AARCH64="units c": these sections of scripts/test_aarch64.sh.
 test-aarch64:
 	@DESTDIR= AARCH64="$(or $(AARCH64),all)" scripts/test.sh aarch64
+
+## test-windows: the library for Windows in Wine: cross build, hosts, llama.cpp, RPC with Linux
+# WINDOWS="files c": these sections of scripts/test_windows.sh.
+test-windows:
+	@DESTDIR= WINDOWS="$(or $(WINDOWS),all)" scripts/test.sh windows
 
 ## test-peers-all: every case of the original's test-backend-ops, every architecture (hours)
 ## test-diff-all: every case of our comparison of operations with the original

@@ -83,6 +83,15 @@ fn main() {
         // Rust's library names some of the system's that nothing here uses.
         println!("cargo:rustc-cdylib-link-arg=-Wl,-dead_strip_dylibs");
     }
+    if system == "windows" && std::env::var("CARGO_CFG_TARGET_ENV").as_deref() == Ok("gnu") {
+        // The name that programs look for, which an import library takes from here.
+        let name = Path::new(&std::env::var("OUT_DIR").unwrap_or_default()).join("name.def");
+        if let Err(e) = std::fs::write(&name, format!("LIBRARY \"ggml-base{variant}.dll\"\n")) {
+            eprintln!("error: {}: {e}", name.display());
+            std::process::exit(1);
+        }
+        println!("cargo:rustc-cdylib-link-arg={}", name.display());
+    }
     if ["linux", "android"].contains(&system.as_str()) {
         // Packages of apps have no links, so libraries for Android have no number in their names.
         let end = if system == "android" { String::new() } else { format!(".{major}") };

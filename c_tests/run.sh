@@ -31,8 +31,15 @@ if [ -n "$oracle" ] && [ ! -f "$oracle/include/ggml.h" ]; then
     echo "c_tests: no original in $oracle"; exit 2
 fi
 mkdir -p "$out"/{ours,oracle,abi,text}
+# Programs for Windows, in Wine.
+system_libs="-lm -lpthread -ldl" windows=
+case $($CC -dumpmachine) in *-mingw*) windows=1 system_libs="-lm -lpthread" ;; esac
+# Programs that Windows cannot have.
+posix_only() { # SOURCE
+    [ -n "$windows" ] && grep -qE '#include <(sys/|dirent|dlfcn|fcntl|netinet)|[rs]limit|fork\(|pthread_cancel|clockid_t' "$here/$1" && note "$1 is for POSIX"
+}
 # Not for programs under qemu.
-has_valgrind() { command -v valgrind > /dev/null && [ "$($CC -dumpmachine | cut -d- -f1)" = "$(uname -m)" ]; }
+has_valgrind() { [ -z "$windows" ] && command -v valgrind > /dev/null && [ "$($CC -dumpmachine | cut -d- -f1)" = "$(uname -m)" ]; }
 
 ok() { passed=$((passed + 1)); echo "PASS $1"; }
 bad() { failed=$((failed + 1)); echo "FAIL $1: $2"; }
@@ -60,24 +67,30 @@ counted() {
 lib_of() { [ "$1" = ours ] && echo "$prefix/lib" || echo "$oracle/lib"; }
 inc_of() { [ "$1" = ours ] && echo "$prefix/include" || echo "$oracle/include"; }
 on() { # on LIBRARY COMMAND ...: runs with that library
-    local which=$1
+    local which=$1 lib
     shift
-    LD_LIBRARY_PATH=$(lib_of "$which")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
+    lib=$(lib_of "$which")
+    if [ -n "$windows" ]; then # with lines as elsewhere
+        (set -o pipefail && WINEPATH="Z:${lib%/lib}/bin;${WINEPATH:-}" "$@" | tr -d '\r')
+        return
+    fi
+    LD_LIBRARY_PATH=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
 }
 
 # build HEADERS(ours|oracle) SOURCE NAME [flags ...]: strict C11 or C++17, linked against the same installation
 build() {
-    local which=$1 source=$2 name=$3 compiler std dir libs
+    local which=$1 source=$2 name=$3 compiler std dir libs rpath
     shift 3
     dir=$(lib_of "$which")
-    libs="-lggml -lggml-cpu -lggml-base"
+    libs="-lggml -lggml-cpu -lggml-base" rpath=-Wl,-rpath-link,$dir
+    [ -z "$windows" ] || rpath=
     case $source in
         *.cpp) compiler=$CXX; std=c++17 ;;
         *) compiler=$CC; std=c11 ;;
     esac
     # shellcheck disable=SC2086
     $compiler -std=$std -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$(inc_of "$which")" "$here/$source" -o "$out/$which/$name" \
-        -L"$dir" -Wl,-rpath-link,"$dir" $libs -lm -lpthread -ldl "$@" 2> "$out/text/build.err" && return 0
+        -L"$dir" $rpath $libs $system_libs "$@" 2> "$out/text/build.err" && { [ -z "$windows" ] || mv "$out/$which/$name.exe" "$out/$which/$name"; } && return 0
     bad "build $source against $which" "$(grep -m 3 -E 'error|undefined' "$out/text/build.err" | tr '\n' '|' | cut -c1-400)"
     return 1
 }
@@ -151,6 +164,7 @@ suite_host() {
         name=$(basename "$source")
         name=${name%.*}
         source=host/$(basename "$source")
+        ! posix_only "$source" || continue
         build ours "$source" "$name" || continue
         counted "$name" on ours "$out/ours/$name"
         [ -n "$oracle" ] || continue
@@ -269,11 +283,13 @@ suite_robust() {
         name=$(basename "$source")
         name=${name%.*}
         [ "$name" != test_unload ] || continue
+        ! posix_only "robust/$(basename "$source")" || continue
         # A set-uid program among them finds the library by this path alone.
-        build ours "robust/$(basename "$source")" "robust_$name" "-Wl,-rpath,$(cd "$prefix" && pwd)/lib" || continue
+        [ -n "$windows" ] || set -- "-Wl,-rpath,$(cd "$prefix" && pwd)/lib"
+        build ours "robust/$(basename "$source")" "robust_$name" "$@" || continue
         counted "robust $name" on ours "$out/ours/robust_$name"
     done
-    suite_soak GGML_DISABLE_VULKAN=1
+    [ -n "$windows" ] || suite_soak GGML_DISABLE_VULKAN=1
 }
 
 # Alone, as make soak runs it, with Vulkan0 if there is one. What it prints is in text/robust_soak.log.

@@ -16,22 +16,15 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd -P)
 cd "$root"
 CARGO=${CARGO:-cargo}
-target=${CARGO_TARGET_DIR:-$root/target}
-case $target in /*) ;; *) target=$root/$target ;; esac
 number=${GGML_MAX_NAME:-64}
 case $number in *[!0-9]* | 0* | ?????*) number=0 ;; esac
 if [ "$number" -lt 32 ] || [ "$number" -gt 1024 ] || [ $((number % 16)) != 0 ]; then
     echo "GGML_MAX_NAME is \"$GGML_MAX_NAME\": it must be a multiple of 16 from 32 to 1024" >&2
     exit 1
 fi
-[ "$number" = 64 ] || target=$target/max-name-$number
+. scripts/target.sh
 export CARGO_TARGET_DIR="$target"
-cross=${CARGO_TARGET:-}
-release=$target/${cross:+$cross/}release
-built=$release/small/built
-if [ -n "$cross" ]; then CC=${CC:-$(echo "$cross" | sed 's/-unknown-/-/')-gcc}; fi
-end=so
-case ${cross:-$(uname)} in *-darwin | Darwin) end=dylib ;; esac
+CC=${CC:-${tools:+${tools}gcc}}
 CC=${CC:-cc}
 
 # If two run at once, the second waits, and then finds what the first has built.
@@ -40,10 +33,10 @@ if command -v flock > /dev/null && mkdir -p "$target" 2> /dev/null && { : >> "$t
     flock 9
 fi
 
-if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$release/libggml.$end" ] && [ -f "$release/libggml.a" ]; then
+if [ "${1:-}" = if-needed ] && [ -f "$built" ] && [ -f "$library" ] && [ -f "$release/libggml.a" ]; then
     # An unpacked crate has the macros elsewhere.
-    newer=$(find src macros/src macros/Cargo.toml vulkan_shaders build.rs Cargo.toml Cargo.lock scripts/forward.sh tools/forward.S \
-        tools/ggml-rpc-server.c tools/info "$release/libggml.$end" -type f -newer "$built" 2> /dev/null | head -n 1)
+    newer=$(find src macros/src macros/Cargo.toml vulkan_shaders build.rs Cargo.toml Cargo.lock scripts/forward.sh scripts/target.sh tools/forward.S \
+        tools/ggml-rpc-server.c tools/info "$library" -type f -newer "$built" 2> /dev/null | head -n 1)
     [ -n "$newer" ] || exit 0
     echo "$newer has changed since the last build"
 fi
@@ -73,15 +66,15 @@ else
     set -- "$CARGO" build
 fi
 "$@" --release --config "build.rustflags = [$flags]" ${CARGO_FLAGS:-}
-CC=$CC scripts/forward.sh "$release/libggml.$end" "$release/small"
+CC=$CC scripts/forward.sh "$library" "$release/small"
 # The server for other machines finds the library in the usual places beside its folder.
 near='-Wl,--enable-new-dtags,-rpath,$ORIGIN/../lib:$ORIGIN/../lib64'
 multiarch=$($CC -print-multiarch 2> /dev/null || true)
 [ -z "$multiarch" ] || near="$near:\$ORIGIN/../lib/$multiarch"
-[ $end = so ] || near=-Wl,-rpath,@loader_path/../lib
-$CC -std=c11 -O2 -fPIE -pie -Wall -Wextra -I include tools/ggml-rpc-server.c -o "$release/small/ggml-rpc-server.new" "$release/libggml.$end" "$near"
-mv "$release/small/ggml-rpc-server.new" "$release/small/ggml-rpc-server"
+case $end in dylib) near=-Wl,-rpath,@loader_path/../lib ;; dll) near=-static-libgcc ;; esac
+$CC -std=c11 -O2 -fPIE -pie -Wall -Wextra -I include tools/ggml-rpc-server.c -o "$release/small/new$exe" "$library" "$near"
+mv "$release/small/new$exe" "$release/small/ggml-rpc-server$exe"
 # The library's description of its build, for install.sh.
-LC_ALL=C tr '\0' '\n' < "$release/libggml.$end" | LC_ALL=C sed -n 's/^.*libggml-rs build: \(version=[^ ]* max_name=[0-9]*;\)$/\1/p' > "$built.new"
-[ "$(wc -l < "$built.new")" = 1 ] || { echo "build: $release/libggml.$end does not say what it is" >&2; exit 1; }
+LC_ALL=C tr '\0' '\n' < "$library" | LC_ALL=C sed -n 's/^.*libggml-rs build: \(version=[^ ]* max_name=[0-9]*;\)$/\1/p' > "$built.new"
+[ "$(wc -l < "$built.new")" = 1 ] || { echo "build: $library does not say what it is" >&2; exit 1; }
 mv "$built.new" "$built"

@@ -37,12 +37,12 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
     ("MODEL, SENTENCES, DEVICE, REPORT, TRACE", "make run", "see `make help`"),
     ("LLAMA_CACHE", "ggml-rpc-server -c", "where weights are kept, in `rpc` below it, as the original's server does"),
     (
-        "QEMU_CPU, QEMU_LD_PREFIX, EMULATED",
-        "make test-aarch64",
-        "qemu's processor and the folder of the system's libraries; whether tests leave out what measures times",
+        "QEMU_CPU, QEMU_LD_PREFIX, WINEPATH, EMULATED, C_TESTS_CHILD",
+        "make test-aarch64, test-windows",
+        "qemu's processor and the folder of the system's libraries; where Wine looks for libraries; whether tests leave out what measures times; the call for which a test has started itself again",
     ),
     (
-        "SUITES, ASAN, DOCS, C_TESTS, PEERS, PLACEMENT, INVARIANCE, RPC, SWAPS, AARCH64, PYTHONS, DRIVERS, NMSE, FUZZ_SECONDS, VULKAN_EXTENT",
+        "SUITES, ASAN, DOCS, C_TESTS, PEERS, PLACEMENT, INVARIANCE, RPC, SWAPS, AARCH64, WINDOWS, PYTHONS, DRIVERS, NMSE, FUZZ_SECONDS, VULKAN_EXTENT",
         "make test",
         "the suites, and parts of them: [TESTS.md](TESTS.md)",
     ),

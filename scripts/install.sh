@@ -80,15 +80,12 @@ if [ -n "$remove" ]; then
     exit
 fi
 
-cross=${CARGO_TARGET:-}
-release=${CARGO_TARGET_DIR:-$root/target}${variant:+/max-name$variant}${cross:+/$cross}/release
-end=so
-case ${cross:-$(uname)} in *-darwin | Darwin) end=dylib ;; esac
-for name in small/built ggml-info libggml.$end libggml.a; do
-    [ -f "$release/$name" ] || die "there is no build in $release: run make first"
+. "$root/scripts/target.sh"
+for name in "$built" "$release/ggml-info$exe" "$library" "$release/libggml.a"; do
+    [ -f "$name" ] || die "there is no build in $release: run make first"
 done
-[ -z "$(find "$release/libggml.$end" -newer "$release/small/built")" ] || die "$release/libggml.$end was built alone: run make first"
-. "$release/small/built" # sets version and max_name
+[ -z "$(find "$library" -newer "$built")" ] || die "$library was built alone: run make first"
+. "$built" # sets version and max_name
 [ "$max_name" = "${GGML_MAX_NAME:-64}" ] || die "$release was built for GGML_MAX_NAME=$max_name: run make first"
 major=${version%%.*}
 # Nothing of a variant is where programs and compilers look for the usual one.
@@ -108,6 +105,12 @@ named() { # NAME [NUMBER]: the file of a shared library
     if [ $end = so ]; then echo "$1.so${2:+.$2}"; else echo "$1${2:+.$2}.dylib"; fi
 }
 library() { # SOURCE NAME: a shared and a static library
+    if [ $end = dll ]; then # whose compilers look for names with lib
+        add 644 "$(dirname "$1")/lib${1##*/}.a" "$lib/lib$2.a"
+        add 644 "$(dirname "$1")/lib${1##*/}.dll.a" "$lib/lib$2.dll.a"
+        add 755 "$1.dll" "bin/$2$variant.dll"
+        return
+    fi
     add 644 "$1.a" "$lib/$2.a"
     case $cross in *-android*) add 755 "$1.so" "$lib/$2.so" && return ;; esac # packages of apps have no links
     add 755 "$1.$end" "$lib/$(named "$2" "$version")"
@@ -117,26 +120,25 @@ library() { # SOURCE NAME: a shared and a static library
     link "$(named "$2" "$major")" "$lib/$(named "$2")"
 }
 # The code first: the small files need it.
-library "$release/libggml" libggml-base
-libraries=libggml-base backends= vulkan=OFF
-for path in "$release"/small/libggml*."$end"; do
+library "${library%."$end"}" ${front}ggml-base
+libraries=${front}ggml-base backends= vulkan=OFF
+for path in "$release/small/${front}ggml"*."$end"; do
     name=$(basename "$path" ".$end")
     library "${path%."$end"}" "$name"
     libraries="$libraries $name"
-    [ "$name" = libggml ] || backends="$backends${backends:+;}${name#lib}"
-    [ "$name" != libggml-vulkan ] || vulkan=ON
+    [ "$name" = ${front}ggml ] || backends="$backends${backends:+;}${name#lib}"
+    [ "$name" != ${front}ggml-vulkan ] || vulkan=ON
 done
 if [ -z "$variant" ]; then # these programs do for the variants, too
-    add 755 "$release/small/ggml-rpc-server" bin/ggml-rpc-server
-    add 755 "$release/ggml-info" bin/ggml-info
+    add 755 "$release/small/ggml-rpc-server$exe" "bin/ggml-rpc-server$exe"
+    add 755 "$release/ggml-info$exe" "bin/ggml-info$exe"
 fi
 if [ -n "${STRIP:-}" ] && [ "$STRIP" != 0 ]; then
-    if [ -n "$cross" ]; then STRIP_PROGRAM=${STRIP_PROGRAM:-$(echo "$cross" | sed 's/-unknown-/-/')-strip}; fi
-    strip=${STRIP_PROGRAM:-strip}
+    strip=${STRIP_PROGRAM:-${tools}strip}
     unneeded=--strip-unneeded debug=--strip-debug
-    [ $end = so ] || unneeded=-x debug=-S # Apple's
-    # The other static libraries are empty.
-    find "$tree" -type f ! -name '*.a' -exec "$strip" $unneeded {} + && "$strip" $debug "$tree/$lib/libggml-base.a" ||
+    [ $end != dylib ] || unneeded=-x debug=-S # Apple's
+    # The other static libraries are empty. MinGW's tool refuses this one, which has members without sections.
+    find "$tree" -type f ! -name '*.a' -exec "$strip" $unneeded {} + && { [ $end = dll ] || "$strip" $debug "$tree/$lib/libggml-base.a"; } ||
         die "STRIP is set, and $strip failed"
 fi
 
@@ -153,7 +155,11 @@ fill() { # TEMPLATE PATH
         -e "s|@VULKAN@|$vulkan|g" -e "s|@HEADERS@|${headers%;}|g" "$root/cmake/$1" > "$tree/$2"
 }
 system='-lutil -lrt -lpthread -lm -ldl' # for programs with the static library
-case ${cross:-$(uname)} in *-darwin | Darwin) system='-liconv -lm' ;; *-android*) system='-ldl -llog -lm' ;; esac
+case ${cross:-$(uname)} in
+    *-darwin | Darwin) system='-liconv -lm' ;;
+    *-android*) system='-ldl -llog -lm' ;;
+    *-windows-*) system='-lws2_32 -lntdll -luserenv -lbcrypt -lsynchronization' ;;
+esac
 flags= rpath= # programs for a variant find it by a path of their own, as no system searches its folder
 [ -z "$variant" ] || { flags=" -DGGML_MAX_NAME=$max_name" rpath=' -Wl,-rpath,${libdir}'; }
 fill ggml-config.cmake.in "$package/ggml-config.cmake"

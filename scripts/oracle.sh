@@ -14,8 +14,8 @@
 #   oracle.sh whisper    unpacks a whisper.cpp, for c_tests -> src/whisper.cpp
 #   oracle.sh vulkan-module   its Vulkan module (glslc and Vulkan headers needed; half an hour) -> modules/
 #
-# With CARGO_TARGET=aarch64-unknown-linux-gnu all of it is built for that processor, in the folder of this name in
-# GGML_CACHE.
+# With CARGO_TARGET=aarch64-unknown-linux-gnu or x86_64-pc-windows-gnu it is built for that, in the folder of this name
+# in GGML_CACHE.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${GGML_CACHE:-$root/target/cache}
@@ -24,9 +24,12 @@ jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc 2> /dev/null || echo 2)}
 compilers=
 if [ -n "${CARGO_TARGET:-}" ]; then # the sources are the same
     mkdir -p "$cache/src" "$cache/$CARGO_TARGET"
-    cache=$cache/$CARGO_TARGET compilers=$(echo "$CARGO_TARGET" | sed 's/-unknown-/-/')-
+    cache=$cache/$CARGO_TARGET
     [ -e "$cache/src" ] || ln -s ../src "$cache/src"
-    CC=${compilers}gcc CXX=${compilers}g++
+    . "$root/scripts/target.sh"
+    compilers=$tools system=Linux CC=${tools}gcc CXX=${tools}g++
+    # MinGW's compilers have C++'s threads in one variant only.
+    [ "$end" != dll ] || system=Windows CC=$CC-posix CXX=$CXX-posix
 fi
 CC=${CC:-cc} CXX=${CXX:-c++}
 mkdir -p "$cache"
@@ -57,7 +60,7 @@ prepare() { # what every build with cmake needs: that of the system, or from Pyt
 }
 
 cmake_for() { # ARGUMENTS: cmake, for another processor if there is one
-    [ -z "$compilers" ] || set -- "$@" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR="${compilers%%-*}" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX"
+    [ -z "$compilers" ] || set -- "$@" -DCMAKE_SYSTEM_NAME=$system -DCMAKE_SYSTEM_PROCESSOR="${compilers%%-*}" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX"
     cmake "$@"
 }
 

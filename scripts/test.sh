@@ -9,8 +9,8 @@ cd "$root" || exit 1
 # the original twice more (nmse).
 # `vulkan` runs beside the suites that follow it, and needs the builds of `hosts`.
 all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c status docs rpc invariance peers placement swaps drivers aarch64 tsan fuzz)
-# Those that do not begin after TEST_UNTIL (seconds since 1970), and the last line says so: CI has so much time on any
-# machine. Some have parts that do not begin then, either.
+# Those that do not begin after TEST_UNTIL (seconds since 1970), as some parts of others: CI has so much time on any
+# machine. The last line names them.
 may_wait=" rpc invariance peers placement swaps drivers aarch64 tsan fuzz "
 suites=("$@")
 [ $# -gt 0 ] || suites=("${all[@]}")
@@ -198,6 +198,7 @@ suite_drivers() { # DRIVERS: quick (the default), all or write, and names of car
     python3 scripts/test_drivers.py "$cache" target/install $extent
 }
 suite_aarch64() { library && scripts/test_aarch64.sh ${AARCH64:-}; } # AARCH64=all: everything, on three processors
+suite_windows() { library && scripts/test_windows.sh ${WINDOWS:-}; }
 suite_fuzz() { python3 scripts/fuzz.py -t "${FUZZ_SECONDS:-20}"; }
 suite_tsan() { python3 scripts/sanitizers.py tsan; }
 suite_memory() { against memory bench hosts && python3 scripts/test_memory.py "$cache" target/install/lib; }

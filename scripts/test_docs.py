@@ -143,7 +143,7 @@ def lists(t):
     named = set(re.findall(r"^make ([a-z0-9-]+) +\S", output("make", "-s", "help"), re.M))
     t.check(named == targets, "make help names every target", f"{sorted(named ^ targets)}")
     cargo = tomllib.loads(read("Cargo.toml"))
-    crates = {n for s in ("dependencies", "build-dependencies", "dev-dependencies") for n in cargo.get(s, {})}
+    crates = {n for one in (cargo, *cargo["target"].values()) for s in ("dependencies", "build-dependencies", "dev-dependencies") for n in one.get(s, {})}
     page = set(re.findall(r"`([\w-]+)`", " ".join(re.findall(r"^\| ([^|]*)\|", read("docs/DEPENDENCIES.md"), re.M))))
     t.check(page == crates, "docs/DEPENDENCIES.md has every dependency", f"{sorted(page ^ crates)}")
     t.sound("links of the documentation", wrong_links()[0])

@@ -32,7 +32,7 @@ check "libggml-macros is below 50 kB" unpack libggml-macros 50000
 # What is in them.
 everything() { # all that git has of these is in the archive
     git ls-files -- src build.rs vulkan_shaders include cmake Makefile docs ':!docs/measurements' c_tests/examples c_tests/modules/toy_module.c README.md SECURITY.md LICENSE scripts/build.sh \
-        tools/forward.S scripts/forward.sh scripts/install.sh | while read -r path; do [ ! -e "$path" ] || echo "$path"; done | sort > "$work/must"
+        tools/forward.S scripts/forward.sh scripts/install.sh scripts/target.sh | while read -r path; do [ ! -e "$path" ] || echo "$path"; done | sort > "$work/must"
     ! comm -23 "$work/must" "$work/libggml-rs.list" | grep . && [ "$(grep -cx -e src/lib.rs -e LICENSE -e README.md "$work/libggml-macros.list")" = 3 ]
 }
 check "what building and installing take is in them" everything

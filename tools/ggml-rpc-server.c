@@ -13,12 +13,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef _WIN32
+#define WIN32_LEAN_AND_MEAN
+#include <windows.h>
+#else
 #include <unistd.h>
+#endif
 
 #define MAX_DEVICES 64
 
-// The original's library does not have it.
+#ifdef _WIN32
+#define HAS_LIMITS true
+static long processors(void) { return (long) GetActiveProcessorCount(ALL_PROCESSOR_GROUPS); }
+static int setenv(const char * name, const char * value, int overwrite) { return overwrite ? _putenv_s(name, value) : -1; }
+#else
+// The original's library does not have it. (On Windows, a name that is weak is not looked for in an import library.)
 #pragma weak ggml_rs_set_rpc_server_limit
+#define HAS_LIMITS (ggml_rs_set_rpc_server_limit != NULL)
+static long processors(void) { return sysconf(_SC_NPROCESSORS_ONLN); }
+#endif
 
 static const char USAGE[] =
     "usage: ggml-rpc-server [options]\n"
@@ -74,7 +87,7 @@ static const char * limit_of(const char * option) {
 
 // Limits the server that is started later. If the library does not accept the value, it says why.
 static int set_limit(const char * name, const char * value) {
-    if (ggml_rs_set_rpc_server_limit == NULL) {
+    if (!HAS_LIMITS) {
         return fail("the ggml library that was found is not libggml-rs, and has no limit ", name);
     }
     const long n = number(value, LONG_MAX);
@@ -138,7 +151,7 @@ static size_t default_devices(ggml_backend_dev_t * devices) {
 int main(int argc, char ** argv) {
     const char * host = "127.0.0.1";
     long port = 50052;
-    long threads = sysconf(_SC_NPROCESSORS_ONLN) / 2;
+    long threads = processors() / 2;
     char * names = NULL;
     char cache[4096];
     bool use_cache = false;

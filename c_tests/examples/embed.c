@@ -19,7 +19,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef _WIN32
+#include <windows.h>
+#else
 #include <unistd.h>
+#endif
 
 #define MAX_LAYERS   64
 #define MAX_BACKENDS 16
@@ -465,7 +469,11 @@ static void usage(FILE * to) {
 }
 
 int main(int argc, char ** argv) {
+#ifdef _WIN32
+    const long     cores = (long) GetActiveProcessorCount(ALL_PROCESSOR_GROUPS);
+#else
     const long     cores = sysconf(_SC_NPROCESSORS_ONLN);
+#endif
     struct options o     = { .n_show = 4, .n_threads = cores < 1 ? 1 : cores > 16 ? 16 : (int) cores };
     o.sentences = calloc((size_t) argc + 1, sizeof *o.sentences);
     if (o.sentences == NULL) {

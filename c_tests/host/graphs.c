@@ -7,6 +7,7 @@
 #include "ggml-cpu.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 static struct ggml_context * c;
 
@@ -337,20 +338,19 @@ static void printed(void) {
     ggml_build_backward_expand(c, graph, NULL);
     char  path[] = "/tmp/ggml-dot-XXXXXX";
     const int fd = mkstemp(path);
-    FILE * file  = fd < 0 ? NULL : fdopen(fd, "r");
-    if (file == NULL) {
+    if (fd < 0) {
         printf("no temporary file\n");
         return;
     }
+    close(fd);
     ggml_log_set(log_line, path);
-    ggml_graph_dump_dot(graph, forward_only, path);
-    print_without_addresses(file);
-    fclose(file);
-    ggml_graph_dump_dot(forward_only, NULL, path);
-    file = fopen(path, "r");
-    if (file != NULL) {
-        print_without_addresses(file);
-        fclose(file);
+    for (int way = 0; way < 2; way++) {
+        ggml_graph_dump_dot(way == 0 ? graph : forward_only, way == 0 ? forward_only : NULL, path);
+        FILE * file = fopen(path, "r");
+        if (file != NULL) {
+            print_without_addresses(file);
+            fclose(file);
+        }
     }
     remove(path);
     ggml_graph_print(graph);

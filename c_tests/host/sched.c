@@ -7,6 +7,7 @@
 #include "../plugin/accel.c"
 
 #include "../common/data.h"
+#include "../common/system.h"
 
 #include "ggml-alloc.h"
 #include "ggml-cpu.h"

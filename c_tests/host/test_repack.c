@@ -2,13 +2,13 @@
  * about each operation with a tensor in an empty buffer of the type, then sets the weights with
  * ggml_backend_tensor_set. */
 #include "../common/check.h"
+#include "../common/system.h"
 
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
 
-#include <dlfcn.h>
 #include <math.h>
 
 enum { K = 512, ROWS = 96, EXPERTS = 3 };
@@ -33,7 +33,7 @@ static ggml_backend_buffer_type_t * extra_types(void) {
 
 /* This library, which also gives the bytes back and computes the same bits. */
 static bool is_ours(void) {
-    return dlsym(RTLD_DEFAULT, "ggml_rs_get_abi") != NULL;
+    return symbol((void *) (size_t) ggml_backend_buffer_get_type, "ggml_rs_get_abi") != NULL;
 }
 
 static struct ggml_context * context(void) {

@@ -95,12 +95,14 @@ void in_a_thread_local(void *) {
     _exit(seen);
 }
 
+#ifndef _WIN32 // there the process has its status before such an object is destroyed
 void in_the_main_thread_local(void *) {
     thread_local at_the_end object;
     object.leaves = true;
     if (all_of_it() != 0) { _exit(50); }
     exit(98);
 }
+#endif
 
 void in_a_static(void *) {
     static at_the_end object;
@@ -126,7 +128,9 @@ void in_atexit_for_the_first_time(void *) {
 
 void destructors_compute() {
     CHECK_EQ(child_run(in_a_thread_local, nullptr), 0);
+#ifndef _WIN32
     CHECK_EQ(child_run(in_the_main_thread_local, nullptr), 0);
+#endif
     CHECK_EQ(child_run(in_a_static, nullptr), 0);
     CHECK_EQ(child_run(in_atexit, nullptr), 0);
     CHECK_EQ(child_run(in_atexit_for_the_first_time, nullptr), 0);

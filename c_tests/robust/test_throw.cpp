@@ -8,7 +8,9 @@
 #include "ggml-opt.h"
 #include "gguf.h"
 
+#ifndef _WIN32
 #include <malloc.h>
+#endif
 
 #include <atomic>
 #include <exception>
@@ -156,13 +158,12 @@ std::string bytes_of_a_file() {
         memset(t->data, i, ggml_nbytes(t));
         gguf_add_tensor(g, t);
     }
-    char * text = nullptr;
-    size_t size = 0;
-    FILE * f    = open_memstream(&text, &size);
+    FILE * f = tmpfile();
     CHECK(gguf_write_to_file_ptr(g, f, false));
+    std::string bytes((size_t) ftell(f), '\0');
+    rewind(f);
+    CHECK_EQ(fread(&bytes[0], 1, bytes.size(), f), bytes.size());
     fclose(f);
-    std::string bytes(text, size);
-    free(text);
     ggml_free(c);
     gguf_free(g);
     return bytes;
@@ -343,7 +344,12 @@ void exceptions_of_modules_that_write() {
 
 /* Bytes that the process has from malloc. */
 size_t allocated() {
-#if __GLIBC_PREREQ(2, 33)
+#ifdef _WIN32
+    size_t             size = 0;
+    PROCESS_HEAP_ENTRY entry{};
+    while (HeapWalk(GetProcessHeap(), &entry)) { size += entry.wFlags & PROCESS_HEAP_ENTRY_BUSY ? entry.cbData : 0; }
+    return size;
+#elif __GLIBC_PREREQ(2, 33)
     return mallinfo2().uordblks;
 #else
     return (unsigned) mallinfo().uordblks;

@@ -51,7 +51,7 @@ unsafe extern "C" fn ggml_rs_abort_text(file: *const c_char, line: c_int, text: 
     let (file, text, line) = (file.unwrap_or_default(), text.unwrap_or_default(), u32::try_from(line).unwrap_or(0));
     let ended = crate::guard::contained(|| -> bool { crate::guard::contract::end(&file, line, &text) });
     if ended.is_ok() {
-        std::process::abort()
+        crate::sys::process::abort()
     }
 }
 

@@ -15,14 +15,13 @@ use crate::abi::ggml::*;
 use crate::backend::BufferBox;
 use crate::backend::host::buffer_from_ptr;
 use crate::error::{Error, Result};
+use crate::sys::zone::Zone;
 use crate::tensor::TensorRef;
 
 /// Bytes of memory for each tensor.
 const ROOM: usize = 256 << 10;
 /// Bytes of scratch memory. A node that needs more is not run.
 const SCRATCH: usize = 4 << 20;
-/// Bytes of inaccessible memory on both sides.
-const GUARD: usize = 1 << 20;
 /// Number of tensors of a node and its sources.
 pub const TENSORS: usize = 1 + GGML_MAX_SRC;
 
@@ -30,45 +29,6 @@ pub const TENSORS: usize = 1 + GGML_MAX_SRC;
 fn custom_op(node: TensorRef) -> bool {
     let host = [GGML_OP_MAP_CUSTOM1, GGML_OP_MAP_CUSTOM2, GGML_OP_MAP_CUSTOM3, GGML_OP_CUSTOM];
     host.iter().any(|&op| node.op_raw() == op as i32)
-}
-
-/// Memory between two guard pages, which fault on access.
-pub struct Zone {
-    start: *mut u8,
-    len: usize,
-}
-
-impl Zone {
-    /// Maps `len` bytes, a multiple of the page size.
-    pub fn new(len: usize) -> Result<Self> {
-        let io = |what: &str| Error::Io { what: what.into(), source: std::io::Error::last_os_error() };
-        // SAFETY: the kernel chooses the address of the new mapping, and `start` and `len` are the middle of it.
-        unsafe {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-            let all = libc::mmap(std::ptr::null_mut(), len + 2 * GUARD, libc::PROT_NONE, flags, -1, 0);
-            if all == libc::MAP_FAILED {
-                return Err(io("mapping memory"));
-            }
-            let start = all.cast::<u8>().add(GUARD);
-            if libc::mprotect(start.cast(), len, libc::PROT_READ | libc::PROT_WRITE) != 0 {
-                return Err(io("opening memory"));
-            }
-            Ok(Self { start, len })
-        }
-    }
-
-    /// Address of the last `n` bytes.
-    pub fn last(&self, n: usize) -> *mut u8 {
-        assert!(n <= self.len);
-        self.start.wrapping_add(self.len - n)
-    }
-}
-
-impl Drop for Zone {
-    fn drop(&mut self) {
-        // SAFETY: the mapping that `new` made, whole. Tensors and buffers in it do not outlive the zone.
-        unsafe { libc::munmap(self.start.wrapping_sub(GUARD).cast(), self.len + 2 * GUARD) };
-    }
 }
 
 /// Input bytes that choose the damage, followed by zeros.
@@ -213,7 +173,7 @@ impl Trial {
         let zones = (0..TENSORS).map(|_| {
             let zone = Zone::new(ROOM)?;
             // The zone has `ROOM` bytes, and it is stored with the buffer, so they are dropped together.
-            let buffer = buffer(zone.start, ROOM)?;
+            let buffer = buffer(zone.last(ROOM), ROOM)?;
             Ok((zone, buffer))
         });
         Ok(Self { samples, zones: zones.collect::<Result<_>>()?, scratch: Zone::new(SCRATCH)?, slack })

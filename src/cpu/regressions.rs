@@ -3,7 +3,6 @@
 
 use super::check::CheckedGraph;
 use super::exec::{self, Abort, Settings};
-use super::hostile::Zone;
 use super::plan::Plan;
 use super::specimens::{self, Maker};
 use super::tests::*;
@@ -16,6 +15,7 @@ use crate::abi::ggml::ggml_type::{self, *};
 use crate::abi::ggml::*;
 use crate::alloc::inplace::can_inplace;
 use crate::error::{Error, Result};
+use crate::sys::zone::Zone;
 use crate::tensor::TensorRef;
 use crate::tensor::ops::{Place, binary, copy, matmul, unary, view};
 

@@ -122,6 +122,8 @@ variables! {
         "Where the cache folder is if XDG_CACHE_HOME does not say.";
     LOCALAPPDATA = "LOCALAPPDATA", System, since "0.26.0", original NO, SameRights, values "a folder", default "none",
         "The user's cache folder on Windows.";
+    PATH = "PATH", System, since "0.28.0", original NO, SameRights, values "folders", default "none",
+        "On Windows: where libraries are that a backend module needs, if they are neither beside it nor beside the program.";
     VK_DRIVER_FILES = "VK_DRIVER_FILES", System, since "0.26.0", original NO, Anyone, values "see Vulkan's loader", default "none",
         "If it is set, Vulkan is opened although there is no device node of a card.";
     VK_ADD_DRIVER_FILES = "VK_ADD_DRIVER_FILES", System, since "0.26.0", original NO, Anyone, values "see Vulkan's loader", default "none",

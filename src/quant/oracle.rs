@@ -5,7 +5,7 @@
 use super::*;
 use crate::abi::ggml::ggml_type::*;
 use crate::abi::ggml::{ggml_bf16_t, ggml_type, ggml_type_traits};
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
+use libloading::{Library, Symbol};
 use std::ffi::{c_int, c_void};
 
 /// The original library.
@@ -20,11 +20,11 @@ impl Oracle {
             return None;
         };
         // SAFETY: the initialisers of an original libggml-base only set up a timer and a table, so they may run here.
-        let lib = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.expect("the library loads");
+        let lib = unsafe { crate::sys::library::open(path.as_ref(), || None) }.expect("the library loads");
         Some(Self(lib))
     }
 
-    fn get<F>(&self, name: &str) -> Symbol<F> {
+    fn get<F>(&self, name: &str) -> Symbol<'_, F> {
         // SAFETY: every caller passes the name of a function of the original with its type from the header.
         unsafe { self.0.get(name.as_bytes()) }.expect(name)
     }

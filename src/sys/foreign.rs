@@ -137,7 +137,7 @@ unsafe fn resume_here() {
 #[cold]
 fn nobody_catches() -> ! {
     write_to_standard_error(b"an exception has left a function of the host, and nobody catches it\n");
-    std::process::abort()
+    super::process::abort()
 }
 
 /// Calls an exported function from Rust code: what is pending continues only where C code has called.
@@ -167,7 +167,7 @@ pub fn take_pending() -> Option<Moved> {
     let unwinding = take()?;
     if !unwinding.leaves_thread() {
         write_to_standard_error(b"pthread_exit on a thread of the library, in a function of the host\n");
-        std::process::abort()
+        super::process::abort()
     }
     Some(Moved(unwinding))
 }

@@ -186,14 +186,15 @@ fn install() {
 
 /// The handlers are registered when the library is loaded, so before those of the program: handlers run in the reverse
 /// order before a fork, so that those of the program may still use the library, and wait for threads that do.
-#[cfg(any(linux_kernel, target_vendor = "apple"))]
+#[cfg(any(linux_kernel, target_vendor = "apple", windows))]
 #[used]
 #[cfg_attr(linux_kernel, unsafe(link_section = ".init_array"))]
 #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func,mod_init_funcs"))]
+#[cfg_attr(windows, unsafe(link_section = ".CRT$XCU"))]
 static AT_START: extern "C" fn() = {
     extern "C" fn at_start() {
         install();
-        #[cfg(target_vendor = "apple")]
+        #[cfg(any(target_vendor = "apple", windows))]
         super::library::stay();
     }
     at_start

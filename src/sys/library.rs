@@ -1,10 +1,10 @@
 //! Shared libraries: names of backend modules, opening libraries, and finding symbols in them.
 
 use libloading::Library;
-use std::ffi::c_void;
-use std::path::{Path, PathBuf};
 #[cfg(unix)]
-use std::{ffi::CStr, ptr::NonNull};
+use std::ffi::CStr;
+use std::ffi::{OsString, c_void};
+use std::path::{Path, PathBuf};
 
 /// Prefix of the file name of a backend module.
 pub const MODULE_PREFIX: &str = if cfg!(windows) { "ggml-" } else { "libggml-" };
@@ -28,21 +28,76 @@ pub const MORE_VULKAN: &[&str] = if cfg!(target_os = "macos") {
 
 /// Opens a library, binds all its symbols, and hides them from other libraries. The library uses its own symbols before
 /// those of others: a module of the original calls `ggml_backend_cpu_reg` by its exported name, and must get its own,
-/// not that of this library, which comes first in the search order of the process.
+/// not that of this library, which comes first in the search order of the process. `folders` is the value of PATH, for
+/// Windows.
 ///
 /// # Safety
 /// The library's initialisers may run now, and its finalisers when it is closed.
-pub unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
+pub unsafe fn open(path: &Path, folders: fn() -> Option<OsString>) -> Result<Library, libloading::Error> {
     #[cfg(unix)]
     {
+        let _ = folders;
         use libloading::os::unix::{Library as Unix, RTLD_LOCAL, RTLD_NOW};
         // SAFETY: the caller promises that the library's initialisers and finalisers may run.
         unsafe { Unix::open(Some(path), RTLD_NOW | RTLD_LOCAL | own_symbols_first()) }.map(Library::from)
     }
-    #[cfg(not(unix))]
+    #[cfg(windows)]
     // SAFETY: the caller promises that the library's initialisers and finalisers may run.
     unsafe {
-        Library::new(path)
+        search::open(path, folders)
+    }
+}
+
+/// Where Windows finds libraries. Not in the current folder, where anybody may have put some: a module is where its
+/// path says, or beside the program. What it needs is beside it, beside the program, in the system, or in an absolute
+/// folder of PATH, as CUDA's libraries are.
+#[cfg(windows)]
+mod search {
+    use super::*;
+    use libloading::os::windows::{
+        LOAD_LIBRARY_SEARCH_DEFAULT_DIRS, LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR, Library as Windows,
+    };
+    use std::os::windows::ffi::OsStrExt;
+    use windows_sys::Win32::System::LibraryLoader::{AddDllDirectory, RemoveDllDirectory};
+
+    /// A folder that the system searches as long as this exists.
+    struct Searched(*mut c_void);
+
+    impl Searched {
+        fn new(folder: &Path) -> Option<Self> {
+            let name: Vec<u16> = folder.as_os_str().encode_wide().chain([0]).collect();
+            // SAFETY: a string that ends with 0.
+            let cookie = unsafe { AddDllDirectory(name.as_ptr()) };
+            (!cookie.is_null()).then_some(Self(cookie))
+        }
+    }
+
+    impl Drop for Searched {
+        fn drop(&mut self) {
+            // SAFETY: `new` has got it from the system, and only `drop` gives it back.
+            unsafe { RemoveDllDirectory(self.0) };
+        }
+    }
+
+    /// As that of the module above.
+    ///
+    /// # Safety
+    /// As that of the module above.
+    pub unsafe fn open(path: &Path, folders: fn() -> Option<OsString>) -> Result<Library, libloading::Error> {
+        let is_name = path.components().count() == 1;
+        let absolute = if is_name { None } else { std::path::absolute(path).ok() };
+        let near = if is_name { 0 } else { LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR };
+        let load = || {
+            let flags = LOAD_LIBRARY_SEARCH_DEFAULT_DIRS | near;
+            // SAFETY: the caller promises that the library's initialisers and finalisers may run.
+            unsafe { Windows::load_with_flags(absolute.as_deref().unwrap_or(path), flags) }.map(Library::from)
+        };
+        load().or_else(|first| {
+            let folders = folders().unwrap_or_default();
+            let folders = std::env::split_paths(&folders).filter(|folder| folder.is_absolute());
+            let _searched: Vec<_> = folders.filter_map(|folder| Searched::new(&folder)).collect();
+            load().map_err(|_| first)
+        })
     }
 }
 
@@ -52,17 +107,10 @@ pub unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
 #[cfg(unix)]
 fn own_symbols_first() -> std::ffi::c_int {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    if ![c"__asan_init", c"__tsan_init", c"__msan_init"].into_iter().any(|name| find(name).is_some()) {
+    if ![c"__asan_init", c"__tsan_init", c"__msan_init"].into_iter().any(|name| super::symbols::find(name).is_some()) {
         return libc::RTLD_DEEPBIND;
     }
     0
-}
-
-/// Finds a symbol in the libraries of the process. Windows has no such search.
-#[cfg(unix)]
-pub fn find(name: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: `dlsym` takes any C string, and returns NULL for a name that does not exist.
-    NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
 }
 
 /// The library of the process that an address is in.
@@ -95,10 +143,37 @@ pub fn stay() {
     unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
 }
 
-/// Not known.
-#[cfg(not(unix))]
+/// Keeps the file of this library loaded until the process ends.
+#[cfg(windows)]
+pub fn stay() {
+    use windows_sys::Win32::System::LibraryLoader::{
+        GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_PIN, GetModuleHandleExW,
+    };
+    let (flags, mut module) =
+        (GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_PIN, std::ptr::null_mut());
+    // SAFETY: the flag says that the address is one in the library and no name, and the result can be written.
+    unsafe { GetModuleHandleExW(flags, (stay as *const c_void).cast(), &raw mut module) };
+}
+
+/// The file of this library.
+#[cfg(windows)]
 pub fn own_path() -> Option<PathBuf> {
-    None
+    use std::os::windows::ffi::OsStringExt;
+    use windows_sys::Win32::System::LibraryLoader::{
+        GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT, GetModuleFileNameW,
+        GetModuleHandleExW,
+    };
+    let flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
+    // The longest path of Windows, in units of UTF-16.
+    let (mut module, mut name) = (std::ptr::null_mut(), vec![0u16; 1 << 15]);
+    // SAFETY: the flag says that the address is one in the library and no name; so much can be written.
+    let length = unsafe {
+        if GetModuleHandleExW(flags, (own_path as *const c_void).cast(), &raw mut module) == 0 {
+            return None;
+        }
+        GetModuleFileNameW(module, name.as_mut_ptr(), name.len() as u32) as usize
+    };
+    (length > 0 && length < name.len()).then(|| std::ffi::OsString::from_wide(&name[..length]).into())
 }
 
 /// Whether a symbol that was found in the library at `path` belongs to that library. The dynamic linker of Unix also
@@ -131,8 +206,8 @@ mod tests {
 
     #[test]
     fn symbols_are_found_and_have_an_owner() {
-        assert!(find(c"a name that does not exist").is_none());
-        let malloc = find(c"malloc").unwrap();
+        assert!(super::super::symbols::find(c"a name that does not exist").is_none());
+        let malloc = super::super::symbols::find(c"malloc").unwrap();
         let own = is_own as *const c_void;
         let me = std::env::current_exe().unwrap();
         // A symbol that is not of this library counts as one of any file. A symbol of this library belongs to no other

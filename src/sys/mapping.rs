@@ -42,7 +42,33 @@ pub fn file_at(address: *const u8) -> Option<(String, u64)> {
     from(at)?.next().filter(|area| area.bytes.contains(&at)).map(|area| area.place.file)
 }
 
-/// The read-only mappings of files that the process had when this was made.
+/// Whether all of these addresses are in read-only mappings of files, as Windows says now. Programs and libraries are
+/// such mappings, too, of another kind.
+#[cfg(windows)]
+fn mapped_by_windows(addresses: &Range<usize>) -> bool {
+    use windows_sys::Win32::System::Memory::{MEM_MAPPED, MEMORY_BASIC_INFORMATION, PAGE_READONLY, VirtualQuery};
+    use windows_sys::Win32::System::ProcessStatus::GetMappedFileNameW;
+    use windows_sys::Win32::System::Threading::GetCurrentProcess;
+    let mut at = addresses.start;
+    while at < addresses.end {
+        let mut about = MEMORY_BASIC_INFORMATION::default();
+        let (address, mut name) = (std::ptr::without_provenance(at), [0u16; 512]);
+        // SAFETY: both calls take any address, and write so much. A name that is too long is cut.
+        let is_file = unsafe {
+            VirtualQuery(address, &raw mut about, size_of_val(&about)) == size_of_val(&about)
+                && about.Type == MEM_MAPPED
+                && about.Protect == PAGE_READONLY
+                && GetMappedFileNameW(GetCurrentProcess(), address, name.as_mut_ptr(), name.len() as u32) != 0
+        };
+        if !is_file {
+            return false;
+        }
+        at = about.BaseAddress.addr() + about.RegionSize;
+    }
+    true
+}
+
+/// The read-only mappings of files that the process had when this was made (on Windows: has).
 pub struct MappedFiles {
     #[cfg(linux_kernel)]
     areas: Vec<Area>,
@@ -63,7 +89,11 @@ impl MappedFiles {
         {
             covered(self.areas.iter().cloned(), &addresses).is_some()
         }
-        #[cfg(not(linux_kernel))]
+        #[cfg(windows)]
+        {
+            mapped_by_windows(&addresses)
+        }
+        #[cfg(not(any(linux_kernel, windows)))]
         {
             let _ = addresses;
             false
@@ -79,7 +109,12 @@ impl<'a> FileMapping<'a> {
             let start = bytes.as_ptr().addr();
             covered(from(start)?, &(start..start + bytes.len())).map(|place| Self { bytes, place })
         }
-        #[cfg(not(linux_kernel))]
+        #[cfg(windows)]
+        {
+            let start = bytes.as_ptr().addr();
+            mapped_by_windows(&(start..start + bytes.len())).then_some(Self { bytes, place: None })
+        }
+        #[cfg(not(any(linux_kernel, windows)))]
         {
             let _ = bytes;
             None
@@ -100,7 +135,7 @@ impl<'a> FileMapping<'a> {
     /// Gives back the pages that have only bytes of `part`. They stay readable: the kernel has them in its cache, or
     /// reads them from the file again.
     pub fn give_back(&self, part: Range<usize>) {
-        #[cfg(linux_kernel)]
+        #[cfg(any(linux_kernel, windows))]
         {
             let page = super::memory::page_size();
             let bytes = &self.bytes[part];
@@ -108,6 +143,13 @@ impl<'a> FileMapping<'a> {
             let size = bytes.len().saturating_sub(first) / page * page;
             if size > 0 {
                 let at = bytes.as_ptr().wrapping_add(first).cast_mut().cast();
+                #[cfg(windows)]
+                // SAFETY: whole pages of a mapping, which the borrow keeps. Unlocking pages that are not locked removes
+                // them from the process's memory, and says that they were not locked.
+                unsafe {
+                    windows_sys::Win32::System::Memory::VirtualUnlock(at, size);
+                }
+                #[cfg(linux_kernel)]
                 // SAFETY: whole pages of memory that `of` has found to be a shared, read-only mapping of a file; the
                 // borrow keeps the mapping. Such pages have no contents of their own: the next read gets the file's. An
                 // error (locked pages, for example) leaves them as they are.
@@ -118,7 +160,7 @@ impl<'a> FileMapping<'a> {
                 }
             }
         }
-        #[cfg(not(linux_kernel))]
+        #[cfg(not(any(linux_kernel, windows)))]
         let _ = part;
     }
 }
@@ -178,7 +220,18 @@ pub fn will_need(addresses: Range<usize>) {
         // SAFETY: the advice changes neither memory nor mappings, and is an error where there are none.
         unsafe { libc::madvise(std::ptr::without_provenance_mut(start), addresses.end - start, libc::MADV_WILLNEED) };
     }
-    #[cfg(not(unix))]
+    #[cfg(windows)]
+    {
+        use windows_sys::Win32::System::Memory::{PrefetchVirtualMemory, WIN32_MEMORY_RANGE_ENTRY};
+        use windows_sys::Win32::System::Threading::GetCurrentProcess;
+        let range = WIN32_MEMORY_RANGE_ENTRY {
+            VirtualAddress: std::ptr::without_provenance_mut(addresses.start),
+            NumberOfBytes: addresses.end - addresses.start,
+        };
+        // SAFETY: one range, which the call reads. It changes neither memory nor mappings.
+        unsafe { PrefetchVirtualMemory(GetCurrentProcess(), 1, &raw const range, 0) };
+    }
+    #[cfg(not(any(unix, windows)))]
     let _ = addresses;
 }
 

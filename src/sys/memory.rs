@@ -16,7 +16,7 @@ pub fn physical() -> usize {
     }
     #[cfg(not(unix))]
     {
-        0
+        of_system().and_then(|(all, _)| usize::try_from(all).ok()).unwrap_or(0)
     }
 }
 
@@ -42,7 +42,15 @@ pub fn of_system() -> Option<(u64, u64)> {
         let total = physical() as u64;
         Some((total, total.saturating_sub(used.saturating_mul(page_size() as u64))))
     }
-    #[cfg(not(target_vendor = "apple"))]
+    #[cfg(windows)]
+    {
+        use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX};
+        let mut now = MEMORYSTATUSEX { dwLength: size_of::<MEMORYSTATUSEX>() as u32, ..Default::default() };
+        // SAFETY: a struct that says its size, which the call may write.
+        let known = unsafe { GlobalMemoryStatusEx(&raw mut now) } != 0;
+        known.then_some((now.ullTotalPhys, now.ullAvailPhys))
+    }
+    #[cfg(not(any(target_vendor = "apple", windows)))]
     None
 }
 
@@ -183,7 +191,13 @@ impl AlignedBlock {
         unsafe {
             self.advise(range, libc::MADV_FREE);
         }
-        #[cfg(not(any(linux_kernel, target_vendor = "apple")))]
+        #[cfg(windows)]
+        if let Some((at, size)) = self.pages(range) {
+            // SAFETY: whole pages of private memory, whose bytes the caller permits to be lost. An error leaves them
+            // as they are.
+            unsafe { windows_sys::Win32::System::Memory::DiscardVirtualMemory(at.cast(), size) };
+        }
+        #[cfg(not(any(linux_kernel, target_vendor = "apple", windows)))]
         let _ = range;
     }
 
@@ -214,6 +228,17 @@ impl AlignedBlock {
         let _ = range;
     }
 
+    /// Where the whole pages of bytes `range` are, if there are any, and their size. Panics if the block does not have
+    /// the bytes.
+    #[cfg(any(linux_kernel, target_vendor = "apple", windows))]
+    fn pages(&self, range: Range<usize>) -> Option<(*mut u8, usize)> {
+        assert!(range.start <= range.end && range.end <= self.size(), "{range:?} of {} bytes", self.size());
+        let page = page_size();
+        let start = (self.as_ptr().addr() + range.start).next_multiple_of(page);
+        let end = (self.as_ptr().addr() + range.end) / page * page;
+        (start < end).then(|| (self.as_ptr().with_addr(start), end - start))
+    }
+
     /// Advises the system about the whole pages of bytes `range`. An error leaves them as they are. Panics if the block
     /// does not have the bytes.
     ///
@@ -221,13 +246,9 @@ impl AlignedBlock {
     /// The advice may be given for private memory that the caller may change so.
     #[cfg(any(linux_kernel, target_vendor = "apple"))]
     unsafe fn advise(&self, range: Range<usize>, advice: std::ffi::c_int) {
-        assert!(range.start <= range.end && range.end <= self.size(), "{range:?} of {} bytes", self.size());
-        let page = page_size();
-        let start = (self.as_ptr().addr() + range.start).next_multiple_of(page);
-        let end = (self.as_ptr().addr() + range.end) / page * page;
-        if start < end {
+        if let Some((at, size)) = self.pages(range) {
             // SAFETY: whole pages of the block; the caller's promise for the advice.
-            unsafe { libc::madvise(self.as_ptr().with_addr(start).cast(), end - start, advice) };
+            unsafe { libc::madvise(at.cast(), size, advice) };
         }
     }
 

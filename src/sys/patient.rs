@@ -33,6 +33,7 @@ pub struct Patient {
     file: File,
     /// Whether a thread can be cancelled while it writes. Not for files in the usual sense: they would be left in
     /// pieces, and do not let a writer wait.
+    #[cfg_attr(not(unix), allow(dead_code))]
     may_leave: bool,
 }
 

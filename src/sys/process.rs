@@ -38,6 +38,13 @@ unsafe extern "C" fn program(info: *mut libc::dl_phdr_info, _: usize, found: *mu
     1 // do not visit other files
 }
 
+/// Ends the process as C does, after the host's handler of SIGABRT. Rust's own function calls none on Windows, and
+/// leaves another status.
+pub fn abort() -> ! {
+    // SAFETY: the function takes no arguments.
+    unsafe { libc::abort() }
+}
+
 /// Writes what the program has printed to C's standard output, so that it is not lost when the process ends. Does
 /// nothing while another thread uses the stream: that thread may wait for ever, for a reader of a pipe, say. The other
 /// streams are left alone for the same reason: a thread that waits for input holds the lock of its stream.

@@ -31,7 +31,16 @@ pub fn own_mask() -> Option<Mask> {
         mask.iter_mut().enumerate().for_each(|(i, bit)| *bit = unsafe { libc::CPU_ISSET(i, &set) });
         Some(mask)
     }
-    #[cfg(not(linux_kernel))]
+    #[cfg(windows)]
+    {
+        let own = groups::own()?;
+        let first = groups::first(own.Group);
+        let mut mask = Box::new([false; GGML_MAX_N_THREADS]);
+        let bits = mask.iter_mut().skip(first).zip(0..usize::BITS);
+        bits.for_each(|(bit, i)| *bit = own.Mask >> i & 1 != 0);
+        Some(mask)
+    }
+    #[cfg(not(any(linux_kernel, windows)))]
     None
 }
 
@@ -40,7 +49,14 @@ pub fn own_processor() -> Option<usize> {
     #[cfg(linux_kernel)]
     // SAFETY: the call has no conditions.
     return usize::try_from(unsafe { libc::sched_getcpu() }).ok();
-    #[cfg(not(linux_kernel))]
+    #[cfg(windows)]
+    {
+        let mut number = Default::default();
+        // SAFETY: a struct that the call may write.
+        unsafe { windows_sys::Win32::System::Threading::GetCurrentProcessorNumberEx(&raw mut number) };
+        Some(groups::first(number.Group) + usize::from(number.Number))
+    }
+    #[cfg(not(any(linux_kernel, windows)))]
     None
 }
 
@@ -58,6 +74,10 @@ fn affinity() -> Option<libc::cpu_set_t> {
 pub struct Before {
     #[cfg(target_vendor = "apple")]
     class: Option<quality::Class>,
+    #[cfg(windows)]
+    affinity: Option<windows_sys::Win32::System::SystemInformation::GROUP_AFFINITY>,
+    #[cfg(windows)]
+    level: Option<i32>,
     #[cfg(linux_kernel)]
     affinity: Option<libc::cpu_set_t>,
     #[cfg(linux_kernel)]
@@ -211,7 +231,116 @@ mod quality {
     }
 }
 
-#[cfg(not(any(linux_kernel, target_vendor = "apple")))]
+/// Windows numbers processors in groups of at most 64. Here the second group's numbers follow the first's. A thread is
+/// in one group at a time.
+#[cfg(windows)]
+mod groups {
+    use super::*;
+    use ggml_sched_priority::*;
+    use windows_sys::Win32::Foundation::ERROR_INVALID_PARAMETER;
+    use windows_sys::Win32::System::SystemInformation::GROUP_AFFINITY;
+    use windows_sys::Win32::System::Threading::{
+        GetActiveProcessorCount, GetActiveProcessorGroupCount, GetCurrentThread, GetThreadGroupAffinity,
+        GetThreadPriority, SetThreadGroupAffinity, SetThreadPriority, THREAD_PRIORITY_ABOVE_NORMAL,
+        THREAD_PRIORITY_BELOW_NORMAL, THREAD_PRIORITY_HIGHEST, THREAD_PRIORITY_TIME_CRITICAL,
+    };
+
+    /// What `GetThreadPriority` returns if it fails.
+    const UNKNOWN: i32 = i32::MAX;
+
+    fn size(group: u16) -> usize {
+        // SAFETY: the call takes any number.
+        unsafe { GetActiveProcessorCount(group) as usize }
+    }
+
+    /// The number of a group's first processor.
+    pub fn first(group: u16) -> usize {
+        (0..group).map(size).sum()
+    }
+
+    /// The calling thread's group, and the processors in it that it may use.
+    pub fn own() -> Option<GROUP_AFFINITY> {
+        let mut own = GROUP_AFFINITY::default();
+        // SAFETY: the calling thread, and a struct that the call may write.
+        (unsafe { GetThreadGroupAffinity(GetCurrentThread(), &raw mut own) } != 0).then_some(own)
+    }
+
+    fn enter(group: &GROUP_AFFINITY) -> std::io::Result<()> {
+        // SAFETY: the calling thread, and a struct that the call reads.
+        match unsafe { SetThreadGroupAffinity(GetCurrentThread(), group, std::ptr::null_mut()) } {
+            0 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
+    fn level() -> Option<i32> {
+        // SAFETY: the calling thread.
+        Some(unsafe { GetThreadPriority(GetCurrentThread()) }).filter(|&level| level != UNKNOWN)
+    }
+
+    fn set_level(level: i32) -> bool {
+        // SAFETY: the calling thread; the call takes any number.
+        unsafe { SetThreadPriority(GetCurrentThread(), level) != 0 }
+    }
+
+    /// The processors of a mask by groups: the group that has most of them.
+    pub fn of_mask(mask: &[bool], sizes: impl Iterator<Item = usize>) -> Option<GROUP_AFFINITY> {
+        let mut rest = mask;
+        let groups = (0..).zip(sizes).map(|(group, size)| {
+            let (own, next) = rest.split_at(size.min(rest.len()));
+            rest = next;
+            let bits = own.iter().enumerate().fold(0, |bits, (i, &bit)| bits | usize::from(bit) << i);
+            GROUP_AFFINITY { Mask: bits, Group: group, Reserved: [0; 3] }
+        });
+        // The first of those that have as many.
+        groups.filter(|g| g.Mask != 0).reduce(|a, b| if b.Mask.count_ones() > a.Mask.count_ones() { b } else { a })
+    }
+
+    impl Scheduling {
+        /// Sets the affinity and the priority of the calling thread.
+        pub fn apply(&self) {
+            if let Some(mask) = &self.mask {
+                // SAFETY: the function takes no arguments.
+                let groups = unsafe { GetActiveProcessorGroupCount() };
+                let entered = of_mask(&mask[..], (0..groups).map(size))
+                    .ok_or_else(|| std::io::Error::from_raw_os_error(ERROR_INVALID_PARAMETER as i32))
+                    .and_then(|group| enter(&group));
+                if let Err(reason) = entered {
+                    warn(&format!("cannot bind a thread to its processors: {reason}"));
+                }
+            }
+            let level = match self.priority {
+                GGML_SCHED_PRIO_NORMAL => return,
+                GGML_SCHED_PRIO_LOW => THREAD_PRIORITY_BELOW_NORMAL,
+                GGML_SCHED_PRIO_MEDIUM => THREAD_PRIORITY_ABOVE_NORMAL,
+                GGML_SCHED_PRIO_HIGH => THREAD_PRIORITY_HIGHEST,
+                GGML_SCHED_PRIO_REALTIME => THREAD_PRIORITY_TIME_CRITICAL,
+            };
+            if !set_level(level) {
+                let reason = std::io::Error::last_os_error();
+                warn(&format!("cannot set the priority of a thread: {reason}"));
+            }
+        }
+
+        /// Like [`Self::apply`], and returns the settings from before.
+        pub fn apply_for_now(&self) -> Before {
+            let affinity = self.mask.as_ref().and_then(|_| own());
+            let level = if self.priority == GGML_SCHED_PRIO_NORMAL { None } else { level() };
+            self.apply();
+            Before { affinity, level }
+        }
+    }
+
+    impl Before {
+        /// Restores the settings of the thread.
+        pub fn restore(self) {
+            self.affinity.map(|group| enter(&group).is_ok());
+            self.level.map(set_level);
+        }
+    }
+}
+
+#[cfg(not(any(linux_kernel, target_vendor = "apple", windows)))]
 impl Scheduling {
     /// Warns that affinity and priority are not supported on this system.
     pub fn apply(&self) {
@@ -227,8 +356,39 @@ impl Scheduling {
     }
 }
 
-#[cfg(not(any(linux_kernel, target_vendor = "apple")))]
+#[cfg(not(any(linux_kernel, target_vendor = "apple", windows)))]
 impl Before {
     /// Restores the settings of the thread.
     pub fn restore(self) {}
+}
+
+#[cfg(all(test, windows))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_is_one_group_of_processors() {
+        let group = |bits: &[usize], sizes: &[usize]| {
+            let mut mask = [false; GGML_MAX_N_THREADS];
+            bits.iter().for_each(|&bit| mask[bit] = true);
+            groups::of_mask(&mask, sizes.iter().copied()).map(|g| (g.Group, g.Mask))
+        };
+        assert_eq!(group(&[0, 3], &[64]), Some((0, 0b1001)));
+        assert_eq!(group(&[63, 64, 66], &[64, 64]), Some((1, 0b101)));
+        assert_eq!(group(&[1, 40], &[36, 36]), Some((0, 0b10)));
+        assert_eq!((group(&[], &[64]), group(&[70], &[64])), (None, None));
+    }
+
+    #[test]
+    fn a_thread_gets_its_settings_back() {
+        let own = || own_mask().unwrap();
+        let (before, here) = (own(), own_processor().unwrap());
+        assert!(before[here]);
+        let mut mask = Box::new([false; GGML_MAX_N_THREADS]);
+        mask[here] = true;
+        let settings = Scheduling::on(Some(mask.clone())).apply_for_now();
+        assert_eq!(own(), mask);
+        settings.restore();
+        assert_eq!(own(), before);
+    }
 }

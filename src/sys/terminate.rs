@@ -7,9 +7,9 @@ use std::ffi::c_void;
 ///
 /// # Safety
 /// `exception` is the object of an exception that was caught.
-#[cfg(unix)]
+#[cfg(any(unix, windows))]
 pub unsafe fn terminate(exception: *mut c_void) -> ! {
-    use super::library::find;
+    use super::symbols::find;
     type Catch = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
     type Terminate = unsafe extern "C-unwind" fn() -> !;
     // SAFETY: functions of the C++ library, which the process has, or not, with the signatures that the C++ ABI gives
@@ -22,14 +22,14 @@ pub unsafe fn terminate(exception: *mut c_void) -> ! {
             std::mem::transmute::<*mut c_void, Terminate>(function.as_ptr())();
         }
     }
-    std::process::abort()
+    super::process::abort()
 }
 
 /// Ends the process.
 ///
 /// # Safety
-/// None: it is as that of Unix.
-#[cfg(not(unix))]
+/// None: it is as the other.
+#[cfg(not(any(unix, windows)))]
 pub unsafe fn terminate(_: *mut c_void) -> ! {
-    std::process::abort()
+    super::process::abort()
 }

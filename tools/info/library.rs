@@ -117,6 +117,7 @@ impl Ggml {
             let (installed, built) = match std::env::consts::OS {
                 "macos" => ("libggml.0.dylib", "libggml.dylib"),
                 "android" => ("libggml.so", "libggml.so"),
+                "windows" => ("ggml-base.dll", "ggml.dll"),
                 _ => ("libggml.so.0", "libggml.so"),
             };
             let exe = std::env::current_exe().ok();
@@ -124,6 +125,9 @@ impl Ggml {
             if let Some(folder) = folder {
                 let lib = format!("../lib/{}-linux-gnu", std::env::consts::ARCH);
                 names.extend([lib.as_str(), "../lib", "../lib64"].map(|l| folder.join(l).join(installed)));
+                if cfg!(windows) {
+                    names.push(folder.join(installed));
+                }
                 names.push(folder.join(built)); // the place where cargo builds both
                 names.retain(|n| n.exists());
             }
@@ -144,7 +148,11 @@ impl Ggml {
         }
         Err(format!(
             "no ggml library can be loaded: {why} (--library FILE names one, {} the folder of its parts)",
-            if cfg!(target_os = "macos") { "DYLD_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" }
+            match std::env::consts::OS {
+                "macos" => "DYLD_LIBRARY_PATH",
+                "windows" => "PATH",
+                _ => "LD_LIBRARY_PATH",
+            }
         ))
     }
 

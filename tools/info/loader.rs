@@ -320,6 +320,7 @@ mod tests {
         assert!(loaded.found.iter().all(|f| f.object.is_some()), "{:?}", loaded.found);
     }
 
+    #[cfg(unix)]
     #[test]
     fn the_origin_of_a_library_is_where_it_was_found() {
         let folder = tempfile::tempdir().unwrap();

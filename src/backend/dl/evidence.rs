@@ -11,6 +11,7 @@
 use crate::abi::backend_impl::ggml_backend_buffer_i;
 use crate::abi::ggml::GGML_MAX_NAME;
 use crate::abi::rs::GGML_RS_ABI_DIGEST;
+use object::read::pe::ExportTarget;
 use object::read::{ReadCache, ReadRef};
 use object::{NameOrOrdinal, Object, ObjectSection, ObjectSymbol, SectionKind};
 use std::fs::File;
@@ -42,12 +43,13 @@ pub(super) enum Part {
     Vulkan,
 }
 
-/// What the table of functions is called that a small file needs, but for the digest at its end: see `capi::forward`.
-const PARTS: [(&str, Part); 4] = [
-    ("ggml_rs_forward_ggml_", Part::Registry),
-    ("ggml_rs_forward_cpu_", Part::Cpu),
-    ("ggml_rs_forward_rpc_", Part::Rpc),
-    ("ggml_rs_forward_vulkan_", Part::Vulkan),
+/// What the table of functions is called that a small file needs, but for the digest at its end (see `capi::forward`),
+/// and a function that it has. For Windows it needs nothing, but passes this on.
+const PARTS: [(&str, &str, Part); 4] = [
+    ("ggml_rs_forward_ggml_", "ggml_backend_register", Part::Registry),
+    ("ggml_rs_forward_cpu_", "ggml_backend_cpu_reg", Part::Cpu),
+    ("ggml_rs_forward_rpc_", "ggml_backend_rpc_reg", Part::Rpc),
+    ("ggml_rs_forward_vulkan_", "ggml_backend_vk_reg", Part::Vulkan),
 ];
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -146,6 +148,8 @@ trait Shown {
     fn needs(&self, is: &dyn Fn(&str) -> bool) -> bool;
     /// Whether others can take a function whose name is so from it.
     fn has(&self, is: &dyn Fn(&str) -> bool) -> bool;
+    /// Whether it has a function of this name only as another name for that of a libggml-base.
+    fn passes_on(&self, name: &str) -> bool;
     /// Bytes of its tables of buffer functions, where their names are still there.
     fn tables(&self) -> Vec<u64>;
     /// Whether a text is among its constants.
@@ -166,7 +170,8 @@ fn judge(file: &dyn Shown) -> Verdict {
             )),
         };
     }
-    if let Some((_, part)) = PARTS.iter().find(|(table, _)| file.needs(&|name| name.starts_with(table))) {
+    let is_part = |table, function| file.needs(&|name| name.starts_with(table)) || file.passes_on(function);
+    if let Some((_, _, part)) = PARTS.iter().find(|(table, function, _)| is_part(*table, function)) {
         return Verdict::Part(*part);
     }
     let tables = file.tables();
@@ -224,6 +229,17 @@ impl<'a, R: ReadRef<'a>> Shown for Parsed<'a, R> {
             .is_ok_and(|all| all.flatten().any(|e| matches!(e.name(), NameOrOrdinal::Name(name) if named(name, is))))
     }
 
+    fn passes_on(&self, function: &str) -> bool {
+        let object::File::Pe64(file) = &self.0 else { return false };
+        let Ok(Some(all)) = file.export_table().and_then(|t| t.map(|t| t.exports()).transpose()) else { return false };
+        all.iter().any(|export| match export.target {
+            ExportTarget::ForwardByName(library, name) => {
+                name == function.as_bytes() && library.starts_with(b"ggml-base")
+            }
+            _ => false,
+        })
+    }
+
     fn tables(&self) -> Vec<u64> {
         let is_table = |name: &str| name.contains("buffer") && (name.ends_with("_interface") || name.ends_with("_i"));
         let sizes = self.symbols().filter(|s| s.is_definition() && s.name().is_ok_and(is_table)).map(|s| s.size());
@@ -262,6 +278,7 @@ mod tests {
         note: Option<(u64, u32)>,
         needs: Vec<&'static str>,
         has: Vec<&'static str>,
+        passes_on: Vec<&'static str>,
         tables: Vec<u64>,
         texts: Vec<&'static str>,
     }
@@ -275,6 +292,9 @@ mod tests {
         }
         fn has(&self, is: &dyn Fn(&str) -> bool) -> bool {
             self.has.iter().any(|n| is(n))
+        }
+        fn passes_on(&self, name: &str) -> bool {
+            self.passes_on.contains(&name)
         }
         fn tables(&self) -> Vec<u64> {
             self.tables.clone()
@@ -307,6 +327,11 @@ mod tests {
         assert_eq!(judge(&Fake { tables: vec![TABLE], ..Fake::default() }), Verdict::Fits);
         assert_eq!(judge(&Fake { needs: vec!["ggml_prec_get_src"], ..Fake::default() }), Verdict::Fits);
         assert_eq!(judge(&Fake { needs: vec!["ggml_rs_forward_cpu_0"], ..Fake::default() }), Verdict::Part(Part::Cpu));
+        let forwards = vec!["ggml_backend_rpc_reg"];
+        assert_eq!(
+            judge(&Fake { has: forwards.clone(), passes_on: forwards, ..Fake::default() }),
+            Verdict::Part(Part::Rpc)
+        );
         assert_eq!(
             judge(&Fake { needs: vec!["ggml_nbytes"], has: vec!["my_reg"], ..Fake::default() }),
             Verdict::Unknown

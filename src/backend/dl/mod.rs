@@ -88,7 +88,9 @@ impl Module {
     /// Opens the library at `path`.
     fn open(_: Trust, path: &Path) -> Result<Self, Closed> {
         // SAFETY: the library's initialisers, and later its finalisers, may run (`Trust`).
-        unsafe { library::open(path) }.map(Self).map_err(|e| Closed::Fault(format!("{}: {e}", path.display())))
+        unsafe { library::open(path, || environment::PATH.os()) }
+            .map(Self)
+            .map_err(|e| Closed::Fault(format!("{}: {e}", path.display())))
     }
 
     /// What the module says it is worth here: `None` when it does not say, 0 when it cannot run.

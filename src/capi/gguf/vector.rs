@@ -6,7 +6,7 @@ use crate::capi::convert::{logged, optional};
 use crate::error::{Error, Result};
 use crate::ggml_assert;
 use crate::guard::guarded;
-use crate::sys::library;
+use crate::sys::symbols;
 use crate::tensor::TensorRef;
 use std::ffi::c_void;
 use std::io::Write;
@@ -32,7 +32,7 @@ struct Operators {
 
 impl Operators {
     fn find() -> Result<Self> {
-        let (Some(new), Some(delete)) = (library::find(c"_ZnwmRKSt9nothrow_t"), library::find(c"_ZdlPv")) else {
+        let (Some(new), Some(delete)) = (symbols::find(c"_ZnwmRKSt9nothrow_t"), symbols::find(c"_ZdlPv")) else {
             return Err(Error::Unsupported("a std::vector in a process without a C++ library".to_owned()));
         };
         // SAFETY: the C++ ABI fixes the types of the functions that have these names. `New` and `Delete` are their

@@ -1,0 +1,201 @@
+//! Windows unwinds by structured exceptions, and C++ compiled by GCC or Clang for it (MinGW) raises one of a code
+//! of its own for each of its exceptions. Those are stopped, and raised again later. C++ compiled by Visual C++
+//! keeps its exception objects on the stack that is unwound: these exceptions are not stopped, as faults are not.
+
+use super::{Unwinding, count};
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+type Work = unsafe extern "C-unwind" fn(*mut c_void);
+
+/// Of an exception of GCC's: its code, and in the record's information the exception object, the frame of its
+/// handler, where that continues, and the second register of what it gets.
+const OF_GCC: u32 = 0x2047_4343;
+const OBJECT: usize = 0;
+const FRAME: usize = 1;
+const PLACE: usize = 2;
+const SECOND: usize = 3;
+/// Flags of a record while frames are left.
+const UNWINDING: u32 = 2 | 4;
+const CONTINUE_SEARCH: i32 = 1;
+
+/// `EXCEPTION_RECORD`.
+#[repr(C)]
+struct Record {
+    code: u32,
+    flags: u32,
+    nested: *mut Record,
+    address: *mut c_void,
+    parameters: u32,
+    information: [usize; 15],
+}
+
+/// The beginning of `DISPATCHER_CONTEXT`, as far as it is used here.
+#[repr(C)]
+struct Dispatcher {
+    control_pc: u64,
+    image_base: u64,
+    function: *mut c_void,
+    frame: u64,
+    target: u64,
+    context: *mut c_void,
+    handler: *mut c_void,
+    data: *mut c_void,
+    history: *mut c_void,
+}
+
+/// The exception object of GCC's unwinder for Windows.
+#[repr(C)]
+struct Object {
+    class: u64,
+    cleanup: Option<unsafe extern "C" fn(u32, *mut Object)>,
+    /// Those that leave frames read the frame, place and second register here, at the same indices.
+    private: [usize; 6],
+}
+
+#[link(name = "kernel32")]
+unsafe extern "C-unwind" {
+    fn RtlUnwindEx(
+        frame: *mut c_void,
+        place: *mut c_void,
+        record: *mut Record,
+        result: *mut c_void,
+        context: *mut c_void,
+        history: *mut c_void,
+    );
+    fn RaiseException(code: u32, flags: u32, parameters: u32, information: *const usize);
+}
+
+unsafe extern "C" {
+    /// Where `attempt` continues after its call.
+    #[link_name = "ggml_rs_attempt_left"]
+    static LEFT: u8;
+    /// Calls `work`. If one of GCC's exceptions leaves it, that ends here, and the result is the exception object.
+    /// Otherwise it is NULL.
+    #[link_name = "ggml_rs_attempt"]
+    fn attempt(work: Work, data: *mut c_void) -> *mut c_void;
+}
+
+std::arch::global_asm!(
+    // Other units of the crate's code call it.
+    ".globl ggml_rs_attempt",
+    ".globl ggml_rs_attempt_left",
+    ".def ggml_rs_attempt",
+    ".scl 2",
+    ".type 32",
+    ".endef",
+    ".seh_proc ggml_rs_attempt",
+    "ggml_rs_attempt:",
+    ".seh_handler {handler}, @except",
+    "sub rsp, 40",
+    ".seh_stackalloc 40",
+    ".seh_endprologue",
+    "mov rax, rcx",
+    "mov rcx, rdx",
+    "call rax",
+    "xor eax, eax",
+    // Here after unwinding; rax is the result.
+    "ggml_rs_attempt_left:",
+    "add rsp, 40",
+    "ret",
+    ".seh_endproc",
+    handler = sym stop_here,
+);
+
+/// The handler of `attempt`: exceptions of GCC's end there.
+///
+/// # Safety
+/// For the system, in the frame of `attempt`.
+unsafe extern "C-unwind" fn stop_here(
+    record: *mut Record,
+    frame: *mut c_void,
+    context: *mut c_void,
+    dispatcher: *mut Dispatcher,
+) -> i32 {
+    // SAFETY: the system's record. One of GCC's has its object, which others do not use meanwhile. The unwinder
+    // reads from both where frames that clean up continue.
+    unsafe {
+        if (*record).code == OF_GCC && (*record).flags & UNWINDING == 0 {
+            let object = (*record).information[OBJECT] as *mut Object;
+            let place = (&raw const LEFT).cast_mut().cast::<c_void>();
+            for (i, value) in [(FRAME, frame as usize), (PLACE, place as usize), (SECOND, 0)] {
+                (*record).information[i] = value;
+                (*object).private[i] = value;
+            }
+            (*record).parameters = 4;
+            RtlUnwindEx(frame, place, record, object.cast(), context, (*dispatcher).history);
+        }
+    }
+    CONTINUE_SEARCH
+}
+
+struct Job<F, T> {
+    function: F,
+    result: MaybeUninit<T>,
+}
+
+/// Runs a [`Job`]. Its frame has no destructor: nothing here needs one, by `Copy`.
+///
+/// # Safety
+/// `job` is a `Job` of these types.
+unsafe extern "C-unwind" fn work<F: FnOnce() -> T + Copy, T: Copy>(job: *mut c_void) {
+    let job = job.cast::<Job<F, T>>();
+    // SAFETY: the caller promises a `Job` of these types. `call` keeps it until this function has ended.
+    unsafe { (*job).result = MaybeUninit::new(((*job).function)()) };
+}
+
+/// As the module says.
+#[inline]
+pub fn call<T: Copy>(function: impl FnOnce() -> T + Copy) -> Result<T, Unwinding> {
+    fn run<F: FnOnce() -> T + Copy, T: Copy>(job: &mut Job<F, T>) -> *mut c_void {
+        // SAFETY: a job of these types. Between `attempt` and the function of the host there is only `work`, which
+        // has nothing to do.
+        unsafe { attempt(work::<F, T>, std::ptr::from_mut(job).cast()) }
+    }
+    let mut job = Job { function, result: MaybeUninit::uninit() };
+    let exception = run(&mut job);
+    if exception.is_null() {
+        // SAFETY: `work` has returned, so it has written the result.
+        return Ok(unsafe { job.result.assume_init() });
+    }
+    Err(Unwinding { exception, forced: false })
+}
+
+impl Unwinding {
+    /// Continues the unwinding on this thread, in its caller. Returns if no frame above catches it.
+    ///
+    /// # Safety
+    /// The caller has nothing left to do but to return, and may be left by unwinding.
+    pub unsafe fn resume(self) {
+        let information = self.exception as usize;
+        // SAFETY: an exception that `attempt` has stopped, raised as when it was thrown.
+        unsafe {
+            (*self.exception.cast::<Object>()).private = [0; 6];
+            RaiseException(OF_GCC, 0, 1, &raw const information);
+        }
+    }
+
+    /// Prepares it to be resumed by another thread.
+    pub fn leaves_thread(&self) -> bool {
+        count(self.exception, u32::wrapping_sub);
+        true
+    }
+
+    /// The counterpart of [`Self::leaves_thread`] on the other thread.
+    pub fn enters_thread(&self) {
+        count(self.exception, u32::wrapping_add);
+    }
+
+    /// Frees an exception that no code is to catch.
+    pub fn forget(self) {
+        count(self.exception, u32::wrapping_sub);
+        let object = self.exception.cast::<Object>();
+        // SAFETY: an exception that `attempt` has stopped, and that is not used afterwards. The reason is that
+        // another language has caught it (1 in the Itanium C++ ABI).
+        unsafe {
+            if let Some(cleanup) = (*object).cleanup {
+                cleanup(1, object);
+            }
+        }
+    }
+}
