@@ -30,7 +30,7 @@ fi
 . "$(dirname "$0")/checks.sh"
 here=$CC
 export CC=aarch64-linux-gnu-gcc CXX=aarch64-linux-gnu-g++ OBJCOPY=aarch64-linux-gnu-objcopy GGML_CACHE=${GGML_CACHE:-$root/target/cache}
-exe= linked=-Wl,-rpath,$target/aarch64/install/lib
+system=Linux exe= linked=-Wl,-rpath,$target/aarch64/install/lib rpc=$target/aarch64/install/lib/libggml-rpc.so
 out=$target/aarch64 ours=$target/aarch64/install x86=$target/install
 mkdir -p "$out"
 { echo 'int main(void) { return 0; }' | $CC -x c - -o "$out/starts" && "$out/starts"; } ||
