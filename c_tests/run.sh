@@ -249,7 +249,7 @@ suite_meta() {
 }
 
 suite_ops() {
-    local level threads name
+    local level threads
     build ours diff/ops.cpp ops -Wno-deprecated-declarations || return
     if [ -z "$oracle" ]; then
         on ours "$out/ours/ops" "$out/text/ops.bin" -t 2 -s 1000000000 > "$out/text/ops.log" 2>&1
@@ -264,13 +264,12 @@ suite_ops() {
     for level in ${DIFF_LEVELS:-all}; do
         [ "$level" = all ] || set -- env GGML_RS_CPU_LEVEL="$level"
         for threads in 1 2; do
-            name=ops.$threads
-            on ours "$@" "$out/ours/ops" "$out/text/$name.bin" -t $threads $part > "$out/text/$name.log" 2>&1
-            python3 "$here/diff/compare.py" "$out/text/ops.original.bin" "$out/text/$name.bin" > "$out/text/$name.table"
+            on ours "$@" "$out/ours/ops" "$out/text/ops.$threads.bin" -t $threads $part > "$out/text/ops.$threads.log" 2>&1
+            python3 "$here/diff/compare.py" "$out/text/ops.original.bin" "$out/text/ops.$threads.bin" > "$out/text/ops.$threads.table"
             # The table of ops by types, once; the long one, by format, stays in the file.
-            [ "$threads" = 2 ] || sed -n '/^worst error/,/^$/p' "$out/text/$name.table"
-            grep -vE '^(PASS|FAIL|note)|passed' "$out/text/$name.table" | grep -E 'wrong|not supported|^op ' | head -n 60
-            counted "ops with $threads threads$([ "$level" = all ] || echo ", level $level")" cat "$out/text/$name.table"
+            [ "$threads" = 2 ] || sed -n '/^worst error/,/^$/p' "$out/text/ops.$threads.table"
+            grep -vE '^(PASS|FAIL|note)|passed' "$out/text/ops.$threads.table" | grep -E 'wrong|not supported|^op ' | head -n 60
+            counted "ops with $threads threads$([ "$level" = all ] || echo ", level $level")" cat "$out/text/ops.$threads.table"
         done
     done
     echo "every format by itself: $out/text/ops.1.table"

@@ -1,4 +1,4 @@
-# Sourced by build.sh, forward.sh and install.sh: which build it is, by CARGO_TARGET, CARGO_TARGET_DIR and
+# Sourced by build.sh, forward.sh, install.sh and oracle.sh: which build it is, by CARGO_TARGET, CARGO_TARGET_DIR and
 # GGML_MAX_NAME, and how its files are named. shellcheck shell=sh
 cross=${CARGO_TARGET:-}
 target=${CARGO_TARGET_DIR:-$root/target}

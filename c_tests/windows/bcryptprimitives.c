@@ -1,5 +1,4 @@
-/* The one function of this library of Windows that Rust's programs use. Wine has it since version 8.10; Debian 12's is
- * older. */
+/* The one function of this library of Windows that Rust's programs use. Debian 12's Wine (8.0) lacks it. */
 #include <windows.h>
 #include <ntsecapi.h>
 
