@@ -2,17 +2,19 @@
 
 use super::{Unwinding, count};
 use std::ffi::{c_int, c_void};
-use std::mem::MaybeUninit;
 
-/// What `attempt` returns, in two registers.
+/// What `enter` returns, in two registers.
 #[repr(C)]
-struct Left {
+pub struct Returned {
     /// NULL if the function has returned.
     exception: *mut c_void,
     forced: usize,
 }
 
-type Work = unsafe extern "C-unwind" fn(*mut c_void) -> Left;
+/// What work returns that is not left.
+pub const RETURNED: Returned = Returned { exception: std::ptr::null_mut(), forced: 0 };
+
+pub type Work = unsafe extern "C-unwind" fn(*mut c_void) -> Returned;
 
 // Of the unwinder's interface (Itanium C++ ABI), which std links.
 unsafe extern "C" {
@@ -27,11 +29,11 @@ const FORCED: c_int = 8;
 const HANDLER_FOUND: c_int = 6;
 const INSTALL_CONTEXT: c_int = 7;
 
-/// The personality routine of `attempt`: every exception has its handler there, which is where `attempt` continues
-/// after its call. The registers of its result say why.
+/// The personality routine of `enter`: every exception has its handler there, which is where `enter` continues after
+/// its call. The registers of its result say why.
 ///
 /// # Safety
-/// For the unwinder, in the frame of `attempt`.
+/// For the unwinder, in the frame of `enter`.
 unsafe extern "C" fn stop_here(
     _: c_int,
     actions: c_int,
@@ -62,7 +64,7 @@ use stop_here as ROUTINE;
 /// when it is left, unless it belongs to code that knows unwinding.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
-unsafe extern "C" fn attempt(work: Work, data: *mut c_void) -> Left {
+unsafe extern "C" fn enter(work: Work, data: *mut c_void) -> Returned {
     std::arch::naked_asm!(
         ".cfi_startproc",
         ".cfi_personality 0x9b, {routine}", // a pointer to it, relative to the place
@@ -86,7 +88,7 @@ unsafe extern "C" fn attempt(work: Work, data: *mut c_void) -> Left {
 /// As for the other processor.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
-unsafe extern "C" fn attempt(work: Work, data: *mut c_void) -> Left {
+unsafe extern "C" fn enter(work: Work, data: *mut c_void) -> Returned {
     std::arch::naked_asm!(
         ".cfi_startproc",
         ".cfi_personality 0x9b, {routine}",
@@ -107,37 +109,15 @@ unsafe extern "C" fn attempt(work: Work, data: *mut c_void) -> Left {
     )
 }
 
-struct Job<F, T> {
-    function: F,
-    result: MaybeUninit<T>,
-}
-
-/// Runs a [`Job`]. Its frame has no destructor: nothing here needs one, by `Copy`.
+/// Calls `work`, and returns what has left it.
 ///
 /// # Safety
-/// `job` is a `Job` of these types.
-unsafe extern "C-unwind" fn work<F: FnOnce() -> T + Copy, T: Copy>(job: *mut c_void) -> Left {
-    let job = job.cast::<Job<F, T>>();
-    // SAFETY: the caller promises a `Job` of these types. `call` keeps it until this function has ended.
-    unsafe { (*job).result = MaybeUninit::new(((*job).function)()) };
-    Left { exception: std::ptr::null_mut(), forced: 0 }
-}
-
-/// As the module says.
+/// As for `enter`.
 #[inline]
-pub fn call<T: Copy>(function: impl FnOnce() -> T + Copy) -> Result<T, Unwinding> {
-    fn run<F: FnOnce() -> T + Copy, T: Copy>(job: &mut Job<F, T>) -> Left {
-        // SAFETY: a job of these types. Between `attempt` and the function of the host there is only `work`, which
-        // has nothing to do.
-        unsafe { attempt(work::<F, T>, std::ptr::from_mut(job).cast()) }
-    }
-    let mut job = Job { function, result: MaybeUninit::uninit() };
-    let left = run(&mut job);
-    if left.exception.is_null() {
-        // SAFETY: `work` has returned, so it has written the result.
-        return Ok(unsafe { job.result.assume_init() });
-    }
-    Err(Unwinding { exception: left.exception, forced: left.forced != 0 })
+pub unsafe fn attempt(work: Work, data: *mut c_void) -> Option<Unwinding> {
+    // SAFETY: the caller's promise. This frame has nothing to do when it is left.
+    let left = unsafe { enter(work, data) };
+    (!left.exception.is_null()).then_some(Unwinding { exception: left.exception, forced: left.forced != 0 })
 }
 
 impl Unwinding {
@@ -146,7 +126,7 @@ impl Unwinding {
     /// # Safety
     /// The caller has nothing left to do but to return, and may be left by unwinding.
     pub unsafe fn resume(self) {
-        // SAFETY: an exception that `attempt` has stopped. For a forced one the unwinder continues where it is
+        // SAFETY: an exception that `enter` has stopped. For a forced one the unwinder continues where it is
         // called.
         unsafe { _Unwind_Resume_or_Rethrow(self.exception) };
     }
@@ -167,7 +147,7 @@ impl Unwinding {
     /// Frees an exception that no code is to catch.
     pub fn forget(self) {
         if self.leaves_thread() {
-            // SAFETY: an exception that `attempt` has stopped, and that is not used afterwards.
+            // SAFETY: an exception that `enter` has stopped, and that is not used afterwards.
             unsafe { _Unwind_DeleteException(self.exception) };
         }
     }

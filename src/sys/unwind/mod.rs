@@ -13,10 +13,13 @@
 //! Windows unwinds in another way (`stop` for it). Elsewhere `call` just calls, and the process ends where an exception
 //! meets a frame of Rust.
 
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
 /// What left a function: the exception object of the unwinder.
 #[allow(dead_code)] // nothing makes one where `call` just calls
 pub struct Unwinding {
-    exception: *mut std::ffi::c_void,
+    exception: *mut c_void,
     /// `pthread_exit` or cancellation. Nothing can catch it, and the thread ends.
     forced: bool,
 }
@@ -40,16 +43,46 @@ impl Unwinding {
 )]
 mod stop;
 
-pub use stop::call;
+struct Job<F, T> {
+    function: F,
+    result: MaybeUninit<T>,
+}
+
+/// Runs a [`Job`]. Its frame has no destructor: nothing here needs one, by `Copy`.
+///
+/// # Safety
+/// `job` is a `Job` of these types.
+unsafe extern "C-unwind" fn work<F: FnOnce() -> T + Copy, T: Copy>(job: *mut c_void) -> stop::Returned {
+    let job = job.cast::<Job<F, T>>();
+    // SAFETY: the caller promises a `Job` of these types. `call` keeps it until this function has ended.
+    unsafe { (*job).result = MaybeUninit::new(((*job).function)()) };
+    stop::RETURNED
+}
+
+/// As the module says.
+#[inline]
+pub fn call<T: Copy>(function: impl FnOnce() -> T + Copy) -> Result<T, Unwinding> {
+    fn run<F: FnOnce() -> T + Copy, T: Copy>(job: &mut Job<F, T>) -> Option<Unwinding> {
+        // SAFETY: a job of these types. Between `attempt` and the function of the host there is only `work`, which has
+        // nothing to do.
+        unsafe { stop::attempt(work::<F, T>, std::ptr::from_mut(job).cast()) }
+    }
+    let mut job = Job { function, result: MaybeUninit::uninit() };
+    match run(&mut job) {
+        // SAFETY: `work` has returned, so it has written the result.
+        None => Ok(unsafe { job.result.assume_init() }),
+        Some(unwinding) => Err(unwinding),
+    }
+}
 
 /// Changes the number of exceptions that this thread has thrown and not caught, if this is one of C++. Where the C++
 /// library is a part of a program for Windows, its function cannot be found, and the number stays.
 #[cfg(any(unix, windows))]
-fn count(exception: *mut std::ffi::c_void, change: fn(u32, u32) -> u32) {
+fn count(exception: *mut c_void, change: fn(u32, u32) -> u32) {
     /// `__cxa_eh_globals` of the Itanium C++ ABI.
     #[repr(C)]
     struct Globals {
-        caught: *mut std::ffi::c_void,
+        caught: *mut c_void,
         uncaught: u32,
     }
     // SAFETY: every exception object begins with its class, eight letters with the most significant one first.
@@ -60,8 +93,7 @@ fn count(exception: *mut std::ffi::c_void, change: fn(u32, u32) -> u32) {
     let Some(function) = super::symbols::find(c"__cxa_get_globals") else { return };
     // SAFETY: the signature that the C++ ABI gives this name. The object is this thread's.
     unsafe {
-        let get =
-            std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn() -> *mut Globals>(function.as_ptr());
+        let get = std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *mut Globals>(function.as_ptr());
         let globals = get();
         (*globals).uncaught = change((*globals).uncaught, 1);
     }
@@ -102,7 +134,10 @@ may_unwind! {
     A B C D E F G H;
 }
 
-#[cfg(all(test, any(unix, target_arch = "x86_64"), any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(all(
+    test,
+    any(all(unix, any(target_arch = "x86_64", target_arch = "aarch64")), all(windows, target_arch = "x86_64"))
+))]
 mod tests {
     use super::*;
     use std::cell::Cell;

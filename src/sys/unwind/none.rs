@@ -1,11 +1,23 @@
 //! Where nothing stops unwinding.
 
 use super::Unwinding;
+use std::ffi::c_void;
 
-/// As the module says.
+pub type Returned = ();
+/// What work returns.
+pub const RETURNED: () = ();
+
+pub type Work = unsafe extern "C-unwind" fn(*mut c_void);
+
+/// Calls `work`.
+///
+/// # Safety
+/// `work` may be called with `data`.
 #[inline]
-pub fn call<T: Copy>(function: impl FnOnce() -> T + Copy) -> Result<T, Unwinding> {
-    Ok(function())
+pub unsafe fn attempt(work: Work, data: *mut c_void) -> Option<Unwinding> {
+    // SAFETY: the caller's promise.
+    unsafe { work(data) };
+    None
 }
 
 impl Unwinding {

@@ -4,9 +4,12 @@
 
 use super::{Unwinding, count};
 use std::ffi::c_void;
-use std::mem::MaybeUninit;
 
-type Work = unsafe extern "C-unwind" fn(*mut c_void);
+pub type Returned = ();
+/// What work returns that is not left.
+pub const RETURNED: () = ();
+
+pub type Work = unsafe extern "C-unwind" fn(*mut c_void);
 
 /// Of an exception of GCC's: its code, and in the record's information the exception object, the frame of its
 /// handler, where that continues, and the second register of what it gets.
@@ -67,13 +70,13 @@ unsafe extern "C-unwind" {
 }
 
 unsafe extern "C" {
-    /// Where `attempt` continues after its call.
+    /// Where `enter` continues after its call.
     #[link_name = "ggml_rs_attempt_left"]
     static LEFT: u8;
     /// Calls `work`. If one of GCC's exceptions leaves it, that ends here, and the result is the exception object.
     /// Otherwise it is NULL.
     #[link_name = "ggml_rs_attempt"]
-    fn attempt(work: Work, data: *mut c_void) -> *mut c_void;
+    fn enter(work: Work, data: *mut c_void) -> *mut c_void;
 }
 
 std::arch::global_asm!(
@@ -102,10 +105,10 @@ std::arch::global_asm!(
     handler = sym stop_here,
 );
 
-/// The handler of `attempt`: exceptions of GCC's end there.
+/// The handler of `enter`: exceptions of GCC's end there.
 ///
 /// # Safety
-/// For the system, in the frame of `attempt`.
+/// For the system, in the frame of `enter`.
 unsafe extern "C-unwind" fn stop_here(
     record: *mut Record,
     frame: *mut c_void,
@@ -129,36 +132,16 @@ unsafe extern "C-unwind" fn stop_here(
     CONTINUE_SEARCH
 }
 
-struct Job<F, T> {
-    function: F,
-    result: MaybeUninit<T>,
-}
-
-/// Runs a [`Job`]. Its frame has no destructor: nothing here needs one, by `Copy`.
+/// Calls `work`, and returns what has left it.
 ///
 /// # Safety
-/// `job` is a `Job` of these types.
-unsafe extern "C-unwind" fn work<F: FnOnce() -> T + Copy, T: Copy>(job: *mut c_void) {
-    let job = job.cast::<Job<F, T>>();
-    // SAFETY: the caller promises a `Job` of these types. `call` keeps it until this function has ended.
-    unsafe { (*job).result = MaybeUninit::new(((*job).function)()) };
-}
-
-/// As the module says.
+/// `work` may be called with `data`. No frame between this one and the function that unwinds has anything to do when it
+/// is left, unless it belongs to code that knows unwinding.
 #[inline]
-pub fn call<T: Copy>(function: impl FnOnce() -> T + Copy) -> Result<T, Unwinding> {
-    fn run<F: FnOnce() -> T + Copy, T: Copy>(job: &mut Job<F, T>) -> *mut c_void {
-        // SAFETY: a job of these types. Between `attempt` and the function of the host there is only `work`, which
-        // has nothing to do.
-        unsafe { attempt(work::<F, T>, std::ptr::from_mut(job).cast()) }
-    }
-    let mut job = Job { function, result: MaybeUninit::uninit() };
-    let exception = run(&mut job);
-    if exception.is_null() {
-        // SAFETY: `work` has returned, so it has written the result.
-        return Ok(unsafe { job.result.assume_init() });
-    }
-    Err(Unwinding { exception, forced: false })
+pub unsafe fn attempt(work: Work, data: *mut c_void) -> Option<Unwinding> {
+    // SAFETY: the caller's promise. This frame has nothing to do when it is left.
+    let exception = unsafe { enter(work, data) };
+    (!exception.is_null()).then_some(Unwinding { exception, forced: false })
 }
 
 impl Unwinding {
@@ -168,7 +151,7 @@ impl Unwinding {
     /// The caller has nothing left to do but to return, and may be left by unwinding.
     pub unsafe fn resume(self) {
         let information = self.exception as usize;
-        // SAFETY: an exception that `attempt` has stopped, raised as when it was thrown.
+        // SAFETY: an exception that `enter` has stopped, raised as when it was thrown.
         unsafe {
             (*self.exception.cast::<Object>()).private = [0; 6];
             RaiseException(OF_GCC, 0, 1, &raw const information);
@@ -190,7 +173,7 @@ impl Unwinding {
     pub fn forget(self) {
         count(self.exception, u32::wrapping_sub);
         let object = self.exception.cast::<Object>();
-        // SAFETY: an exception that `attempt` has stopped, and that is not used afterwards. The reason is that
+        // SAFETY: an exception that `enter` has stopped, and that is not used afterwards. The reason is that
         // another language has caught it (1 in the Itanium C++ ABI).
         unsafe {
             if let Some(cleanup) = (*object).cleanup {
