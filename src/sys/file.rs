@@ -1,17 +1,8 @@
-//! Paths in UTF-8 and C streams.
+//! Files of the file system, by paths in UTF-8.
 
-use super::patient;
-use std::ffi::CStr;
 use std::fs::File;
-use std::io::{Error, Read, Result, Seek, SeekFrom, Write};
+use std::io::{Error, Read, Result, Write};
 use std::path::Path;
-
-#[cfg(windows)]
-use crt::{_fseeki64 as seek, _ftelli64 as tell};
-#[cfg(not(windows))]
-use libc::{fseeko as seek, ftello as tell, off_t as Offset};
-#[cfg(windows)]
-type Offset = i64;
 
 /// Returns the path with these bytes. A path on Unix may have any bytes; elsewhere the result is `None` unless they are
 /// UTF-8.
@@ -171,133 +162,6 @@ pub fn free_space(folder: &Path) -> Option<u64> {
     }
 }
 
-/// `fopen` with paths in UTF-8 on every system; that of Windows reads paths in the code page of the process. Returns
-/// NULL and sets `errno` if the file cannot be opened.
-pub fn open_stream(path: &CStr, mode: &CStr) -> *mut libc::FILE {
-    #[cfg(not(windows))]
-    // SAFETY: both are valid C strings: `CStr` guarantees it.
-    unsafe {
-        libc::fopen(path.as_ptr(), mode.as_ptr())
-    }
-    #[cfg(windows)]
-    {
-        let wide = |text: &CStr| text.to_str().ok().map(|t| t.encode_utf16().chain([0]).collect::<Vec<u16>>());
-        match (wide(path), wide(mode)) {
-            // SAFETY: `wide` ends both with a zero.
-            (Some(path), Some(mode)) => unsafe { crt::_wfopen(path.as_ptr(), mode.as_ptr()) },
-            _ => {
-                // SAFETY: `_set_errno` takes any value.
-                unsafe { crt::_set_errno(libc::EINVAL) };
-                std::ptr::null_mut()
-            }
-        }
-    }
-}
-
-/// Functions of Windows' C library that the `libc` crate does not declare.
-#[cfg(windows)]
-mod crt {
-    unsafe extern "C" {
-        pub fn _wfopen(path: *const u16, mode: *const u16) -> *mut libc::FILE;
-        pub fn _set_errno(value: libc::c_int) -> libc::c_int;
-        pub fn _fseeki64(stream: *mut libc::FILE, offset: i64, from: libc::c_int) -> libc::c_int;
-        pub fn _ftelli64(stream: *mut libc::FILE) -> i64;
-    }
-}
-
-/// Functions of the C library that may be left by cancellation.
-mod waiting {
-    unsafe extern "C-unwind" {
-        pub fn fread(to: *mut u8, size: usize, n: usize, stream: *mut libc::FILE) -> usize;
-        pub fn fwrite(from: *const u8, size: usize, n: usize, stream: *mut libc::FILE) -> usize;
-    }
-}
-
-/// A C stream that the host opened and closes.
-pub struct CStream(*mut libc::FILE);
-
-impl CStream {
-    /// # Safety
-    /// `file` is an open stream that no other code uses or closes while the `CStream` exists.
-    pub unsafe fn new(file: *mut libc::FILE) -> Self {
-        Self(file)
-    }
-
-    /// Returns the position and the number of bytes after it, or `None` if the stream cannot seek.
-    pub fn position_and_rest(&mut self) -> Option<(u64, u64)> {
-        let at = self.tell()?;
-        self.seek_to(0, libc::SEEK_END).ok()?;
-        let end = self.tell();
-        // Restore the position even if `end` is `None`.
-        self.seek_to(i64::try_from(at).ok()?, libc::SEEK_SET).ok()?;
-        Some((at, end?.checked_sub(at)?))
-    }
-
-    /// Whether it is a file in the usual sense, which does not let a writer wait, and which should not be left in
-    /// pieces.
-    fn is_file(&self) -> bool {
-        #[cfg(unix)]
-        {
-            // SAFETY: a struct of numbers, for which zeros are values.
-            let mut about: libc::stat = unsafe { std::mem::zeroed() };
-            // SAFETY: the promise of `new`: an open stream; and memory for the result.
-            let known = unsafe { libc::fstat(libc::fileno(self.0), &raw mut about) } == 0;
-            known && about.st_mode & libc::S_IFMT == libc::S_IFREG
-        }
-        #[cfg(not(unix))]
-        true
-    }
-
-    fn tell(&mut self) -> Option<u64> {
-        // SAFETY: the promise of `new`: an open stream that no other code uses.
-        u64::try_from(unsafe { tell(self.0) }).ok()
-    }
-
-    fn seek_to(&mut self, offset: i64, from: libc::c_int) -> Result<()> {
-        let offset = Offset::try_from(offset).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-        // SAFETY: the promise of `new`: an open stream that no other code uses.
-        let rc = unsafe { seek(self.0, offset, from) };
-        if rc == 0 { Ok(()) } else { Err(Error::last_os_error()) }
-    }
-}
-
-impl Read for CStream {
-    fn read(&mut self, out: &mut [u8]) -> Result<usize> {
-        let (to, n, stream) = (out.as_mut_ptr(), out.len(), self.0);
-        // SAFETY: the promise of `new`: an open stream without other users. `n` bytes are writable. The C library
-        // undoes what it does if it is left.
-        patient::wait(|| unsafe { waiting::fread(to, 1, n, stream) }).map(|(n, _)| n)
-    }
-}
-
-impl Seek for CStream {
-    fn seek(&mut self, to: SeekFrom) -> Result<u64> {
-        let SeekFrom::Start(offset) = to else { return Err(std::io::ErrorKind::Unsupported.into()) };
-        self.seek_to(i64::try_from(offset).map_err(|_| std::io::ErrorKind::InvalidInput)?, libc::SEEK_SET)?;
-        Ok(offset)
-    }
-}
-
-impl Write for CStream {
-    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-        let (from, n, stream) = (bytes.as_ptr(), bytes.len(), self.0);
-        // SAFETY: the promise of `new`: an open stream without other users. `n` bytes are readable. The C library
-        // undoes what it does if it is left.
-        let write = || unsafe { waiting::fwrite(from, 1, n, stream) };
-        let (written, errno) = if self.is_file() {
-            (write(), Error::last_os_error().raw_os_error().unwrap_or(0))
-        } else {
-            patient::wait(write)?
-        };
-        if written == 0 && n > 0 { Err(Error::from_raw_os_error(errno)) } else { Ok(written) }
-    }
-
-    /// Does nothing: the host flushes or closes its stream.
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-}
-
 /// A symbolic link at `link`, for tests.
 #[cfg(all(test, unix))]
 pub fn symlink(target: &Path, link: impl AsRef<Path>) -> std::io::Result<()> {
@@ -313,7 +177,6 @@ pub fn symlink(_: &Path, _: impl AsRef<Path>) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ffi::CString;
 
     #[test]
     fn private_files_are_written_whole_and_read() {
@@ -363,32 +226,9 @@ mod tests {
             (std::fs::read(&target).unwrap(), read_private(&link, 9).unwrap()),
             (b"theirs".into(), b"ours".into())
         );
-        let pipe = CString::new(folder.join("pipe").to_str().unwrap()).unwrap();
+        let pipe = std::ffi::CString::new(folder.join("pipe").to_str().unwrap()).unwrap();
         // SAFETY: a valid C string.
         assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
         assert!(read_private(&folder.join("pipe"), 9).is_err(), "nobody waits for a writer");
-    }
-
-    #[test]
-    fn a_stream_with_a_name_beyond_ascii_is_written_measured_and_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("stream-é");
-        let name = CString::new(file.to_str().unwrap()).unwrap();
-        assert_eq!(path(name.to_bytes()), Some(file.as_path()));
-        assert!(open_stream(&name, c"rb").is_null(), "there is no such file yet");
-        let raw = open_stream(&name, c"w+b");
-        assert!(!raw.is_null());
-        // SAFETY: `raw` is open, and only this test uses it.
-        let mut stream = unsafe { CStream::new(raw) };
-        assert_eq!(stream.write(b"0123456789").unwrap(), 10);
-        assert_eq!(stream.seek(SeekFrom::Start(3)).unwrap(), 3);
-        assert_eq!(stream.position_and_rest(), Some((3, 7)));
-        let mut rest = Vec::new();
-        stream.read_to_end(&mut rest).unwrap();
-        assert_eq!(rest, b"3456789");
-        assert!(stream.seek(SeekFrom::Current(1)).is_err() && stream.seek(SeekFrom::Start(u64::MAX)).is_err());
-        // SAFETY: `raw` is open, and nothing uses it afterwards.
-        unsafe { libc::fclose(raw) };
-        assert_eq!(std::fs::read(&file).unwrap(), b"0123456789");
     }
 }

@@ -1,7 +1,7 @@
 //! Tools for C and the operating system. Files: `memory` (aligned blocks), `available` (memory that is free), `areas`
 //! (what is mapped where), `mapping` (files that the host has mapped), `file_part` (bytes of such a file, to read
 //! again), `whole_file` (a file as memory), `cstr` (C strings), `env` (whose variables count), `small_sort` (sorting
-//! of short lists), `slices` (C arrays), `file` (paths and C streams), `net` (connections), `fork` (what a fork waits
+//! of short lists), `slices` (C arrays), `file` (paths), `stream` (C streams), `crt` (the C libraries of a process of Windows), `net` (connections), `fork` (what a fork waits
 //! for), `sync` (locks that survive a panic), `lasting` (locks that a fork does not wait for), `first_use` (what waits
 //! until something is made), `futex` (waiting without a lock), `patient` (files that are waited for), `math`
 //! (functions of the C library), `time` (clocks), `thread` (starting threads), `scheduling` (affinity and priority of
@@ -17,6 +17,8 @@
 
 pub mod areas;
 pub mod available;
+#[cfg(windows)]
+mod crt;
 pub mod cstr;
 pub mod env;
 pub mod small_sort;
@@ -38,6 +40,7 @@ pub mod process;
 pub mod processor;
 pub mod scheduling;
 pub mod slices;
+pub mod stream;
 pub mod symbols;
 pub mod sync;
 pub mod terminate;

@@ -41,8 +41,13 @@ unsafe extern "C" fn program(info: *mut libc::dl_phdr_info, _: usize, found: *mu
 /// Ends the process as C does, after the host's handler of SIGABRT. Rust's own function calls none on Windows, and
 /// leaves another status.
 pub fn abort() -> ! {
+    #[cfg(windows)]
+    super::crt::Crt::of_program().abort();
+    #[cfg(not(windows))]
     // SAFETY: the function takes no arguments.
-    unsafe { libc::abort() }
+    unsafe {
+        libc::abort()
+    }
 }
 
 /// Writes what the program has printed to C's standard output, so that it is not lost when the process ends. Does
@@ -69,13 +74,7 @@ pub fn flush_standard_output() {
         }
     }
     #[cfg(windows)]
-    {
-        unsafe extern "C" {
-            fn __acrt_iob_func(number: std::ffi::c_uint) -> *mut libc::FILE;
-        }
-        // SAFETY: stream 1 is standard output, which exists while the process does.
-        unsafe { libc::fflush(__acrt_iob_func(1)) };
-    }
+    super::crt::Crt::of_program().flush_output();
 }
 
 /// Writes to standard error. `eprint!` must not be used: it panics if standard error cannot be written. Nor must

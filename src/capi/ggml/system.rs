@@ -5,7 +5,7 @@ use crate::abi::raw;
 use crate::capi::convert::{optional, outputs};
 use crate::guard::{contract, guarded};
 use crate::log;
-use crate::sys::{file, time};
+use crate::sys::{stream, time};
 use libc::FILE;
 use std::ffi::{c_char, c_void};
 
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn ggml_cycles_per_ms() -> i64 {
 pub unsafe extern "C" fn ggml_fopen(fname: *const c_char, mode: *const c_char) -> *mut FILE {
     optional!(fname, mode);
     let (Some(fname), Some(mode)) = (fname, mode) else { return std::ptr::null_mut() };
-    file::open_stream(fname, mode)
+    stream::open(fname, mode)
 }
 
 unsafe extern "C" fn default_log(_level: raw::ggml_log_level, text: *const c_char, _user_data: *mut c_void) {
