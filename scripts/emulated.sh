@@ -56,7 +56,7 @@ prompt="People die when they are killed. The cat sits outside, and the dog plays
 results() { # PROCESSOR FORMAT ARGUMENT ...: llama-results of a random llama; as x86: not emulated
     local bin=$GGML_CACHE/$CARGO_TARGET/hosts/bin lib=$ours/lib end=$exe
     [ "$1" != x86 ] || bin=$GGML_CACHE/hosts/bin lib=$x86/lib end=
-    QEMU_CPU=$1 LD_LIBRARY_PATH=$lib:$bin timeout 1200 "$bin/llama-results$end" -m "$GGML_CACHE/models/llama-$2.gguf" -o "$out/logits-$2.gguf" \
+    QEMU_CPU=$1 LD_LIBRARY_PATH=$lib:$bin${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} timeout 1200 "$bin/llama-results$end" -m "$GGML_CACHE/models/llama-$2.gguf" -o "$out/logits-$2.gguf" \
         -p "$prompt" -t 2 "${@:3}"
 }
 # Logits that x86-64 wrote, compared by each of these processors, alone and over RPC.

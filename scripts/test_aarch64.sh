@@ -30,6 +30,9 @@ fi
 . "$(dirname "$0")/checks.sh"
 here=$CC
 export CC=aarch64-linux-gnu-gcc CXX=aarch64-linux-gnu-g++ OBJCOPY=aarch64-linux-gnu-objcopy GGML_CACHE=${GGML_CACHE:-$root/target/cache}
+# Where the package libc6:arm64 is installed, too, a program would get the dynamic linker of this folder and the C
+# library of that package: if the two are not of one build, starting a thread may never end.
+export LD_LIBRARY_PATH=$QEMU_LD_PREFIX/lib
 system=Linux exe= linked=-Wl,-rpath,$target/aarch64/install/lib rpc=$target/aarch64/install/lib/libggml-rpc.so
 out=$target/aarch64 ours=$target/aarch64/install x86=$target/install
 mkdir -p "$out"
@@ -46,7 +49,7 @@ same_files() { # as for x86-64, and all of them for ARM
 by_pkgconfig() {
     # shellcheck disable=SC2046
     $CC -std=c11 -D_GNU_SOURCE -DUSE_GGML -DUSE_BASE -DUSE_CPU c_tests/install/linked.c -o "$out/linked" -Wl,--no-as-needed -lggml-cpu \
-        $(PKG_CONFIG_PATH=$ours/lib/pkgconfig pkg-config --cflags --libs ggml) -ldl && LD_LIBRARY_PATH=$ours/lib "$out/linked"
+        $(PKG_CONFIG_PATH=$ours/lib/pkgconfig pkg-config --cflags --libs ggml) -ldl && LD_LIBRARY_PATH=$ours/lib:$LD_LIBRARY_PATH "$out/linked"
 }
 section_files() {
     check "the files are those for x86-64" same_files
