@@ -6,7 +6,8 @@
 #                            skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
 #   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad robust rs
-#                                         foreign refuse whisper examples (default: all), soak (a part of robust)
+#                                         foreign refuse whisper examples (default: all), soak (a part of robust),
+#                                         windows
 #
 # Prints PASS or FAIL for each test and, last, `N passed, M failed`. The exit status is 0 if none has failed.
 set -u
@@ -288,11 +289,16 @@ suite_robust() {
         build ours "robust/$(basename "$source")" "robust_$name" "$@" || continue
         counted "robust $name" on ours "$out/ours/robust_$name"
     done
-    [ -n "$windows" ] || suite_soak GGML_DISABLE_VULKAN=1
+    suite_soak GGML_DISABLE_VULKAN=1
 }
 
 # Alone, as make soak runs it, with Vulkan0 if there is one. What it prints is in text/robust_soak.log.
 suite_soak() { # [VARIABLE=VALUE ...]
+    if [ -n "$windows" ]; then
+        module ours "$out/ours/robust_accel.dll" -DACCEL_SCORE=10 && build ours robust/soak.c robust_soak -lpsapi -lntdll &&
+            counted "robust soak" on ours env "$@" "$out/ours/robust_soak" "${SOAK_SECONDS:-15}" 1 "Z:$out/ours/robust_accel.dll"
+        return
+    fi
     # A host that opens the library by itself.
     $CC -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$prefix/include" "$here/robust/test_unload.c" -o "$out/ours/robust_test_unload" -ldl &&
         counted "robust test_unload" "$out/ours/robust_test_unload" "$prefix/lib"
@@ -317,13 +323,15 @@ suite_train() {
 
 # module HEADERS OUTPUT [flags]: the accelerator as a loadable module
 module() {
-    local which=$1 output=$2 dir include
+    local which=$1 output=$2 dir include rpath
     shift 2
     dir=$(lib_of "$which")
+    rpath=-Wl,-rpath-link,$dir
+    [ -z "$windows" ] || rpath=
     include=-I$(inc_of "$which")
     [ "$which" = oracle ] && include="$include -I$oracle_src"
     # shellcheck disable=SC2086
-    $CC -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -shared -fPIC $include "$here/plugin/accel.c" -o "$output" "$@" -L"$dir" -Wl,-rpath-link,"$dir" \
+    $CC -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -shared -fPIC $include "$here/plugin/accel.c" -o "$output" "$@" -L"$dir" $rpath \
         -lggml-base 2> "$out/text/build.err" && return 0
     bad "build the module against $which" "$(grep -m 3 -E 'error|undefined' "$out/text/build.err" | tr '\n' '|' | cut -c1-400)"
     return 1
@@ -498,6 +506,24 @@ loaded CPU
     esac
 }
 
+# Windows alone: streams of two C libraries, paths and sizes of files. DAMAGED: copies of a damaged file that are read.
+suite_windows() {
+    if [ -z "$windows" ]; then note "windows is for Windows"; return; fi
+    local folder=$out/text/windows line
+    rm -rf "$folder" && mkdir -p "$folder"
+    module ours "$folder/accel.dll" -DACCEL_SCORE=10 && build ours windows/files.c files && build ours bench/mutate.c mutate && build ours windows/streams.c streams || return
+    $CC -std=c11 -O1 -Wall -Wextra -Werror -DUCRT -D_UCRT -D__USE_MINGW_ANSI_STDIO=0 -I"$prefix/include" "$here/windows/streams.c" -o "$out/ours/streams_ucrt" \
+        -nostdlib -Wl,-e,begin "-L$prefix/lib" -lggml-base -lucrtbase -lgcc && mv "$out/ours/streams_ucrt.exe" "$out/ours/streams_ucrt" ||
+        { bad "build windows/streams.c" "with the Universal C Runtime"; return; }
+    cd "$folder" || return
+    counted "streams" on ours "$out/ours/streams"
+    counted "streams of the Universal C Runtime" on ours "$out/ours/streams_ucrt"
+    counted "files" on ours "$out/ours/files" "Z:$folder/accel.dll"
+    line=$(on ours "$out/ours/mutate" "${DAMAGED:-1000}" 2> /dev/null)
+    case $line in refused*"crashed 0, stuck 0") ok "damaged files: $line" ;; *) bad "damaged files" "${line:-the process ended}" ;; esac
+    cd - > /dev/null || return
+}
+
 # The sentence-embedding host: its messages, and its vectors if the model is in the cache (make run fetches it).
 suite_examples() {
     local which model=${MINILM_GGUF:-$root/target/minilm/f32.gguf} line
@@ -521,7 +547,7 @@ suite_examples() {
 
 for suite in $suites; do
     case $suite in
-        abi|dump|host|sched|async|meta|quant|ops|train|plugin|bad|robust|soak|rs|foreign|refuse|whisper|examples) echo "--- $suite"; "suite_$suite" ;;
+        abi|dump|host|sched|async|meta|quant|ops|train|plugin|bad|robust|soak|rs|foreign|refuse|whisper|examples|windows) echo "--- $suite"; "suite_$suite" ;;
         *) echo "c_tests: no suite $suite"; exit 2 ;;
     esac
 done

@@ -1,7 +1,7 @@
 /* Reads damaged copies of a small GGUF file, each in a process of its own, and counts how they end: mutate COPIES. The
  * damage is the same in every run: up to four bytes change, or eight bytes become a huge number. Prints "refused N,
  * read N, crashed N, stuck N". The exit status is 1 if any crashed or got stuck. Works with either library, because it
- * uses public functions only. */
+ * uses public functions only. On Windows all are read in one process, which a crash ends. */
 #define _POSIX_C_SOURCE 200809L
 
 #include "ggml.h"
@@ -12,9 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifndef _WIN32
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#endif
 
 static uint64_t state = 1;
 
@@ -29,16 +31,27 @@ static void quiet(enum ggml_log_level level, const char * text, void * user) {
     (void) user;
 }
 
+/* A file that is gone when it is closed. */
+static FILE * scratch(void) {
+#ifdef _WIN32
+    return fopen("mutate.gguf", "w+bTD");
+#else
+    return tmpfile();
+#endif
+}
+
 /* The work of the process of one copy. */
 static int read_it(const unsigned char * data, size_t size) {
+#ifndef _WIN32
     const struct rlimit memory = { 1u << 30, 1u << 30 };
     setrlimit(RLIMIT_AS, &memory);
     alarm(10);
     if (freopen("/dev/null", "w", stderr) == NULL) {
         return 2;
     }
+#endif
     ggml_log_set(quiet, NULL);
-    FILE * f = tmpfile();
+    FILE * f = scratch();
     if (f == NULL || fwrite(data, 1, size, f) != size) {
         return 2;
     }
@@ -46,6 +59,7 @@ static int read_it(const unsigned char * data, size_t size) {
     struct ggml_context *   weights = NULL;
     struct gguf_init_params params  = { .no_alloc = false, .ctx = &weights };
     struct gguf_context *   gguf    = gguf_init_from_file_ptr(f, params);
+    fclose(f);
     if (gguf == NULL) {
         return 1;
     }
@@ -77,11 +91,14 @@ static size_t make(unsigned char * data, size_t room) {
         memset(t->data, (int) i + 1, ggml_nbytes(t));
         gguf_add_tensor(g, ggml_format_name(t, "tensor %zu", i));
     }
-    FILE * f = tmpfile();
+    FILE * f = scratch();
     size_t size = 0;
     if (f != NULL && gguf_write_to_file_ptr(g, f, false)) {
         rewind(f);
         size = fread(data, 1, room, f);
+    }
+    if (f != NULL) {
+        fclose(f);
     }
     gguf_free(g);
     ggml_free(c);
@@ -96,7 +113,11 @@ int main(int argc, char ** argv) {
         fprintf(stderr, "mutate: the file cannot be made\n");
         return 2;
     }
+#ifdef _WIN32
+    _putenv("GGML_NO_BACKTRACE=1");
+#else
     setenv("GGML_NO_BACKTRACE", "1", 1);
+#endif
     int counts[4] = { 0, 0, 0, 0 }; /* refused, read, crashed, stuck */
     for (int i = 0; i < copies; i++) {
         static unsigned char copy[sizeof data];
@@ -109,6 +130,9 @@ int main(int argc, char ** argv) {
             const uint64_t huge = UINT64_MAX >> next() % 40;
             memcpy(copy + 8 + next() % (head - 16), &huge, sizeof huge);
         }
+#ifdef _WIN32
+        counts[read_it(copy, size) == 0]++;
+#else
         const pid_t child = fork();
         if (child == 0) {
             _exit(read_it(copy, size));
@@ -123,6 +147,7 @@ int main(int argc, char ** argv) {
         } else {
             counts[WTERMSIG(status) == SIGALRM ? 3 : 2]++;
         }
+#endif
     }
     printf("refused %d, read %d, crashed %d, stuck %d\n", counts[0], counts[1], counts[2], counts[3]);
     return counts[2] + counts[3] > 0;

@@ -6,10 +6,14 @@
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 
+#include <fcntl.h>
+#include <io.h>
 #include <signal.h>
 #include <stdlib.h>
 
+#define NULL_DEVICE "NUL"
 #define SIGKILL 9
+#define pipe(ends) _pipe(ends, 4096, _O_BINARY)
 
 /* Both environments: the C library has a copy. */
 static inline int setenv(const char * name, const char * value, int overwrite) {
@@ -36,6 +40,8 @@ static inline void * symbol(void * near_by, const char * name) {
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#define NULL_DEVICE "/dev/null"
 
 static inline void end_by_signal(int signal) {
     kill(getpid(), signal);

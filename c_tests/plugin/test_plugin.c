@@ -117,28 +117,28 @@ static void buffers(void) {
     ggml_free(h);
 }
 
-enum { IN = 24, HIDDEN = 16, OUT = 8 };
+enum { INPUTS = 24, HIDDEN = 16, OUTPUTS = 8 };
 
 struct net {
     struct ggml_context * weights;
     struct ggml_tensor *  w1, *b1, *w2, *b2;
     ggml_backend_buffer_t buffer;
-    float                 h1[IN * HIDDEN], hb1[HIDDEN], h2[HIDDEN * OUT], hb2[OUT];
+    float                 h1[INPUTS * HIDDEN], hb1[HIDDEN], h2[HIDDEN * OUTPUTS], hb2[OUTPUTS];
 };
 
 static void net_init(struct net * n, ggml_backend_buffer_type_t type) {
     const struct ggml_init_params params = { .mem_size = 1u << 16, .mem_buffer = NULL, .no_alloc = true };
     n->weights = ggml_init(params);
-    n->w1 = ggml_set_name(ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, IN, HIDDEN), "w1");
+    n->w1 = ggml_set_name(ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, INPUTS, HIDDEN), "w1");
     n->b1 = ggml_set_name(ggml_new_tensor_1d(n->weights, GGML_TYPE_F32, HIDDEN), "b1");
-    n->w2 = ggml_set_name(ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, HIDDEN, OUT), "w2");
-    n->b2 = ggml_set_name(ggml_new_tensor_1d(n->weights, GGML_TYPE_F32, OUT), "b2");
+    n->w2 = ggml_set_name(ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, HIDDEN, OUTPUTS), "w2");
+    n->b2 = ggml_set_name(ggml_new_tensor_1d(n->weights, GGML_TYPE_F32, OUTPUTS), "b2");
     n->buffer = ggml_backend_alloc_ctx_tensors_from_buft(n->weights, type);
     ggml_backend_buffer_set_usage(n->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    for (int i = 0; i < IN * HIDDEN; i++) { n->h1[i] = (float) (i * 7 % 23 - 11) / 16.0f; }
+    for (int i = 0; i < INPUTS * HIDDEN; i++) { n->h1[i] = (float) (i * 7 % 23 - 11) / 16.0f; }
     for (int i = 0; i < HIDDEN; i++) { n->hb1[i] = (float) (i % 5 - 2) / 4.0f; }
-    for (int i = 0; i < HIDDEN * OUT; i++) { n->h2[i] = (float) (i * 5 % 19 - 9) / 16.0f; }
-    for (int i = 0; i < OUT; i++) { n->hb2[i] = (float) i / 8.0f; }
+    for (int i = 0; i < HIDDEN * OUTPUTS; i++) { n->h2[i] = (float) (i * 5 % 19 - 9) / 16.0f; }
+    for (int i = 0; i < OUTPUTS; i++) { n->hb2[i] = (float) i / 8.0f; }
     ggml_backend_tensor_set(n->w1, n->h1, 0, sizeof n->h1);
     ggml_backend_tensor_set(n->b1, n->hb1, 0, sizeof n->hb1);
     ggml_backend_tensor_set(n->w2, n->h2, 0, sizeof n->h2);
@@ -151,7 +151,7 @@ static void net_free(struct net * n) {
 }
 
 static struct ggml_cgraph * net_graph(struct ggml_context * c, const struct net * n, int batch) {
-    struct ggml_tensor * x = ggml_set_name(ggml_new_tensor_2d(c, GGML_TYPE_F32, IN, batch), "x");
+    struct ggml_tensor * x = ggml_set_name(ggml_new_tensor_2d(c, GGML_TYPE_F32, INPUTS, batch), "x");
     ggml_set_input(x);
     struct ggml_tensor * hidden = ggml_set_name(ggml_mul_mat(c, n->w1, x), "product1");
     hidden = ggml_relu(c, ggml_set_name(ggml_add(c, hidden, n->b1), "sum1"));
@@ -167,19 +167,19 @@ static struct ggml_cgraph * net_graph(struct ggml_context * c, const struct net 
 
 static void net_by_hand(const struct net * n, const float * x, int batch, float * out) {
     for (int t = 0; t < batch; t++) {
-        double hidden[HIDDEN], y[OUT], total = 0;
+        double hidden[HIDDEN], y[OUTPUTS], total = 0;
         for (int i = 0; i < HIDDEN; i++) {
             hidden[i] = (double) n->hb1[i];
-            for (int k = 0; k < IN; k++) { hidden[i] += (double) n->h1[i * IN + k] * x[t * IN + k]; }
+            for (int k = 0; k < INPUTS; k++) { hidden[i] += (double) n->h1[i * INPUTS + k] * x[t * INPUTS + k]; }
             hidden[i] = hidden[i] > 0 ? hidden[i] : 0;
         }
-        for (int i = 0; i < OUT; i++) {
+        for (int i = 0; i < OUTPUTS; i++) {
             y[i] = (double) n->hb2[i];
             for (int k = 0; k < HIDDEN; k++) { y[i] += (double) n->h2[i * HIDDEN + k] * hidden[k]; }
             y[i] = exp(y[i]);
             total += y[i];
         }
-        for (int i = 0; i < OUT; i++) { out[t * OUT + i] = (float) (y[i] / total); }
+        for (int i = 0; i < OUTPUTS; i++) { out[t * OUTPUTS + i] = (float) (y[i] / total); }
     }
 }
 
@@ -224,13 +224,13 @@ static void shared_work(ggml_backend_buffer_type_t type, bool offload, int batch
         ggml_backend_sched_reset(sched);
         if (user >= 0) { ggml_backend_sched_set_tensor_backend(sched, ggml_graph_get_tensor(graph, "sum2"), both[user]); }
         CHECK(ggml_backend_sched_alloc_graph(sched, graph));
-        float * x = malloc(sizeof(float) * IN * (size_t) batch), *y = malloc(sizeof(float) * OUT * (size_t) batch), *want = malloc(sizeof(float) * OUT * (size_t) batch);
-        for (int i = 0; i < IN * batch; i++) { x[i] = (float) ((i + round) * 11 % 29 - 14) / 16.0f; }
-        ggml_backend_tensor_set(ggml_graph_get_tensor(graph, "x"), x, 0, sizeof(float) * IN * (size_t) batch);
+        float * x = malloc(sizeof(float) * INPUTS * (size_t) batch), *y = malloc(sizeof(float) * OUTPUTS * (size_t) batch), *want = malloc(sizeof(float) * OUTPUTS * (size_t) batch);
+        for (int i = 0; i < INPUTS * batch; i++) { x[i] = (float) ((i + round) * 11 % 29 - 14) / 16.0f; }
+        ggml_backend_tensor_set(ggml_graph_get_tensor(graph, "x"), x, 0, sizeof(float) * INPUTS * (size_t) batch);
         CHECK_EQ(ggml_backend_sched_graph_compute(sched, graph), GGML_STATUS_SUCCESS);
-        ggml_backend_tensor_get(ggml_graph_get_tensor(graph, "result"), y, 0, sizeof(float) * OUT * (size_t) batch);
+        ggml_backend_tensor_get(ggml_graph_get_tensor(graph, "result"), y, 0, sizeof(float) * OUTPUTS * (size_t) batch);
         net_by_hand(n, x, batch, want);
-        for (int i = 0; i < OUT * batch; i++) { CHECK_NEAR(y[i], want[i], 1e-5); }
+        for (int i = 0; i < OUTPUTS * batch; i++) { CHECK_NEAR(y[i], want[i], 1e-5); }
         CHECK(where(sched, graph, "product1", on_accel ? accel : cpu));
         CHECK(where(sched, graph, "relu", cpu));
         CHECK(where(sched, graph, "result", cpu));
@@ -272,7 +272,7 @@ static void callbacks(void) {
     ggml_backend_sched_reset(sched);
     ggml_backend_sched_set_eval_callback(sched, eval, NULL);
     CHECK(ggml_backend_sched_alloc_graph(sched, graph));
-    static const float zeros[2 * IN];
+    static const float zeros[2 * INPUTS];
     ggml_backend_tensor_set(ggml_graph_get_tensor(graph, "x"), zeros, 0, sizeof zeros);
     seen = 0;
     CHECK_EQ(ggml_backend_sched_graph_compute(sched, graph), GGML_STATUS_SUCCESS);
@@ -306,12 +306,12 @@ static void compared_with_the_cpu(void) {
     net_init(n, ggml_backend_cpu_buffer_type());
     const struct ggml_init_params params = { .mem_size = 1u << 20, .mem_buffer = NULL, .no_alloc = true };
     struct ggml_context * c = ggml_init(params);
-    struct ggml_tensor *  x = ggml_new_tensor_2d(c, GGML_TYPE_F32, IN, 3);
+    struct ggml_tensor *  x = ggml_new_tensor_2d(c, GGML_TYPE_F32, INPUTS, 3);
     struct ggml_tensor *  y = ggml_add(c, ggml_mul_mat(c, n->w1, x), n->b1);
     struct ggml_cgraph *  graph = ggml_new_graph(c);
     ggml_build_forward_expand(graph, y);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(c, cpu);
-    for (int i = 0; i < IN * 3; i++) { ggml_set_f32_1d(x, i, (float) (i % 7) - 3.0f); }
+    for (int i = 0; i < INPUTS * 3; i++) { ggml_set_f32_1d(x, i, (float) (i % 7) - 3.0f); }
     CHECK(ggml_backend_supports_op(accel, y));
     CHECK(ggml_backend_compare_graph_backend(cpu, accel, graph, compare, NULL, NULL, 0));
     CHECK_EQ(compared, 2);

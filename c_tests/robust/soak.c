@@ -1,7 +1,8 @@
 /* Many schedulers, graphs of changing sizes and files on several threads for a long time, over the CPU, a fake device
  * that fails at times, and Vulkan0 if there is one. Computations are cancelled at random, children are forked, and a
  * module with a device is loaded and unloaded. Other processes open and close the library (test_unload.c). Results must
- * be right, and the process must not grow: memory, descriptors and threads.
+ * be right, and the process must not grow: memory, descriptors and threads. On Windows there are no children, and
+ * handles are counted.
  *
  *   soak SECONDS [SEED [MODULE [UNLOAD LIBRARIES]]] */
 #define ACCEL_STATIC
@@ -14,15 +15,19 @@
 #include "ggml-cpu.h"
 #include "gguf.h"
 
-#include <dirent.h>
-#include <dlfcn.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <spawn.h>
 #include <stdatomic.h>
 #include <time.h>
+#ifdef _WIN32
+#include <psapi.h>
+#include <winternl.h>
+#else
+#include <dirent.h>
+#include <fcntl.h>
+#include <spawn.h>
 
 extern char ** environ;
+#endif
 
 enum { THREADS = 3 };
 
@@ -120,10 +125,27 @@ static void a_graph(ggml_backend_sched_t sched, ggml_backend_t first, ggml_backe
     ggml_free(c);
 }
 
-static void a_file(void) {
+/* The bytes of a file that the library writes. */
+static char * written(const struct gguf_context * g, size_t * size) {
     char * text = NULL;
-    size_t size = 0;
-    FILE * f    = open_memstream(&text, &size);
+#ifdef _WIN32 /* it has no streams in memory */
+    char name[40];
+    snprintf(name, sizeof name, "soak.%lu.gguf", (unsigned long) GetCurrentThreadId());
+    FILE * f = fopen(name, "w+bTD");
+    MUST(f != NULL && gguf_write_to_file_ptr(g, f, false));
+    *size = (size_t) ftell(f);
+    text  = malloc(*size);
+    rewind(f);
+    MUST(fread(text, 1, *size, f) == *size);
+#else
+    FILE * f = open_memstream(&text, size);
+    MUST(gguf_write_to_file_ptr(g, f, false));
+#endif
+    fclose(f);
+    return text;
+}
+
+static void a_file(void) {
     struct gguf_context * g = gguf_init_empty();
     struct ggml_context * c = ggml_init((struct ggml_init_params) { 1u << 18, NULL, false });
     for (uint32_t i = below(20); i > 0; i--) {
@@ -135,9 +157,9 @@ static void a_file(void) {
         memset(t->data, 0, ggml_nbytes(t));
         gguf_add_tensor(g, t);
     }
-    MUST(gguf_write_to_file_ptr(g, f, false));
-    fclose(f);
-    const int64_t n = gguf_get_n_tensors(g);
+    size_t        size = 0;
+    char *        text = written(g, &size);
+    const int64_t n    = gguf_get_n_tensors(g);
     gguf_free(g);
     ggml_free(c);
     if (below(2) == 0) { text[below((uint32_t) size)] ^= (char) (1 << below(8)); }
@@ -151,6 +173,7 @@ static void a_file(void) {
     files++;
 }
 
+#ifndef _WIN32
 static void a_child(void) {
     const pid_t pid = fork();
     if (pid == 0) {
@@ -168,6 +191,7 @@ static void a_child(void) {
     MUST(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
     forks++;
 }
+#endif
 
 /* One thread at a time: the registry has a module once. */
 static void a_module(void) {
@@ -191,6 +215,7 @@ static void a_module(void) {
     pthread_mutex_unlock(&one);
 }
 
+#ifndef _WIN32
 /* A process that is not linked to the library opens and closes it. */
 static void a_host_that_opens(void) {
     if (unload == NULL) { return; }
@@ -204,6 +229,7 @@ static void a_host_that_opens(void) {
     posix_spawn_file_actions_destroy(&actions);
     opened++;
 }
+#endif
 
 static void * works(void * seed) {
     state = 0x9E3779B97F4A7C15ull * (1 + *(uint64_t *) seed);
@@ -229,9 +255,11 @@ static void * works(void * seed) {
         ggml_backend_sched_free(sched);
         while (n > 0) { ggml_backend_free(backends[--n]); }
         if (below(4) == 0) { a_file(); }
-        if (below(50) == 0) { a_child(); }
         if (below(20) == 0) { a_module(); }
+#ifndef _WIN32
+        if (below(50) == 0) { a_child(); }
         if (below(50) == 0) { a_host_that_opens(); }
+#endif
         rounds++;
     }
     return NULL;
@@ -239,6 +267,23 @@ static void * works(void * seed) {
 
 /* ---- the process ---- */
 
+#ifdef _WIN32
+static void uses(long now[3]) {
+    PROCESS_MEMORY_COUNTERS_EX memory = { .cb = sizeof memory };
+    GetProcessMemoryInfo(GetCurrentProcess(), (PROCESS_MEMORY_COUNTERS *) &memory, sizeof memory);
+    now[0] = (long) (memory.WorkingSetSize / 1024);
+    /* The system's list of processes: GetProcessHandleCount of Wine 8 says 0. */
+    static char bytes[1 << 20];
+    ULONG       size = 0;
+    const SYSTEM_PROCESS_INFORMATION * of = (const void *) bytes;
+    MUST(NtQuerySystemInformation(SystemProcessInformation, bytes, sizeof bytes, &size) == 0);
+    while ((DWORD) (size_t) of->UniqueProcessId != GetCurrentProcessId() && of->NextEntryOffset != 0) {
+        of = (const void *) ((const char *) of + of->NextEntryOffset);
+    }
+    now[1] = (long) of->HandleCount;
+    now[2] = (long) of->NumberOfThreads;
+}
+#else
 static long entries(const char * folder) {
     long  n = 0;
     DIR * d = opendir(folder);
@@ -254,6 +299,14 @@ static long resident_kib(void) {
     if (f != NULL) { fclose(f); }
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
+
+/* Memory in KiB, descriptors and threads. */
+static void uses(long now[3]) {
+    now[0] = resident_kib();
+    now[1] = entries("/proc/self/fd");
+    now[2] = entries("/proc/self/task");
+}
+#endif
 
 static void tells(double seconds) {
     printf("note %.0f s: %ld rounds, %ld of them with Vulkan0, %ld computations, %ld cancelled, %ld failed, %ld files, %ld children, %ld modules, %ld processes that open the library\n",
@@ -283,7 +336,8 @@ int main(int argc, char ** argv) {
     while (ggml_time_us() < end && !wrong) {
         nanosleep(&(struct timespec) { 0, 50000000 }, NULL);
         const double passed = (double) (ggml_time_us() - begun) / 1e6, part = passed / seconds;
-        const long   now[3] = { resident_kib(), entries("/proc/self/fd"), entries("/proc/self/task") };
+        long         now[3];
+        uses(now);
         if (passed > told) { /* a long run shows its progress */
             tells(passed);
             printf("note resident %ld KiB, descriptors %ld, threads %ld\n", now[0], now[1], now[2]);

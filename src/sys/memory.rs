@@ -292,9 +292,13 @@ pub fn c_aligned_alloc<const ALIGN: usize>(size: usize) -> *mut c_void {
         }
     }
     #[cfg(windows)]
-    // SAFETY: the alignment is a power of two, by the assertion above.
-    unsafe {
-        libc::aligned_malloc(size, ALIGN)
+    {
+        // That of Wine 8 adds to the size and does not look whether the sum has wrapped.
+        if isize::try_from(size).is_err() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the alignment is a power of two, by the assertion above.
+        unsafe { libc::aligned_malloc(size, ALIGN) }
     }
 }
 
