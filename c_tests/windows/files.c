@@ -93,7 +93,7 @@ static void a_stream_beyond_4_gib(void) {
     fclose(f);
 }
 
-/* A tensor of more than 4 GiB, and one behind it. */
+/* A tensor of more than 4 GiB, and one after it. */
 static void tensors_beyond_4_gib(void) {
     struct ggml_context * c     = ggml_init((struct ggml_init_params) { 1u << 16, NULL, true });
     struct ggml_tensor *  large = ggml_set_name(ggml_new_tensor_2d(c, GGML_TYPE_I8, 1 << 20, (FAR_AWAY << 10) - 512), "large");

@@ -71,8 +71,8 @@ fn file_of(address: *const c_void) -> HMODULE {
 /// The names of the files that a file of the process imports.
 fn imports(file: HMODULE) -> impl Iterator<Item = &'static CStr> {
     // SAFETY: the system has mapped a file for 64 bits at this address: the offset of its header is at 0x3c, that of
-    // its imports 0x90 behind the header's beginning. Each of them has 20 bytes, with the offset of its name at 12; the
-    // last has none. A file that has been closed meanwhile is not asked: its code is on the stack.
+    // its imports 0x90 bytes after the header's beginning. Each of them has 20 bytes, with the offset of its name at
+    // 12; the last has none. The file stays loaded meanwhile: its code is on the stack, or it is the program.
     unsafe {
         let at = move |offset: usize| file.cast::<u8>().add(offset);
         let number = move |offset: usize| at(offset).cast::<u32>().read_unaligned() as usize;
