@@ -28,7 +28,7 @@ else
 unexport GGML_MAX_NAME
 endif
 
-.PHONY: all run test bench bench-cpu bench-memory bench-ops test-vulkan test-drivers test-aarch64 test-windows test-peers-all test-diff-all test-abi test-package test-packs test-msrv test-cinstall test-debian debian-symbols check-macos check-android fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom wheel npm tarball dist clean help
+.PHONY: all run test bench bench-cpu bench-memory bench-ops test-vulkan test-drivers test-aarch64 test-windows test-peers-all test-diff-all test-abi test-package test-packs test-msrv test-cinstall test-debian debian-symbols check-macos check-android fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom wheel npm tarball windows dist clean help
 
 ## all: the release build, in target/release (also plain make)
 all:
@@ -174,7 +174,8 @@ sbom:
 ## wheel: the Python package
 ## npm: the package for Node.js
 ## tarball: the archive for everything else, with its debug symbols apart
-wheel npm tarball:
+## windows: an archive for Windows on x86-64 (needs MinGW)
+wheel npm tarball windows:
 	@scripts/dist.sh $@
 
 ## dist: all packages of a release, and the sources

@@ -91,6 +91,8 @@ fn main() {
             std::process::exit(1);
         }
         println!("cargo:rustc-cdylib-link-arg={}", name.display());
+        // Two builds of one commit have the same bytes.
+        println!("cargo:rustc-link-arg=-Wl,--no-insert-timestamp");
     }
     if ["linux", "android"].contains(&system.as_str()) {
         // Packages of apps have no links, so libraries for Android have no number in their names.

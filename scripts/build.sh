@@ -71,7 +71,7 @@ CC=$CC scripts/forward.sh "$library" "$release/small"
 near='-Wl,--enable-new-dtags,-rpath,$ORIGIN/../lib:$ORIGIN/../lib64'
 multiarch=$($CC -print-multiarch 2> /dev/null || true)
 [ -z "$multiarch" ] || near="$near:\$ORIGIN/../lib/$multiarch"
-case $end in dylib) near=-Wl,-rpath,@loader_path/../lib ;; dll) near=-static-libgcc ;; esac
+case $end in dylib) near=-Wl,-rpath,@loader_path/../lib ;; dll) near=-static-libgcc CC="$CC -Wl,--no-insert-timestamp" ;; esac
 $CC -std=c11 -O2 -fPIE -pie -Wall -Wextra -I include tools/ggml-rpc-server.c -o "$release/small/new$exe" "$library" "$near"
 mv "$release/small/new$exe" "$release/small/ggml-rpc-server$exe"
 # The library's description of its build, for install.sh.

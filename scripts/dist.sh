@@ -1,8 +1,9 @@
 #!/bin/bash
-# The packages of a release, in target/dist: dist.sh [sources] [tarball] [wheel] [npm]. All of them are made if none is
-# named, and only from a commit (DIST_DIRTY=1: from what is there, for a try). docs/RELEASING.md says what is in them.
-# Binaries are linked for glibc 2.28, whatever this system has (packaging/zig_cc.sh), in target/portable; with
-# CARGO_TARGET=aarch64-unknown-linux-gnu for 64-bit ARM (needs gcc-aarch64-linux-gnu, for its libgcc_s and binutils).
+# The packages of a release, in target/dist: dist.sh [sources] [tarball] [wheel] [npm] [windows]. All of them but that
+# for Windows are made if none is named, and only from a commit (DIST_DIRTY=1: from what is there, for a try).
+# docs/RELEASING.md says what is in them. Binaries for Linux are linked for glibc 2.28, whatever this system has
+# (packaging/zig_cc.sh), in target/portable; with CARGO_TARGET=aarch64-unknown-linux-gnu for 64-bit ARM (needs
+# gcc-aarch64-linux-gnu, for its libgcc_s and binutils).
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -44,10 +45,13 @@ binaries() { # the tree of make install, the symbols apart, and the bill of mate
         "${binutils}objcopy" --add-gnu-debuglink="$folder/${file##*/}.debug" "$file"
     done < <(find "$work/$tree" \( -name '*.so.*' -o -path '*/bin/*' \) -type f | sort)
     find "$work/$tree" -name '*.a' -exec "${binutils}strip" --strip-debug {} +
+    finish_tree
+}
+finish_tree() {
     # The pkg-config file and the manifest name no folder of this machine.
     sed -i 's|^prefix=.*|prefix=${pcfiledir}/../..|' "$work/$tree/lib/pkgconfig/ggml.pc"
     rm -f "$work/$tree/lib/cmake/ggml/libggml-rs.manifest"
-    ! grep -rlF -e "$work" -e "$root" -e "$HOME/" "$work/$tree" "$work/debug" || die "these files name a folder of this machine"
+    ! grep -rslF -e "$work" -e "$root" -e "$HOME/" "$work/$tree" "$work/debug" || die "these files name a folder of this machine"
     python3 scripts/sbom.py
     cp "target/sbom/$name.cdx.json" "$work/libggml-rs.cdx.json"
 }
@@ -90,8 +94,25 @@ npm() {
     sed -i "s/\"version\": \".*\"/\"version\": \"$version\"/" "$work/npm/package.json"
     (cd "$out" && command npm pack --silent --offline "$work/npm" > /dev/null)
 }
-[ "$*" = sources ] || binaries
+windows() { # by MinGW, whose libraries are those of every Windows
+    tree=libggml-rs-$version-windows-x86_64
+    export CARGO_TARGET=x86_64-pc-windows-gnu
+    scripts/build.sh if-needed
+    DESTDIR='' STRIP=1 scripts/install.sh "$work/$tree" > /dev/null
+    finish_tree
+    cp LICENSE README.md CHANGELOG.md "$work/libggml-rs.cdx.json" "$work/$tree/"
+    python3 - "$work" "$tree" "$out/$tree.zip" "$SOURCE_DATE_EPOCH" << 'END'
+import pathlib, sys, time, zipfile
+work, tree, name, epoch = sys.argv[1:]
+with zipfile.ZipFile(name, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    for path in sorted(p for p in pathlib.Path(work, tree).rglob("*") if p.is_file()):
+        about = zipfile.ZipInfo(path.relative_to(work).as_posix(), time.gmtime(int(epoch))[:6])
+        about.external_attr = 0o644 << 16
+        archive.writestr(about, path.read_bytes(), zipfile.ZIP_DEFLATED, 9)
+END
+}
+case "$*" in sources | windows) ;; *) binaries ;; esac
 for part; do
-    case $part in sources | tarball | wheel | npm) "$part" ;; *) die "no part $part: sources, tarball, wheel, npm" ;; esac
+    case $part in sources | tarball | wheel | npm | windows) "$part" ;; *) die "no part $part: sources, tarball, wheel, npm, windows" ;; esac
 done
-(cd "$out" && shopt -s nullglob && sha256sum -- *.tar.gz *.whl *.tgz > SHA256SUMS && ls -l)
+(cd "$out" && shopt -s nullglob && sha256sum -- *.tar.gz *.whl *.tgz *.zip > SHA256SUMS && ls -l)

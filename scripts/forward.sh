@@ -37,13 +37,19 @@ case $end in
                 -Wl,-compatibility_version,"$major.0.0" -Wl,-current_version,"$version" -Wl,-rpath,@loader_path
         } ;;
     dll)
+        rustc=${RUSTC:-rustc}
+        lld=$($rustc --print sysroot)/lib/rustlib/$($rustc -vV | sed -n 's/^host: //p')/bin/rust-lld
+        listed() { # NAME [SCRIPT]: a list of exports; the script makes a line of each
+            printf 'LIBRARY "%s%s.dll"\nEXPORTS\n' "$1" "$variant"
+            sed -n "${2:-s/^/    /p}"
+        }
+        # The import library for Visual C++'s linker.
+        import() { listed "$1" > import.def && "$lld" -flavor link /lib /machine:x64 /def:import.def "/out:$out/$1.lib"; }
         shared() { # NAME
-            {
-                echo "LIBRARY \"$1$variant.dll\""
-                echo EXPORTS
-                sed -n "s/.* \([a-z].*\)/    \1 = \"ggml-base$variant\".\1/p" functions
-            } > forward.def
-            $CC -shared -nostdlib -Wl,--entry=0 -o "$1.dll" forward.def "-Wl,--out-implib,lib$1.dll.a"
+            sed -n 's/.* \([a-z].*\)/\1/p' functions > names
+            listed "$1" "s/.*/    & = \"ggml-base$variant\".&/p" < names > forward.def
+            import "$1" < names
+            $CC -shared -nostdlib -Wl,--entry=0,--no-insert-timestamp -o "$1.dll" forward.def "-Wl,--out-implib,lib$1.dll.a"
             mv "lib$1.dll.a" "$out/"
         } ;;
     *)
@@ -59,6 +65,9 @@ mkdir -p "$out"
 # Made in a folder beside the files and renamed, so that programs that read them meanwhile always find whole files.
 work=$(mktemp -d "$out/new.XXXXXX")
 trap 'rm -rf "$work"' EXIT
+if [ "$end" = dll ]; then
+    (cd "$work" && ${tools}objdump -p "$library" | sed -n 's/^\t\[ *[0-9]*\] \([a-z].*\)$/\1/p' | grep -v ^ggml_rs_forward_ | import ggml-base)
+fi
 for part in ggml cpu rpc vulkan; do
     name=${front}ggml-$part
     [ $part = ggml ] && name=${front}ggml

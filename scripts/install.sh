@@ -108,6 +108,7 @@ library() { # SOURCE NAME: a shared and a static library
     if [ $end = dll ]; then # whose compilers look for names with lib
         add 644 "$(dirname "$1")/lib${1##*/}.a" "$lib/lib$2.a"
         add 644 "$(dirname "$1")/lib${1##*/}.dll.a" "$lib/lib$2.dll.a"
+        add 644 "$release/small/$2.lib" "$lib/$2.lib" # for Visual C++
         add 755 "$1.dll" "bin/$2$variant.dll"
         return
     fi

@@ -140,8 +140,8 @@ original() {
     # halves, and no compiler fuses the additions of its quantization.
     set -- -DCMAKE_CXX_FLAGS="$(amx_flags)"
     [ "${compilers%%-*}" != aarch64 ] || set -- -DGGML_CPU_ARM_ARCH=armv8.2-a+dotprod -DCMAKE_C_FLAGS=-ffp-contract=off -DCMAKE_CXX_FLAGS=-ffp-contract=off
-    # Debian 12's headers for Windows lack a type that the original uses for Windows 8 and later.
-    [ "${system:-}" != Windows ] || set -- "$@" -DGGML_WIN_VER=0x601
+    # Debian 12's headers lack a type that the original uses for Windows 8 and later.
+    [ "${system:-}" != Windows ] || set -- "$@" -DCMAKE_C_FLAGS=-D_WIN32_WINNT=0x601
     once original libraries -DCMAKE_BUILD_TYPE=Release -DGGML_LLAMAFILE=ON "$@"
 }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The library for Windows on x86-64 in Wine, on Linux: test_windows.sh [SECTION ...]
 #
-# Sections: files, c, x86, units, llama. `all`: all of them; without any, the first three. `run COMMAND ...`: a command
-# in the same surroundings, in which programs for Windows start like any others. The last line counts the checks.
+# Sections: files, c, x86, visual, vulkan, units, original, llama, soak. `all`: all of them but the last; without any, the
+# first three. `run COMMAND ...`: a command in the same surroundings, in which programs for Windows start like any
+# others. The last line counts the checks.
 set -u
 export CARGO_TARGET=x86_64-pc-windows-gnu
 mingw=x86_64-w64-mingw32
@@ -27,16 +28,22 @@ mkdir -p "$out/stubs"
     $CC -shared -o "$out/stubs/bcryptprimitives.dll" c_tests/windows/bcryptprimitives.c -ladvapi32 || skip "$CC cannot link"
 export WINEDEBUG=-all WINEPREFIX=$out/wine WINEPATH
 WINEPATH="Z:$ours/bin;Z:$out/stubs;Z:$(dirname "$($CC -print-libgcc-file-name)");Z:$(dirname "$($CC -print-file-name=libwinpthread-1.dll)")"
-case ${1:-} in run) shift; exec "$@" ;; '') set -- files c x86 ;; all) set -- files c x86 units llama ;; esac
+case ${1:-} in run) shift; exec "$@" ;; '') set -- files c x86 ;; all) set -- files c x86 visual vulkan units original llama ;; esac
 
 same_files() { # by the names that Linux's have here
     for file in "$ours"/bin/*; do $mingw-objdump -f "$file" | grep -q pei-x86-64 || { echo "error: $file"; return 1; }; done
-    diff <(cd "$x86" && find . ! -name '*.manifest' -a ! -name '*.so.?*' | sed -e 's|^./lib/lib\(.*\)\.so$|./bin/\1.dll\n./lib/lib\1.dll.a|; s|^\./bin/ggml-[^.]*$|&.exe|' | sort) \
+    diff <(cd "$x86" && find . ! -name '*.manifest' -a ! -name '*.so.?*' | sed -e 's|^./lib/lib\(.*\)\.so$|./bin/\1.dll\n./lib/lib\1.dll.a\n./lib/\1.lib|; s|^\./bin/ggml-[^.]*$|&.exe|' | sort) \
         <(cd "$ours" && find . ! -name '*.manifest' | sort)
 }
+exports() { $mingw-objdump -p "$1" | sed -n 's/^\t\[ *[0-9]*\] \([A-Za-z_].*\)$/\1/p' | grep -v ggml_rs_forward | sort; }
 same_exports() { # NAME
-    diff <(nm -D --defined-only "$x86/lib/lib$1.so" | awk '$2 ~ /[TDBR]/ { print $3 }' | grep -v -e '^_' -e ggml_rs_forward | sort) \
-        <($mingw-objdump -p "$ours/bin/$1.dll" | sed -n 's/^\t\[ *[0-9]*\] \([A-Za-z].*\)$/\1/p' | grep -v ggml_rs_forward | sort)
+    diff <(nm -D --defined-only "$x86/lib/lib$1.so" | awk '$2 ~ /[TDBR]/ { print $3 }' | grep -v -e '^_' -e ggml_rs_forward | sort) <(exports "$ours/bin/$1.dll")
+}
+like_original() { # NAME: all that the original's exports, and beside it only our own, and names of later versions
+    comm -13 <(exports "$ours/bin/$1.dll") <(exports "$original/bin/$1.dll") > "$work/missing"
+    comm -23 <(exports "$ours/bin/$1.dll") <(exports "$original/bin/$1.dll") | grep -v '^ggml_rs_' > "$work/more"
+    sed 's/^/error: missing: /' "$work/missing" && sed 's/^/error: more: /' "$work/more"
+    [ ! -s "$work/missing" ] && [ ! -s "$work/more" ]
 }
 section_files() {
     check "the files are those of Linux, as Windows names them" same_files
@@ -46,7 +53,44 @@ section_files() {
 }
 section_units() { check "unit tests" env CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER=$mingw-gcc cargo test --quiet --locked --target "$CARGO_TARGET" --profile tools --features internals --lib; }
 hosts() { GGML_PREFIX=$ours C_TESTS_OUT=$out/c_tests bash c_tests/run.sh "$@"; }
-section_c() { check "c_tests" hosts dump host meta train robust rs && grep passed "$work/log"; }
+section_c() { check "c_tests" hosts dump host meta train plugin bad robust rs windows && grep passed "$work/log"; }
+section_soak() { SOAK_SECONDS=${SOAK_SECONDS:-3600} check "the soak" hosts soak && grep note "$work/log"; }
+# Compiled for Visual C++'s ABI, and linked by LLVM's linker. The other rules of that ABI need Microsoft's own files.
+visual() {
+    local libraries="$ours/lib/ggml.lib $ours/lib/ggml-cpu.lib $ours/lib/ggml-base.lib"
+    rustc --edition 2024 --target x86_64-pc-windows-msvc -O -C panic=abort -C linker-flavor=lld-link \
+        -C linker="$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-lld" \
+        -C link-args="/entry:begin /subsystem:console /nodefaultlib $libraries" -o "$out/visual.exe" c_tests/windows/visual.rs && "$out/visual.exe"
+}
+section_visual() {
+    [ -d "$(rustc --print sysroot)/lib/rustlib/x86_64-pc-windows-msvc" ] || { echo "visual is skipped: rustup target add x86_64-pc-windows-msvc"; return; }
+    check "a host for Visual C++'s ABI" visual
+    # Its C compiler is not needed to see whether the code is right: another one makes the object.
+    check "the library for Visual C++'s ABI compiles" env CC_x86_64_pc_windows_msvc=$mingw-gcc AR_x86_64_pc_windows_msvc=$mingw-ar \
+        cargo check --quiet --locked --target x86_64-pc-windows-msvc --profile tools --lib
+}
+# Wine passes Vulkan on to Linux if it has a display.
+section_vulkan() {
+    command -v Xvfb > /dev/null || { echo "vulkan is skipped: Xvfb is missing: install the package xvfb"; return; }
+    Xvfb -displayfd 7 7> "$out/display" > /dev/null 2>&1 &
+    local screen=$!
+    timeout 30 bash -c "until [ -s '$out/display' ]; do sleep 0.1; done"
+    # Another prefix has another desktop, which finds the display.
+    with_vulkan() { env -u GGML_DISABLE_VULKAN WINEPREFIX="$out/wine-vulkan" DISPLAY=":$(cat "$out/display")" GGML_VK_VISIBLE_DEVICES=0 "$@"; }
+    check "a host of Vulkan" $CC -std=c11 -D_GNU_SOURCE -O1 -Iinclude -Ic_tests/common c_tests/vulkan/test_vulkan.c -o "$out/test_vulkan.exe" "-L$ours/lib" -lggml -lggml-vulkan -lggml-base -lpsapi
+    check "ggml-info: a device of Vulkan" says "Vulkan0" with_vulkan "$ours/bin/ggml-info.exe"
+    check "computing on it" says " 0 failed" with_vulkan timeout 600 "$out/test_vulkan.exe"
+    grep passed "$work/said"
+    kill $screen
+}
+# The original's DLLs, built by the same compilers.
+section_original() {
+    original=$GGML_CACHE/$CARGO_TARGET/original
+    check "the original for Windows" scripts/oracle.sh original
+    for name in ggml-base ggml ggml-cpu ggml-rpc; do check "$name.dll exports what the original's does" like_original $name; done
+    GGML_ORACLE_PREFIX=$original GGML_ORACLE_SRC=$GGML_CACHE/src/ggml/src check "c_tests with the original" hosts dump host sched quant ops train plugin
+    grep passed "$work/log"
+}
 
 check "make" scripts/build.sh if-needed
 check "make install" env STRIP=1 scripts/install.sh "$ours"

@@ -10,6 +10,7 @@
 
 #include "../common/check.h"
 #include "../common/child.h"
+#include "../common/resident.h"
 
 #include "ggml-alloc.h"
 #include "ggml-cpu.h"
@@ -19,7 +20,6 @@
 #include <stdatomic.h>
 #include <time.h>
 #ifdef _WIN32
-#include <psapi.h>
 #include <winternl.h>
 #else
 #include <dirent.h>
@@ -269,9 +269,7 @@ static void * works(void * seed) {
 
 #ifdef _WIN32
 static void uses(long now[3]) {
-    PROCESS_MEMORY_COUNTERS_EX memory = { .cb = sizeof memory };
-    GetProcessMemoryInfo(GetCurrentProcess(), (PROCESS_MEMORY_COUNTERS *) &memory, sizeof memory);
-    now[0] = (long) (memory.WorkingSetSize / 1024);
+    now[0] = resident_kib();
     /* The system's list of processes: GetProcessHandleCount of Wine 8 says 0. */
     static char bytes[1 << 20];
     ULONG       size = 0;
@@ -290,14 +288,6 @@ static long entries(const char * folder) {
     while (d != NULL && readdir(d) != NULL) { n++; }
     if (d != NULL) { closedir(d); }
     return n;
-}
-
-static long resident_kib(void) {
-    long   pages = 0;
-    FILE * f     = fopen("/proc/self/statm", "r");
-    if (f == NULL || fscanf(f, "%*d %ld", &pages) != 1) { pages = 0; }
-    if (f != NULL) { fclose(f); }
-    return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
 /* Memory in KiB, descriptors and threads. */

@@ -1,6 +1,7 @@
 /* The Vulkan backend through the public interface: devices, buffers, computing, events, threads, too much memory, and
  * backends made and freed a hundred times. Needs a driver: GGML_VK_VISIBLE_DEVICES=0 names it. */
 #include "check.h"
+#include "resident.h"
 
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
@@ -104,18 +105,10 @@ static void a_graph_is_computed(void) {
     ggml_backend_free(backend);
 }
 
-static long resident_pages(void) {
-    long   pages = 0, ignored = 0;
-    FILE * f = fopen("/proc/self/statm", "r");
-    if (f == NULL || fscanf(f, "%ld %ld", &ignored, &pages) != 2) { pages = 0; }
-    if (f != NULL) { fclose(f); }
-    return pages;
-}
-
 static void a_hundred_backends_leave_nothing(void) {
     long before = 0;
     for (int i = 0; i < 110; i++) {
-        if (i == 10) { before = resident_pages(); }
+        if (i == 10) { before = resident_kib(); }
         ggml_backend_t backend = ggml_backend_dev_init(device(), NULL);
         const char *   why     = backend == NULL ? "no backend" : compute(backend, (unsigned) i);
         if (why != NULL) { test_fails(__FILE__, __LINE__, "round %d: %s", i, why); }
@@ -125,8 +118,8 @@ static void a_hundred_backends_leave_nothing(void) {
         ggml_backend_event_free(event);
         ggml_backend_free(backend);
     }
-    const long grown = (resident_pages() - before) * sysconf(_SC_PAGESIZE);
-    if (grown > 16 << 20) { test_fails(__FILE__, __LINE__, "%ld bytes more after 100 rounds", grown); }
+    const long grown = resident_kib() - before;
+    if (grown > 16 << 10) { test_fails(__FILE__, __LINE__, "%ld KiB more after 100 rounds", grown); }
 }
 
 static void * thread_works(void * seed) {

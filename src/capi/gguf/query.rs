@@ -53,9 +53,9 @@ pub unsafe extern "C" fn gguf_type_name(r#type: raw::gguf_type) -> *const c_char
 }
 
 /// Returns the size of a value in bytes; 0 for strings, arrays and unknown types. The original's own test program for
-/// GGUF calls it by this C++ name, which no public header declares.
+/// GGUF calls it by this C++ name, which no public header declares, and which its DLLs do not export.
 /// cbindgen:ignore
-#[unsafe(export_name = "_Z14gguf_type_size9gguf_type")]
+#[cfg_attr(not(windows), unsafe(export_name = "_Z14gguf_type_size9gguf_type"))]
 pub unsafe extern "C" fn gguf_type_size(r#type: raw::gguf_type) -> usize {
     gguf_type::from_raw(r#type).and_then(value::type_size).unwrap_or(0)
 }
