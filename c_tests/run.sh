@@ -511,13 +511,14 @@ suite_windows() {
     if [ -z "$windows" ]; then note "windows is for Windows"; return; fi
     local folder=$out/text/windows line
     rm -rf "$folder" && mkdir -p "$folder"
-    module ours "$folder/accel.dll" -DACCEL_SCORE=10 && build ours windows/files.c files && build ours bench/mutate.c mutate && build ours windows/streams.c streams || return
+    module ours "$folder/accel.dll" -DACCEL_SCORE=10 && build ours windows/files.c files && build ours bench/mutate.c mutate && build ours windows/streams.c streams && build ours windows/test_seh.c test_seh || return
     $CC -std=c11 -O1 -Wall -Wextra -Werror -DUCRT -D_UCRT -D__USE_MINGW_ANSI_STDIO=0 -I"$prefix/include" "$here/windows/streams.c" -o "$out/ours/streams_ucrt" \
         -nostdlib -Wl,-e,begin "-L$prefix/lib" -lggml-base -lucrtbase -lgcc && mv "$out/ours/streams_ucrt.exe" "$out/ours/streams_ucrt" ||
         { bad "build windows/streams.c" "with the Universal C Runtime"; return; }
     cd "$folder" || return
     counted "streams" on ours "$out/ours/streams"
     counted "streams of the Universal C Runtime" on ours "$out/ours/streams_ucrt"
+    counted "exceptions" on ours "$out/ours/test_seh"
     counted "files" on ours "$out/ours/files" "Z:$folder/accel.dll"
     line=$(on ours "$out/ours/mutate" "${DAMAGED:-1000}" 2> /dev/null)
     case $line in refused*"crashed 0, stuck 0") ok "damaged files: $line" ;; *) bad "damaged files" "${line:-the process ended}" ;; esac

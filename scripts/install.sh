@@ -139,7 +139,7 @@ if [ -n "${STRIP:-}" ] && [ "$STRIP" != 0 ]; then
     unneeded=--strip-unneeded debug=--strip-debug
     [ $end != dylib ] || unneeded=-x debug=-S # Apple's
     # The other static libraries are empty. MinGW's tool refuses this one, which has members without sections.
-    find "$tree" -type f ! -name '*.a' -exec "$strip" $unneeded {} + && { [ $end = dll ] || "$strip" $debug "$tree/$lib/libggml-base.a"; } ||
+    find "$tree" -type f ! -name '*.a' ! -name '*.lib' -exec "$strip" $unneeded {} + && { [ $end = dll ] || "$strip" $debug "$tree/$lib/libggml-base.a"; } ||
         die "STRIP is set, and $strip failed"
 fi
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The library for Windows on x86-64 in Wine, on Linux: test_windows.sh [SECTION ...]
 #
-# Sections: files, c, x86, visual, vulkan, units, original, llama, soak. `all`: all of them but the last; without any, the
-# first three. `run COMMAND ...`: a command in the same surroundings, in which programs for Windows start like any
+# Sections: files, c, x86, visual, vulkan, units, original, llama, soak. `all`: all of them but the last; without any,
+# the first three. `run COMMAND ...`: a command in the same surroundings, in which programs for Windows start like any
 # others. The last line counts the checks.
 set -u
 export CARGO_TARGET=x86_64-pc-windows-gnu
@@ -39,9 +39,9 @@ exports() { $mingw-objdump -p "$1" | sed -n 's/^\t\[ *[0-9]*\] \([A-Za-z_].*\)$/
 same_exports() { # NAME
     diff <(nm -D --defined-only "$x86/lib/lib$1.so" | awk '$2 ~ /[TDBR]/ { print $3 }' | grep -v -e '^_' -e ggml_rs_forward | sort) <(exports "$ours/bin/$1.dll")
 }
-like_original() { # NAME: all that the original's exports, and beside it only our own, and names of later versions
-    comm -13 <(exports "$ours/bin/$1.dll") <(exports "$original/bin/$1.dll") > "$work/missing"
-    comm -23 <(exports "$ours/bin/$1.dll") <(exports "$original/bin/$1.dll") | grep -v '^ggml_rs_' > "$work/more"
+like_original() { # NAME: every function of the headers that the original's exports, and none that no DLL of it has
+    comm -13 <(exports "$ours/bin/$1.dll") <(exports "$original/bin/$1.dll") | comm -12 - <(cut -d' ' -f1 c_tests/abi/signatures.txt | sort) > "$work/missing"
+    comm -23 <(exports "$ours/bin/$1.dll" | grep -v '^ggml_rs_') <(for dll in "$original"/bin/*.dll; do exports "$dll"; done | sort -u) > "$work/more"
     sed 's/^/error: missing: /' "$work/missing" && sed 's/^/error: more: /' "$work/more"
     [ ! -s "$work/missing" ] && [ ! -s "$work/more" ]
 }
@@ -55,18 +55,29 @@ section_units() { check "unit tests" env CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINK
 hosts() { GGML_PREFIX=$ours C_TESTS_OUT=$out/c_tests bash c_tests/run.sh "$@"; }
 section_c() { check "c_tests" hosts dump host meta train plugin bad robust rs windows && grep passed "$work/log"; }
 section_soak() { SOAK_SECONDS=${SOAK_SECONDS:-3600} check "the soak" hosts soak && grep note "$work/log"; }
-# Compiled for Visual C++'s ABI, and linked by LLVM's linker. The other rules of that ABI need Microsoft's own files.
+# Compiled for Visual C++'s ABI, and linked by LLVM's linker, without Microsoft's files.
+link_args="/entry:begin /subsystem:console /nodefaultlib $ours/lib/ggml.lib $ours/lib/ggml-cpu.lib $ours/lib/ggml-base.lib"
 visual() {
-    local libraries="$ours/lib/ggml.lib $ours/lib/ggml-cpu.lib $ours/lib/ggml-base.lib"
-    rustc --edition 2024 --target x86_64-pc-windows-msvc -O -C panic=abort -C linker-flavor=lld-link \
-        -C linker="$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-lld" \
-        -C link-args="/entry:begin /subsystem:console /nodefaultlib $libraries" -o "$out/visual.exe" c_tests/windows/visual.rs && "$out/visual.exe"
+    rustc --edition 2024 --target x86_64-pc-windows-msvc -O -C panic=abort -C linker-flavor=lld-link -C linker="$lld" \
+        -C link-args="$link_args" -o "$out/visual.exe" c_tests/windows/visual.rs && "$out/visual.exe"
+}
+throws() {
+    import() { # LIBRARY NAME ...: the import library for these names
+        printf '%s\n' "LIBRARY $1.dll" EXPORTS "${@:2}" > "$out/$1.def" && "$lld" -flavor link /lib /machine:x64 "/def:$out/$1.def" "/out:$out/$1.lib"
+    }
+    # shellcheck disable=SC2086
+    import vcruntime140 _CxxThrowException __CxxFrameHandler3 memset memcpy && import msvcrt printf exit &&
+        clang++ --target=x86_64-pc-windows-msvc -std=c++17 -O1 -fexceptions -fcxx-exceptions -c c_tests/windows/visual.cpp -o "$out/throws.obj" &&
+        "$lld" -flavor link "$out/throws.obj" $link_args "$out/vcruntime140.lib" "$out/msvcrt.lib" "/out:$out/throws.exe" && says " 0 failed" "$out/throws.exe"
 }
 section_visual() {
+    local lld
+    lld=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/bin/rust-lld
+    if command -v clang++ > /dev/null; then check "exceptions of Visual C++" throws; else echo "visual: exceptions are skipped: clang is missing: install the package clang"; fi
     [ -d "$(rustc --print sysroot)/lib/rustlib/x86_64-pc-windows-msvc" ] || { echo "visual is skipped: rustup target add x86_64-pc-windows-msvc"; return; }
     check "a host for Visual C++'s ABI" visual
     # Its C compiler is not needed to see whether the code is right: another one makes the object.
-    check "the library for Visual C++'s ABI compiles" env CC_x86_64_pc_windows_msvc=$mingw-gcc AR_x86_64_pc_windows_msvc=$mingw-ar \
+    check "the library for Visual C++'s ABI compiles" env CC_x86_64_pc_windows_msvc=$mingw-gcc "AR_x86_64_pc_windows_msvc=$lld -flavor link /lib" \
         cargo check --quiet --locked --target x86_64-pc-windows-msvc --profile tools --lib
 }
 # Wine passes Vulkan on to Linux if it has a display.

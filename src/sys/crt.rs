@@ -4,6 +4,7 @@
 //! that the host's file imports.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::mem::transmute;
 use std::ptr::{null, null_mut};
 use windows_sys::Win32::Foundation::HMODULE;
 use windows_sys::Win32::System::Diagnostics::Debug::RtlCaptureStackBackTrace;
@@ -13,20 +14,31 @@ use windows_sys::Win32::System::LibraryLoader::{
 };
 
 type Stream = *mut libc::FILE;
+type Read = unsafe extern "C-unwind" fn(*mut u8, usize, usize, Stream) -> usize;
+type Write = unsafe extern "C-unwind" fn(*const u8, usize, usize, Stream) -> usize;
+type Seek = unsafe extern "C" fn(Stream, i64, c_int) -> c_int;
+type Tell = unsafe extern "C" fn(Stream) -> i64;
+type Open = unsafe extern "C" fn(*const u16, *const u16) -> Stream;
+type Errno = unsafe extern "C" fn() -> *mut c_int;
+type Flush = unsafe extern "C" fn(Stream) -> c_int;
+type Standard = unsafe extern "C" fn(c_uint) -> Stream;
+/// What `GetProcAddress` gives.
+type Function = unsafe extern "system" fn() -> isize;
+type Abort = unsafe extern "C" fn() -> !;
 
 /// Functions of one of them.
 #[derive(Clone, Copy)]
 pub struct Crt {
-    pub read: unsafe extern "C-unwind" fn(*mut u8, usize, usize, Stream) -> usize,
-    pub write: unsafe extern "C-unwind" fn(*const u8, usize, usize, Stream) -> usize,
-    pub seek: unsafe extern "C" fn(Stream, i64, c_int) -> c_int,
-    pub tell: unsafe extern "C" fn(Stream) -> i64,
-    open: unsafe extern "C" fn(*const u16, *const u16) -> Stream,
-    errno: unsafe extern "C" fn() -> *mut c_int,
-    flush: unsafe extern "C" fn(Stream) -> c_int,
+    pub read: Read,
+    pub write: Write,
+    pub seek: Seek,
+    pub tell: Tell,
+    open: Open,
+    errno: Errno,
+    flush: Flush,
     /// `None`: one without this function, whose standard streams are not known.
-    standard: Option<unsafe extern "C" fn(c_uint) -> Stream>,
-    abort: unsafe extern "C" fn() -> !,
+    standard: Option<Standard>,
+    abort: Abort,
 }
 
 /// Those of this library.
@@ -129,15 +141,15 @@ impl Crt {
         unsafe {
             let find = |name: &CStr| GetProcAddress(file, name.as_ptr().cast());
             Some(Self {
-                read: std::mem::transmute(find(c"fread")?),
-                write: std::mem::transmute(find(c"fwrite")?),
-                seek: std::mem::transmute(find(c"_fseeki64")?),
-                tell: std::mem::transmute(find(c"_ftelli64")?),
-                open: std::mem::transmute(find(c"_wfopen")?),
-                errno: std::mem::transmute(find(c"_errno")?),
-                flush: std::mem::transmute(find(c"fflush")?),
-                standard: find(c"__acrt_iob_func").map(|f| std::mem::transmute(f)),
-                abort: std::mem::transmute(find(c"abort")?),
+                read: transmute::<Function, Read>(find(c"fread")?),
+                write: transmute::<Function, Write>(find(c"fwrite")?),
+                seek: transmute::<Function, Seek>(find(c"_fseeki64")?),
+                tell: transmute::<Function, Tell>(find(c"_ftelli64")?),
+                open: transmute::<Function, Open>(find(c"_wfopen")?),
+                errno: transmute::<Function, Errno>(find(c"_errno")?),
+                flush: transmute::<Function, Flush>(find(c"fflush")?),
+                standard: find(c"__acrt_iob_func").map(|f| transmute::<Function, Standard>(f)),
+                abort: transmute::<Function, Abort>(find(c"abort")?),
             })
         }
     }
@@ -158,8 +170,8 @@ impl Crt {
 
     /// Writes what has been printed to its standard output.
     pub fn flush_output(self) {
-        // SAFETY: stream 1 is standard output, which exists while the process does.
         if let Some(standard) = self.standard {
+            // SAFETY: stream 1 is standard output, which exists while the process does.
             unsafe { (self.flush)(standard(1)) };
         }
     }

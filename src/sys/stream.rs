@@ -84,6 +84,7 @@ impl CStream {
     }
 
     fn seek_to(&mut self, offset: i64, from: c_int) -> Result<()> {
+        #[allow(clippy::useless_conversion)] // on most systems
         let offset = offset.try_into().map_err(|_| std::io::ErrorKind::InvalidInput)?;
         // SAFETY: the promise of `new`: an open stream that no other code uses.
         let rc = unsafe { (self.crt.seek)(self.stream, offset, from) };

@@ -42,6 +42,8 @@ impl Unwinding {
     path = "none.rs"
 )]
 mod stop;
+#[cfg(all(windows, target_arch = "x86_64"))]
+mod visual;
 
 struct Job<F, T> {
     function: F,

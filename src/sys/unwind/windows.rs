@@ -1,7 +1,8 @@
 //! Windows unwinds by structured exceptions, and C++ compiled by GCC or Clang for it (MinGW) raises one of a code
-//! of its own for each of its exceptions. Those are stopped, and raised again later. C++ compiled by Visual C++
-//! keeps its exception objects on the stack that is unwound: these exceptions are not stopped, as faults are not.
+//! of its own for each of its exceptions. Those are stopped, and raised again later; so are those of Visual C++
+//! (`visual`). Faults, and exceptions of other languages, pass.
 
+use super::visual::Thrown;
 use super::{Unwinding, count};
 use std::ffi::c_void;
 
@@ -24,13 +25,13 @@ const CONTINUE_SEARCH: i32 = 1;
 
 /// `EXCEPTION_RECORD`.
 #[repr(C)]
-struct Record {
-    code: u32,
+pub struct Record {
+    pub code: u32,
     flags: u32,
     nested: *mut Record,
     address: *mut c_void,
-    parameters: u32,
-    information: [usize; 15],
+    pub parameters: u32,
+    pub information: [usize; 15],
 }
 
 /// The beginning of `DISPATCHER_CONTEXT`, as far as it is used here.
@@ -73,7 +74,7 @@ unsafe extern "C" {
     /// Where `enter` continues after its call.
     #[link_name = "ggml_rs_attempt_left"]
     static LEFT: u8;
-    /// Calls `work`. If one of GCC's exceptions leaves it, that ends here, and the result is the exception object.
+    /// Calls `work`. If an exception of C++ leaves it, that ends here, and the result is the exception object.
     /// Otherwise it is NULL.
     #[link_name = "ggml_rs_attempt"]
     fn enter(work: Work, data: *mut c_void) -> *mut c_void;
@@ -105,7 +106,7 @@ std::arch::global_asm!(
     handler = sym stop_here,
 );
 
-/// The handler of `enter`: exceptions of GCC's end there.
+/// The handler of `enter`: exceptions of C++ end there.
 ///
 /// # Safety
 /// For the system, in the frame of `enter`.
@@ -127,6 +128,11 @@ unsafe extern "C-unwind" fn stop_here(
             }
             (*record).parameters = 4;
             RtlUnwindEx(frame, place, record, object.cast(), context, (*dispatcher).history);
+        } else if (*record).flags & UNWINDING == 0
+            && let Some(copy) = Thrown::stop(&*record)
+        {
+            let place = (&raw const LEFT).cast_mut().cast();
+            RtlUnwindEx(frame, place, record, copy.cast(), context, (*dispatcher).history);
         }
     }
     CONTINUE_SEARCH
@@ -150,12 +156,24 @@ impl Unwinding {
     /// # Safety
     /// The caller has nothing left to do but to return, and may be left by unwinding.
     pub unsafe fn resume(self) {
+        if let Some(thrown) = self.of_visual() {
+            // SAFETY: it was stopped, and the caller's promise.
+            unsafe { Thrown::resume(thrown, RaiseException) };
+            return;
+        }
         let information = self.exception as usize;
         // SAFETY: an exception that `enter` has stopped, raised as when it was thrown.
         unsafe {
             (*self.exception.cast::<Object>()).private = [0; 6];
             RaiseException(OF_GCC, 0, 1, &raw const information);
         }
+    }
+
+    /// One of Visual C++, as it was stopped.
+    fn of_visual(&self) -> Option<*mut Thrown> {
+        // SAFETY: both kinds begin with their class.
+        let class = unsafe { self.exception.cast::<u64>().read() };
+        (class == Thrown::CLASS).then_some(self.exception.cast())
     }
 
     /// Prepares it to be resumed by another thread.
@@ -171,6 +189,11 @@ impl Unwinding {
 
     /// Frees an exception that no code is to catch.
     pub fn forget(self) {
+        if let Some(thrown) = self.of_visual() {
+            // SAFETY: it was stopped, and is not used afterwards.
+            unsafe { Thrown::forget(thrown) };
+            return;
+        }
         count(self.exception, u32::wrapping_sub);
         let object = self.exception.cast::<Object>();
         // SAFETY: an exception that `enter` has stopped, and that is not used afterwards. The reason is that
