@@ -386,15 +386,16 @@ suite_rs() {
 # with libggml-cpu.so, libggml-rpc.so, ggml-rpc-server and, perhaps, libggml-vulkan.so (scripts/oracle.sh modules).
 # GGML_MESA: that of scripts/fetch_mesa.py.
 suite_foreign() {
-    local modules=${GGML_MODULES:-} port ports pids= i
-    if [ ! -e "$modules/libggml-cpu.so" ]; then note "foreign modules were not tried (GGML_MODULES, from scripts/oracle.sh modules)"; return; fi
+    local modules=${GGML_MODULES:-} port ports pids= i begin=libggml- end=.so server=ggml-rpc-server
+    [ -z "$windows" ] || { begin=ggml- end=.dll server=ggml-rpc-server.exe; }
+    if [ ! -e "$modules/${begin}cpu$end" ]; then note "foreign modules were not tried (GGML_MODULES, from scripts/oracle.sh modules)"; return; fi
     build ours foreign/test_foreign.c test_foreign || return
-    counted "foreign: the original's CPU module" on ours "$out/ours/test_foreign" "$modules/libggml-cpu.so" 1e-4
+    counted "foreign: the original's CPU module" on ours "$out/ours/test_foreign" "$modules/${begin}cpu$end" 1e-4
     port=$((20000 + $$ % 20000)) ports=
     for i in 0 1; do
         # Not with `on`: $! would be the shell that runs the function, and the server would outlive it.
-        GGML_BACKEND_PATH=$modules/libggml-rpc.so LD_LIBRARY_PATH=$(lib_of ours)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
-            "$modules/ggml-rpc-server" -H 127.0.0.1 -p $((port + i)) -d CPU > "$out/text/rpc-server.$i.log" 2>&1 &
+        GGML_BACKEND_PATH=$modules/${begin}rpc$end LD_LIBRARY_PATH=$(lib_of ours)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+            "$modules/$server" -H 127.0.0.1 -p $((port + i)) -d CPU > "$out/text/rpc-server.$i.log" 2>&1 &
         pids="$pids $!" ports="$ports 127.0.0.1:$((port + i))"
     done
     for i in $(seq 50); do # until both listen
@@ -402,7 +403,7 @@ suite_foreign() {
         sleep 0.2
     done
     # shellcheck disable=SC2086
-    counted "foreign: two RPC servers" on ours "$out/ours/test_foreign" "$modules/libggml-rpc.so" 1e-4 $ports
+    counted "foreign: two RPC servers" on ours "$out/ours/test_foreign" "$modules/${begin}rpc$end" 1e-4 $ports
     # shellcheck disable=SC2086
     kill $pids
     # shellcheck disable=SC2086
@@ -419,8 +420,10 @@ suite_foreign() {
     [ -n "$oracle" ] || return
     build oracle foreign/test_foreign.c test_foreign || return
     mkdir -p "$out/text/module"
-    cp "$prefix/lib/libggml-base.so" "$out/text/module/libggml-cpu-rs.so"
-    counted "foreign: this library as a module of the original" on oracle "$out/oracle/test_foreign" "$out/text/module/libggml-cpu-rs.so" 1e-4
+    local own=$prefix/lib/libggml-base.so
+    [ -z "$windows" ] || own=$prefix/bin/ggml-base.dll
+    cp "$own" "$out/text/module/${begin}cpu-rs$end"
+    counted "foreign: this library as a module of the original" on oracle "$out/oracle/test_foreign" "$out/text/module/${begin}cpu-rs$end" 1e-4
 }
 
 # A host of another kind, unmodified, written for a ggml that is years older: whisper.cpp with a small random model,
@@ -430,6 +433,7 @@ suite_whisper() {
     if [ ! -e "$source/src/whisper.cpp" ]; then note "whisper.cpp was not built (GGML_WHISPER, from scripts/oracle.sh whisper)"; return; fi
     if $CXX -std=c++17 -O1 -Wno-unused-function -Werror=deprecated-declarations -DWHISPER_VERSION='"of a test"' "-I$prefix/include" "-I$source/include" "-I$source/src" \
         "$source/src/whisper.cpp" "$here/foreign/whisper.cpp" -o "$out/ours/whisper" "-L$prefix/lib" -lggml -lggml-cpu -lggml-base -lpthread 2> "$out/text/build.err"; then
+        [ -z "$windows" ] || mv "$out/ours/whisper.exe" "$out/ours/whisper"
         ok "whisper.cpp compiles against these headers"
     else
         bad "whisper.cpp compiles against these headers" "$(grep -m 3 -E 'error|undefined' "$out/text/build.err" | tr '\n' '|' | cut -c1-400)"

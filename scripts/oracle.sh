@@ -21,7 +21,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cache=${GGML_CACHE:-$root/target/cache}
 case $cache in /*) ;; *) cache=$PWD/$cache ;; esac
 jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc 2> /dev/null || echo 2)}
-compilers=
+compilers= front=lib end=so
 if [ -n "${CARGO_TARGET:-}" ]; then # the sources are the same
     mkdir -p "$cache/src" "$cache/$CARGO_TARGET"
     cache=$cache/$CARGO_TARGET
@@ -132,7 +132,7 @@ loadable() { # NAME SOURCE ARGUMENTS: its CPU and RPC modules, in NAME
     configure_ggml "$@" -DCMAKE_BUILD_TYPE=Release -DGGML_BACKEND_DL=ON -DGGML_NATIVE=OFF
     echo "building the CPU and RPC modules of $source as $name (some minutes) ..."
     build "$name" "$name-build" ggml-cpu ggml-rpc
-    cp "$cache/$name-build/bin/libggml-cpu.so" "$cache/$name-build/bin/libggml-rpc.so" "$cache/$name/"
+    cp "$cache/$name-build/bin/${front}ggml-cpu.$end" "$cache/$name-build/bin/${front}ggml-rpc.$end" "$cache/$name/"
 }
 
 original() {
@@ -216,8 +216,10 @@ peers() { original; once peers tests_of_original; }
 
 modules_and_server() { # FOLDER
     loadable "$1" ggml
+    near=-Wl,-rpath-link,$cache/original/lib
+    [ "$end" != dll ] || near=-lws2_32
     $CXX -std=c++17 -O2 -w -I"$cache/src/ggml/include" "$cache/src/llama-new/tools/rpc/rpc-server.cpp" -o "$cache/$1/ggml-rpc-server" \
-        -L"$cache/original/lib" -lggml -lggml-base -lpthread -Wl,-rpath-link,"$cache/original/lib"
+        -L"$cache/original/lib" -lggml -lggml-base -lpthread "$near"
 }
 modules() { original; once modules modules_and_server; }
 
