@@ -8,10 +8,10 @@ cd "$root" || exit 1
 # Without those that take five minutes of processor time and more, most of them because they build everything again, or
 # the original twice more (nmse).
 # `vulkan` runs beside the suites that follow it, and needs the builds of `hosts`.
-all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c status docs rpc invariance peers placement swaps drivers aarch64 tsan fuzz)
+all=(fmt clippy unit headers hosts vulkan shaders install info package run upstream abi c status docs rpc invariance peers placement swaps drivers aarch64 windows tsan fuzz)
 # Those that do not begin after TEST_UNTIL (seconds since 1970), as some parts of others: CI has so much time on any
 # machine. The last line names them.
-may_wait=" rpc invariance peers placement swaps drivers aarch64 tsan fuzz "
+may_wait=" rpc invariance peers placement swaps drivers aarch64 windows tsan fuzz "
 suites=("$@")
 [ $# -gt 0 ] || suites=("${all[@]}")
 cache=${GGML_CACHE:-$root/target/cache}
@@ -198,7 +198,7 @@ suite_drivers() { # DRIVERS: quick (the default), all or write, and names of car
     python3 scripts/test_drivers.py "$cache" target/install $extent
 }
 suite_aarch64() { library && scripts/test_aarch64.sh ${AARCH64:-}; } # AARCH64=all: everything, on three processors
-suite_windows() { library && scripts/test_windows.sh ${WINDOWS:-}; }
+suite_windows() { library && scripts/test_windows.sh ${WINDOWS:-}; } # WINDOWS=all: everything but the soak
 suite_fuzz() { python3 scripts/fuzz.py -t "${FUZZ_SECONDS:-20}"; }
 suite_tsan() { python3 scripts/sanitizers.py tsan; }
 suite_memory() { against memory bench hosts && python3 scripts/test_memory.py "$cache" target/install/lib; }

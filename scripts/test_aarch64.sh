@@ -60,7 +60,7 @@ section_files() {
 }
 units() { # PROCESSOR ARGUMENT ...: of the tests
     QEMU_CPU=$1 CC_aarch64_unknown_linux_gnu=$CC CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$CC \
-        cargo test --quiet --locked --target "$CARGO_TARGET" --features internals --lib -- "${@:2}"
+        cargo test --quiet --locked --target "$CARGO_TARGET" --release --features internals --lib -- "${@:2}"
 }
 section_units() {
     for processor in $processors; do check "unit tests of kernels, as $processor" units "$processor" cpu::simd; done
