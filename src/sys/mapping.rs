@@ -144,10 +144,9 @@ impl<'a> FileMapping<'a> {
             if size > 0 {
                 let at = bytes.as_ptr().wrapping_add(first).cast_mut().cast();
                 #[cfg(windows)]
-                // SAFETY: whole pages of a mapping, which the borrow keeps. Unlocking pages that are not locked removes
-                // them from the process's memory, and says that they were not locked.
+                // SAFETY: whole pages of a mapping, which the borrow keeps.
                 unsafe {
-                    windows_sys::Win32::System::Memory::VirtualUnlock(at, size);
+                    leave_working_set(at, size, page);
                 }
                 #[cfg(linux_kernel)]
                 // SAFETY: whole pages of memory that `of` has found to be a shared, read-only mapping of a file; the
@@ -233,6 +232,33 @@ pub fn will_need(addresses: Range<usize>) {
     }
     #[cfg(not(any(unix, windows)))]
     let _ = addresses;
+}
+
+/// Removes pages from the process's memory, but those that the host has locked there.
+///
+/// # Safety
+/// `size` bytes are whole pages of a mapped file.
+#[cfg(windows)]
+unsafe fn leave_working_set(at: *mut std::ffi::c_void, size: usize, page: usize) {
+    use windows_sys::Win32::System::Memory::VirtualUnlock;
+    use windows_sys::Win32::System::ProcessStatus::{K32QueryWorkingSetEx, PSAPI_WORKING_SET_EX_INFORMATION};
+    use windows_sys::Win32::System::Threading::GetCurrentProcess;
+    const LOCKED: usize = 1 << 22;
+    let mut pages = [PSAPI_WORKING_SET_EX_INFORMATION::default(); 256];
+    for first in (0..size).step_by(pages.len() * page) {
+        let part = &mut pages[..((size - first) / page).min(256)];
+        for (i, about) in part.iter_mut().enumerate() {
+            about.VirtualAddress = at.wrapping_byte_add(first + i * page);
+        }
+        // SAFETY: the call fills the list, whose size it gets. Unlocking pages that are not locked removes them from
+        // the process's memory, and says that they were not locked. An error leaves them as they are.
+        unsafe {
+            let known = K32QueryWorkingSetEx(GetCurrentProcess(), part.as_mut_ptr().cast(), size_of_val(part) as u32);
+            if known != 0 && part.iter().all(|about| about.VirtualAttributes.Flags & LOCKED == 0) {
+                VirtualUnlock(part[0].VirtualAddress, part.len() * page);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
