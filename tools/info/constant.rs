@@ -2,8 +2,7 @@
 //! its tensors, without running any of its code.
 #![forbid(unsafe_code)]
 
-use object::Endianness;
-use object::read::elf::{ElfFile64, ProgramHeader};
+use crate::binary::Processor;
 
 /// Bytes that are read of a function, and of a text at most.
 const CODE: usize = 24;
@@ -16,23 +15,45 @@ enum Constant {
     Address(u64),
 }
 
-/// The bytes of a file at an address in memory, up to `most`.
-fn at<'data>(file: &ElfFile64<'data>, address: u64, most: usize) -> Option<&'data [u8]> {
-    let endian = file.endian();
-    let whole = file.elf_program_headers().iter().find_map(|segment| {
-        let offset = address.checked_sub(segment.p_vaddr(endian))?;
-        segment.data(endian, file.data()).ok()?.get(usize::try_from(offset).ok()?..)
-    })?;
-    Some(&whole[..whole.len().min(most)])
+/// A function of a file.
+pub struct Code<'file, 'data> {
+    /// The processor that it is for.
+    pub processor: Processor,
+    /// Its address.
+    pub address: u64,
+    /// The bytes of the file from an address on.
+    pub at: &'file dyn Fn(u64) -> Option<&'data [u8]>,
 }
 
-/// The result of the function at an address, if it does nothing but return it.
-fn result(file: &ElfFile64, address: u64) -> Option<Constant> {
-    let code = at(file, address, CODE)?;
-    match file.elf_header().e_machine.get(Endianness::Little) {
-        object::elf::EM_X86_64 => x86_64(code, address),
-        object::elf::EM_AARCH64 => aarch64(code, address),
-        _ => None,
+impl<'data> Code<'_, 'data> {
+    fn bytes(&self, address: u64, most: usize) -> Option<&'data [u8]> {
+        (self.at)(address).map(|rest| &rest[..rest.len().min(most)])
+    }
+
+    /// The result of the function, if it does nothing but return it.
+    fn result(&self) -> Option<Constant> {
+        let code = self.bytes(self.address, CODE)?;
+        match self.processor {
+            Processor::X86_64 => x86_64(code, self.address),
+            Processor::Aarch64 => aarch64(code, self.address),
+            _ => None,
+        }
+    }
+
+    /// The number that the function returns.
+    pub fn number(&self) -> Option<u32> {
+        match self.result()? {
+            Constant::Number(number) => Some(number),
+            Constant::Address(_) => None,
+        }
+    }
+
+    /// The text that the function returns.
+    pub fn text(&self) -> Option<String> {
+        let Constant::Address(start) = self.result()? else { return None };
+        let bytes = self.bytes(start, TEXT)?;
+        let end = bytes.iter().position(|&c| c == 0)?;
+        Some(std::str::from_utf8(&bytes[..end]).ok()?.to_owned())
     }
 }
 
@@ -83,22 +104,6 @@ fn aarch64(code: &[u8], address: u64) -> Option<Constant> {
         }
         _ => None,
     }
-}
-
-/// The number that the function at an address returns.
-pub fn number(file: &ElfFile64, address: u64) -> Option<u32> {
-    match result(file, address)? {
-        Constant::Number(number) => Some(number),
-        Constant::Address(_) => None,
-    }
-}
-
-/// The text that the function at an address returns.
-pub fn text(file: &ElfFile64, address: u64) -> Option<String> {
-    let Constant::Address(start) = result(file, address)? else { return None };
-    let bytes = at(file, start, TEXT)?;
-    let end = bytes.iter().position(|&c| c == 0)?;
-    Some(std::str::from_utf8(&bytes[..end]).ok()?.to_owned())
 }
 
 #[cfg(test)]

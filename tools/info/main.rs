@@ -3,13 +3,16 @@
 //! options.
 
 mod bench;
+mod binary;
 mod check;
 mod constant;
 mod diff;
 mod elf;
 mod facts;
+mod image;
 mod library;
 mod loader;
+mod pe;
 mod peak;
 mod swap;
 mod versions;
@@ -23,7 +26,7 @@ use swap::How;
 
 const USAGE: &str = "\
 usage: ggml-info [--json] [--library FILE]
-       ggml-info --check FILE [--json]
+       ggml-info --check FILE [--from DIR] [--json]
        ggml-info --swap PATH [--dry-run] [--force] [--from DIR] [--json]
        ggml-info --unswap PATH [--dry-run] [--json]
        ggml-info --bench [--json] [--library FILE] [--threads N]
@@ -32,13 +35,15 @@ usage: ggml-info [--json] [--library FILE]
 Without an option, describes the ggml library of this installation, what it finds on this machine, and the environment variables that are set.
 
   -c, --check FILE     whether a program or library finds every symbol of ggml that it needs, and which libraries it would load, as the dynamic loader
-                       looks for them (rpath, LD_LIBRARY_PATH, runpath, ld.so.cache); nothing of it is run
+                       looks for them (rpath, LD_LIBRARY_PATH, runpath, ld.so.cache; for Windows: its folder, those of the system, PATH);
+                       nothing of it is run
   -s, --swap PATH      puts this library in the place of the ggml of a program, a folder, or a package of Python or node
                        (site-packages/NAME, node_modules/NAME). Programs find either all old files or all new ones, also if it is killed
   -u, --unswap PATH    takes that back
       --dry-run        only says what would be done
       --force          also where that is refused for a reason that may be wrong, such as files of the system's packages
-      --from DIR       the library that goes in: the PREFIX of make install, or its folder of libraries (default: that of this program)
+      --from DIR       the library that goes in: the PREFIX of make install, or its folder of libraries (default: that of this program);
+                       on Linux, for programs of Windows: one for Windows
   -b, --bench          the peaks of this processor, the speed of memory, and what products reach of them
   -d, --diff A B       two placement reports in JSON (GGML_SCHED_REPORT=file.json) side by side
       --html FILE      writes that as a page
@@ -114,8 +119,11 @@ fn parse(mut args: impl Iterator<Item = std::ffi::OsString>) -> Result<Option<Op
         return Err("--html belongs to --diff".into());
     }
     let swaps = matches!(all.command, Command::Swap(_));
-    if !swaps && (all.how.force || all.how.from.is_some()) {
-        return Err("--force and --from belong to --swap".into());
+    if !swaps && all.how.force {
+        return Err("--force belongs to --swap".into());
+    }
+    if !swaps && all.how.from.is_some() && !matches!(all.command, Command::Check(_)) {
+        return Err("--from belongs to --swap and --check".into());
     }
     if !swaps && all.how.dry_run && !matches!(all.command, Command::Unswap(_)) {
         return Err("--dry-run belongs to --swap and --unswap".into());
@@ -145,7 +153,7 @@ fn run(options: &Options) -> Result<bool, String> {
     if cfg!(target_os = "macos") && matches!(options.command, Command::Check(_) | Command::Swap(_) | Command::Unswap(_))
     {
         return Err(
-            "--check, --swap and --unswap are for programs of Linux; `otool -L PROGRAM` lists what it loads".into()
+            "--check, --swap and --unswap are for programs of Linux and Windows; `otool -L PROGRAM` lists what it loads".into()
         );
     }
     match &options.command {
@@ -155,7 +163,7 @@ fn run(options: &Options) -> Result<bool, String> {
             Ok(true)
         }
         Command::Check(path) => {
-            let answer = check::check(path, &loader::System::here())?;
+            let answer = check::check(path, options.how.from.as_deref(), &loader::System::here())?;
             show(options.json, &answer, check::text);
             Ok(answer["ok"] == true)
         }

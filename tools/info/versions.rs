@@ -5,7 +5,7 @@
 //! that were examined counts as the one of the two that promises less.
 #![forbid(unsafe_code)]
 
-use crate::elf::Elf;
+use crate::binary::Binary;
 
 /// A version of ggml.
 pub type Version = (u32, u32, u32);
@@ -45,7 +45,7 @@ pub fn parse(text: &str) -> Option<Version> {
 }
 
 /// The version of a `libggml-base`: what its `ggml_version` returns, or the oldest that it can be by its functions.
-pub fn of_base(base: &Elf) -> Option<Version> {
+pub fn of_base(base: &Binary) -> Option<Version> {
     let exports: Vec<&str> = base.has.iter().map(String::as_str).collect();
     base.version.as_deref().and_then(parse).or_else(|| between(&exports).0)
 }
@@ -59,9 +59,9 @@ impl Class {
     }
 
     /// The class of a program or library.
-    pub fn of_file(elf: &Elf) -> Self {
-        let imports: Vec<&str> = elf.needs.keys().map(String::as_str).collect();
-        let exports: Vec<&str> = elf.has.iter().map(String::as_str).collect();
+    pub fn of_file(file: &Binary) -> Self {
+        let imports: Vec<&str> = file.imports().collect();
+        let exports: Vec<&str> = file.has.iter().map(String::as_str).collect();
         Self::of(&imports, &exports)
     }
 

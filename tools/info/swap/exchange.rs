@@ -1,141 +1,43 @@
-//! Exchanges files so that a program finds either all of the old ones or all of the new ones, at every moment.
+//! Exchanges files, and takes that back.
 //!
 //! A folder `.ggml-swap` beside the files holds:
 //!
 //! - `old/0`, `old/1` ...: the files of each folder, as hard links, so that they stay what they are;
-//! - `new`: the files that replace them, and in `new/0`, `new/1` ... links to these under the old names;
-//! - `current`: a link to `old` or to `new`;
-//! - `record.json`: what is done to which file ([`Record`]).
+//! - `new`: the files that replace them;
+//! - `record.json`: what is done to which file ([`Record`]);
+//! - on Linux, `current`: a link to `old` or to `new`; and in `new/0`, `new/1` ... links to the new files under the old
+//!   names;
+//! - on Windows, `in-use`: what a process still had loaded when it was replaced.
 //!
-//! Each file becomes a link through `current`, first to itself in `old`. Replacing `current` by a link to `new` then
-//! exchanges all of them at once. Taking it back is the same in reverse. Both are lists of steps, each of which may be
-//! repeated. After an interruption all old or all new files are in use, and [`Exchange::back`] takes the rest back.
+//! Both ways are lists of steps, each of which may be repeated, so that an interruption can be taken back.
+//!
+//! [`Manner::Links`]: each file becomes a link through `current`, first to itself in `old`. Replacing `current` by a
+//! link to `new` then exchanges all of them at once, so that a program finds all old or all new files at every moment.
+//!
+//! [`Manner::Copies`]: the names get copies of the new files, in the order of the record, and lose them in reverse. So
+//! for a moment some are new and some old. The last one in the record is that without which no other is of use: while
+//! it is old, a program does not start if any other one is new.
 #![forbid(unsafe_code)]
 
-use serde_json::{Value, json};
+use super::ours::same;
+use super::place::{self, flush, lock, remove, same_file, symlink};
+use super::record::{Entry, Manner, Record, State, Was};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-#[cfg(unix)]
-use std::os::unix::fs::symlink;
-#[cfg(windows)]
-use std::os::windows::fs::symlink_file as symlink;
 use std::path::{Component, Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// Name of the folder beside the files.
 pub const FOLDER: &str = ".ggml-swap";
-/// For how long another process is waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Version of the record.
-const FORMAT: u64 = 1;
-
-/// What a name was before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Was {
-    /// There was nothing.
-    Nothing,
-    /// A file.
-    File,
-    /// A link, with its target.
-    Link(PathBuf),
-}
-
-impl Was {
-    /// What there is at a path.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn at(path: &Path) -> io::Result<Self> {
-        match fs::read_link(path) {
-            Ok(target) => Ok(Self::Link(target)),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Self::Nothing),
-            Err(e) if e.kind() == ErrorKind::InvalidInput => Ok(Self::File),
-            Err(e) => Err(e),
-        }
-    }
-}
-
-/// A name that is exchanged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Index of its folder.
-    pub folder: usize,
-    /// The name in this folder.
-    pub name: String,
-    /// What it was.
-    pub was: Was,
-    /// The file in `new` that replaces it. `None` if the name is set aside.
-    pub becomes: Option<String>,
-}
-
-/// How far an exchange is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// The files are being exchanged, or taken back.
-    Unfinished,
-    /// The new files are in place.
-    Swapped,
-}
-
-/// What an exchange does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// How far it is.
-    pub state: State,
-    /// Folders of the names, relative to the one that holds `.ggml-swap`.
-    pub folders: Vec<PathBuf>,
-    /// The names.
-    pub entries: Vec<Entry>,
-    /// Names of the files in `new`.
-    pub files: Vec<String>,
-}
-
-impl Record {
-    fn to_json(&self) -> Value {
-        let entry = |e: &Entry| {
-            let was = match &e.was {
-                Was::Nothing => Value::Null,
-                Was::File => json!("file"),
-                Was::Link(target) => json!({ "link": target }),
-            };
-            json!({ "folder": e.folder, "name": e.name, "was": was, "becomes": e.becomes })
-        };
-        json!({
-            "format": FORMAT, "swapped": self.state == State::Swapped, "folders": self.folders,
-            "entries": self.entries.iter().map(entry).collect::<Vec<_>>(), "files": self.files,
-        })
-    }
-
-    fn from_json(all: &Value) -> Option<Self> {
-        let text = |v: &Value| v.as_str().map(str::to_owned);
-        let entry = |e: &Value| {
-            let was = match &e["was"] {
-                Value::Null => Was::Nothing,
-                Value::String(_) => Was::File,
-                other => Was::Link(text(&other["link"])?.into()),
-            };
-            let folder = usize::try_from(e["folder"].as_u64()?).ok()?;
-            Some(Entry { folder, name: text(&e["name"])?, was, becomes: text(&e["becomes"]) })
-        };
-        let state = if all["swapped"].as_bool()? { State::Swapped } else { State::Unfinished };
-        let folders: Vec<PathBuf> =
-            all["folders"].as_array()?.iter().map(|f| Some(text(f)?.into())).collect::<Option<_>>()?;
-        let entries: Vec<Entry> = all["entries"].as_array()?.iter().map(entry).collect::<Option<_>>()?;
-        let files = all["files"].as_array()?.iter().map(text).collect::<Option<_>>()?;
-        let is_name = |name: &str| Path::new(name).components().eq([Component::Normal(name.as_ref())]);
-        let is_good = |e: &Entry| e.folder < folders.len() && is_name(&e.name);
-        let known = all["format"] == FORMAT && entries.iter().all(is_good);
-        known.then_some(Self { state, folders, entries, files })
-    }
-}
+/// Name of the record in it.
+const RECORD: &str = "record.json";
 
 /// Where a file in `new` comes from.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A copy of this file.
     File(PathBuf),
-    /// It contains this text.
-    Text(String),
+    /// It contains this.
+    Bytes(Vec<u8>),
 }
 
 /// A step of an exchange. Each may be repeated.
@@ -153,9 +55,11 @@ enum Step {
     Point(usize),
     /// Makes `current` a link to this.
     Current(&'static str),
-    /// Removes a name, if it is a link of ours.
+    /// Makes a name a copy of its file in `new`.
+    Copy(usize),
+    /// Removes a name, if it is ours, or a copy of what is kept for it.
     Remove(usize),
-    /// Makes a name what it was, if it is a link of ours.
+    /// Makes a name what it was, if it is ours, or if it was interrupted while it was replaced.
     Restore(usize),
     /// Removes `.ggml-swap`, first of all the record.
     Clear,
@@ -177,17 +81,32 @@ pub fn relative(from: &Path, to: &Path) -> PathBuf {
     up.chain(to.components().skip(same)).collect()
 }
 
-/// Locks a folder. Another process may need a moment to let it go.
-fn lock(root: &Path) -> Result<File, String> {
-    let folder = File::open(root).map_err(|e| format!("{}: {e}", root.display()))?;
-    let start = Instant::now();
-    while let Err(e) = folder.try_lock() {
-        if start.elapsed() > PATIENCE {
-            return Err(format!("{}: another ggml-info is at work here ({e})", root.display()));
-        }
-        std::thread::sleep(PATIENCE / 20);
+/// The record in a folder. `None` if it has none.
+fn record(root: &Path) -> Result<Option<Record>, String> {
+    let path = root.join(FOLDER).join(RECORD);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(format!("{}: {e}", path.display())),
+    };
+    let record = serde_json::from_str(&text).ok().and_then(|v| Record::from_json(&v));
+    record.map(Some).ok_or_else(|| format!("{}: damaged, or of another version", path.display()))
+}
+
+/// Where an exchange keeps what a name was, from the path under which a program finds it.
+pub fn kept(path: &Path) -> Option<PathBuf> {
+    let folder = path.parent()?;
+    if let Ok(target) = fs::read_link(path) {
+        let whole = folder.join(target);
+        let (root, name) = whole.to_str()?.split_once(&format!("/{FOLDER}/current/"))?;
+        return Some(Path::new(root).join(FOLDER).join("old").join(name));
     }
-    Ok(folder)
+    let record = record(folder).ok()?.filter(|r| r.manner == Manner::Copies)?;
+    let own = record.folders.iter().position(|f| f.as_os_str().is_empty())?;
+    let name = path.file_name()?.to_str()?;
+    let is_it = |e: &&Entry| e.folder == own && e.name.eq_ignore_ascii_case(name);
+    let entry = record.entries.iter().find(is_it)?;
+    Some(folder.join(FOLDER).join("old").join(own.to_string()).join(&entry.name))
 }
 
 impl Exchange {
@@ -197,7 +116,8 @@ impl Exchange {
     /// The folder cannot be opened, there is an exchange already, or another process is at work there.
     pub fn new(root: &Path, record: Record) -> Result<Self, String> {
         let lock = lock(root)?;
-        if root.join(FOLDER).exists() {
+        // Without a record, it is what a program of Windows had loaded.
+        if root.join(FOLDER).join(RECORD).exists() {
             return Err(format!("{} exists already", root.join(FOLDER).display()));
         }
         Ok(Self { root: root.to_owned(), record, _lock: lock })
@@ -210,17 +130,10 @@ impl Exchange {
     /// The record cannot be read, or another process is at work there.
     pub fn of(root: &Path) -> Result<Option<Self>, String> {
         let lock = lock(root)?;
-        let path = root.join(FOLDER).join("record.json");
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == ErrorKind::NotFound => {
-                clear(root).map_err(|e| format!("{}: {e}", root.join(FOLDER).display()))?;
-                return Ok(None);
-            }
-            Err(e) => return Err(format!("{}: {e}", path.display())),
+        let Some(record) = record(root)? else {
+            clear(root).map_err(|e| format!("{}: {e}", root.join(FOLDER).display()))?;
+            return Ok(None);
         };
-        let record = serde_json::from_str(&text).ok().and_then(|v| Record::from_json(&v));
-        let record = record.ok_or_else(|| format!("{}: damaged, or of another version", path.display()))?;
         Ok(Some(Self { root: root.to_owned(), record, _lock: lock }))
     }
 
@@ -269,19 +182,36 @@ impl Exchange {
 
     fn steps_forward(&self, sources: &[Source]) -> Vec<Step> {
         let all = || self.of_kind(|_| true).into_iter();
+        let replaced = self.of_kind(|e| e.becomes.is_some()).into_iter();
         let mut steps = vec![Step::Write(State::Unfinished)];
         steps.extend(all().map(Step::Keep));
         steps.extend(sources.iter().zip(&self.record.files).map(|(from, name)| Step::Make(from.clone(), name.clone())));
-        steps.extend(self.of_kind(|e| e.becomes.is_some()).into_iter().map(Step::Name));
-        steps.push(Step::Current("old"));
-        steps.extend(all().map(Step::Point));
-        steps.push(Step::Current("new"));
+        match self.record.manner {
+            Manner::Links => {
+                steps.extend(replaced.map(Step::Name));
+                steps.push(Step::Current("old"));
+                steps.extend(all().map(Step::Point));
+                steps.push(Step::Current("new"));
+            }
+            Manner::Copies => steps.extend(replaced.map(Step::Copy)),
+        }
         steps.extend(self.of_kind(|e| e.becomes.is_none()).into_iter().map(Step::Remove));
         steps
     }
 
     fn steps_back(&self) -> Vec<Step> {
         let mut steps = vec![Step::Write(State::Unfinished)];
+        if self.record.manner == Manner::Copies {
+            steps.extend(self.of_kind(|e| e.becomes.is_none()).into_iter().map(Step::Restore));
+            let replaced = self.of_kind(|e| e.becomes.is_some()).into_iter().rev();
+            let step = |i: usize| match self.record.entries[i].was {
+                Was::Nothing => Step::Remove(i),
+                _ => Step::Restore(i),
+            };
+            steps.extend(replaced.map(step));
+            steps.push(Step::Clear);
+            return steps;
+        }
         let current = self.root.join(FOLDER).join("current");
         if fs::read_link(&current).is_ok_and(|to| to == Path::new("new")) {
             let is_gone = |e: &Entry| matches!(Was::at(&self.place(e)), Ok(Was::Nothing));
@@ -305,11 +235,11 @@ impl Exchange {
     /// The file that a step reads or writes, for messages.
     fn subject(&self, step: &Step) -> PathBuf {
         match step {
-            Step::Keep(i) | Step::Name(i) | Step::Point(i) | Step::Remove(i) | Step::Restore(i) => {
+            Step::Keep(i) | Step::Name(i) | Step::Point(i) | Step::Copy(i) | Step::Remove(i) | Step::Restore(i) => {
                 self.place(&self.record.entries[*i])
             }
             Step::Make(Source::File(from), _) => from.clone(),
-            Step::Make(Source::Text(_), name) => self.new_files().join(name),
+            Step::Make(Source::Bytes(_), name) => self.new_files().join(name),
             Step::Write(_) | Step::Current(_) | Step::Clear => self.root.join(FOLDER),
         }
     }
@@ -331,7 +261,7 @@ impl Exchange {
         let new = self.root.join(FOLDER).join("being-made");
         remove(&new)?;
         make(&new)?;
-        fs::rename(&new, path)?;
+        place::replace(&new, path, &self.in_use())?;
         // If both are links to one file, rename does nothing.
         remove(&new)
     }
@@ -339,7 +269,11 @@ impl Exchange {
     /// Writes to the disk what the folders contain. A package manager may have removed one.
     fn sync(&self) -> io::Result<()> {
         let folders = self.record.folders.iter().map(|f| self.root.join(f)).filter(|f| f.exists());
-        folders.chain([self.root.join(FOLDER)]).try_for_each(|f| File::open(f)?.sync_all())
+        folders.chain([self.root.join(FOLDER)]).try_for_each(|f| place::sync(&f))
+    }
+
+    fn in_use(&self) -> PathBuf {
+        self.root.join(FOLDER).join("in-use")
     }
 
     fn apply(&mut self, step: &Step) -> io::Result<()> {
@@ -351,9 +285,7 @@ impl Exchange {
                 self.record.state = *state;
                 fs::create_dir_all(&swap)?;
                 let text = format!("{:#}\n", self.record.to_json());
-                self.put(&swap.join("record.json"), |new| {
-                    fs::write(new, text).and_then(|()| File::open(new)?.sync_all())
-                })?;
+                self.put(&swap.join(RECORD), |new| fs::write(new, text).and_then(|()| flush(new)))?;
                 self.sync()
             }
             Step::Keep(i) => self.keep_old(entry(*i), &part("old", entry(*i))),
@@ -362,9 +294,9 @@ impl Exchange {
                 self.put(&swap.join("new").join(name), |new| {
                     match from {
                         Source::File(path) => fs::copy(path, new).map(|_| ())?,
-                        Source::Text(text) => fs::write(new, text)?,
+                        Source::Bytes(bytes) => fs::write(new, bytes)?,
                     }
-                    File::open(new)?.sync_all()
+                    flush(new)
                 })
             }
             Step::Name(i) => {
@@ -383,9 +315,22 @@ impl Exchange {
                 self.put(&swap.join("current"), |new| symlink(side, new))?;
                 self.sync()
             }
+            Step::Copy(i) => {
+                let entry = entry(*i);
+                if self.is_ours(entry) {
+                    return Ok(());
+                }
+                self.put(&self.place(entry), |new| fs::copy(self.new_file(entry), new).and_then(|_| flush(new)))
+            }
             Step::Remove(i) => {
-                if self.is_ours(entry(*i)) {
-                    remove(&self.place(entry(*i)))
+                let entry = entry(*i);
+                // Of those that are set aside, a link is ours.
+                let is_kept = || {
+                    let is_copied = self.record.manner == Manner::Copies && entry.becomes.is_none();
+                    is_copied && same(&self.place(entry), &part("old", entry).join(&entry.name))
+                };
+                if self.is_ours(entry) || is_kept() {
+                    place::take_away(&self.place(entry), &self.in_use())
                 } else {
                     Ok(())
                 }
@@ -398,9 +343,29 @@ impl Exchange {
         }
     }
 
-    /// Whether a name is a link through `current`.
+    /// The file in `new` that a name gets.
+    fn new_file(&self, entry: &Entry) -> PathBuf {
+        self.new_files().join(entry.becomes.as_deref().unwrap_or_default())
+    }
+
+    /// Whether a name is a link through `current`, or a copy of its new file.
     fn is_ours(&self, entry: &Entry) -> bool {
-        matches!((fs::read_link(self.place(entry)), self.target(entry)), (Ok(is), Ok(ours)) if is == ours)
+        match self.record.manner {
+            Manner::Links => {
+                matches!((fs::read_link(self.place(entry)), self.target(entry)), (Ok(is), Ok(ours)) if is == ours)
+            }
+            Manner::Copies => entry.becomes.is_some() && same(&self.place(entry), &self.new_file(entry)),
+        }
+    }
+
+    /// Whether a file that a program finds is one of the new ones.
+    pub fn has_placed(&self, file: &Path) -> bool {
+        let Ok(file) = file.canonicalize() else { return false };
+        let is_it = |e: &&Entry| self.place(e).canonicalize().is_ok_and(|place| place == file);
+        match self.record.manner {
+            Manner::Links => file.starts_with(self.new_files()),
+            Manner::Copies => self.record.entries.iter().find(is_it).is_some_and(|e| self.is_ours(e)),
+        }
     }
 
     fn keep_old(&self, entry: &Entry, folder: &Path) -> io::Result<()> {
@@ -419,10 +384,17 @@ impl Exchange {
     }
 
     fn restore(&self, entry: &Entry, folder: &Path) -> io::Result<()> {
-        if !self.is_ours(entry) {
+        let is_gone = || {
+            let place = self.place(entry);
+            place.parent().is_some_and(Path::exists) && matches!(Was::at(&place), Ok(Was::Nothing))
+        };
+        if !self.is_ours(entry) && !(self.record.manner == Manner::Copies && is_gone()) {
             return Ok(());
         }
         let kept = folder.join(&entry.name);
+        if matches!(Was::at(&kept)?, Was::Nothing) {
+            return Ok(()); // It was gone before it could be kept.
+        }
         self.put(&self.place(entry), |new| match &entry.was {
             Was::Link(target) => symlink(target, new),
             _ => same_file(&kept, new),
@@ -430,32 +402,11 @@ impl Exchange {
     }
 }
 
-/// Makes `to` the same file as `from`, or a copy of it where the file system has no hard links.
-fn same_file(from: &Path, to: &Path) -> io::Result<()> {
-    if fs::hard_link(from, to).is_ok() {
-        return Ok(());
-    }
-    fs::copy(from, to)?;
-    let copy = File::options().write(true).open(to)?;
-    copy.set_modified(fs::metadata(from)?.modified()?)?;
-    copy.sync_all()
-}
-
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
 /// Removes `.ggml-swap`. Without its record it means nothing, so that goes first.
 fn clear(root: &Path) -> io::Result<()> {
     let swap = root.join(FOLDER);
-    remove(&swap.join("record.json"))?;
-    match fs::remove_dir_all(&swap) {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
+    remove(&swap.join(RECORD))?;
+    place::clear(&swap)
 }
 
 #[cfg(test)]

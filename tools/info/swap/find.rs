@@ -2,11 +2,9 @@
 #![forbid(unsafe_code)]
 
 use super::exchange::FOLDER;
-use crate::elf::{Elf, is_ggml, name_of, stem};
+use crate::binary::{Binary, Format, is_ggml, name_of, resolved, starts_as_program, stem};
 use crate::loader::{Loaded, System};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// A file of ggml.
@@ -17,7 +15,7 @@ pub struct Part {
     /// Which file of ggml it is: [`stem`] of its name.
     pub stem: String,
     /// Its contents. Those of backends that this library does not have are not read.
-    pub elf: Option<Result<Elf, String>>,
+    pub binary: Option<Result<Binary, String>>,
 }
 
 /// Files of ggml that are used together.
@@ -32,8 +30,17 @@ pub struct Host {
 impl Host {
     /// The sizes of tensors' names of its ggml.
     pub fn max_names(&self) -> BTreeSet<u32> {
-        let parts = self.folders.values().flatten().filter_map(|p| p.elf.as_ref()?.as_ref().ok());
-        parts.filter_map(|elf| elf.max_name).collect()
+        self.parts().filter_map(|file| file.max_name).collect()
+    }
+
+    /// The files of its ggml whose contents are known.
+    pub fn parts(&self) -> impl Iterator<Item = &Binary> {
+        self.folders.values().flatten().filter_map(|p| p.binary.as_ref()?.as_ref().ok())
+    }
+
+    /// The format of its files.
+    pub fn format(&self) -> Format {
+        self.parts().next().map_or(Format::HERE, |file| file.format)
     }
 }
 
@@ -57,13 +64,8 @@ pub const REPLACED: [&str; 5] = ["ggml-base", "ggml", "ggml-cpu", "ggml-rpc", "g
 
 /// The file's path, of which only the folder is resolved: the file may be a link with a name of its own.
 fn placed(path: &Path) -> PathBuf {
-    let folder = path.parent().and_then(|f| f.canonicalize().ok());
+    let folder = path.parent().and_then(|f| resolved(f).ok());
     folder.map_or_else(|| path.to_owned(), |f| f.join(path.file_name().unwrap_or_default()))
-}
-
-fn starts_as_elf(path: &Path) -> bool {
-    let mut start = [0; 4];
-    File::open(path).and_then(|mut f| f.read_exact(&mut start)).is_ok() && start == *b"\x7fELF"
 }
 
 /// Collects the files of a folder, and of those below it if `deep`. Links to folders are not followed.
@@ -111,7 +113,7 @@ impl Found {
     /// # Errors
     /// There is no such file or folder, or it is a file that is no program or library.
     pub fn below(path: &Path, system: &System) -> Result<Self, String> {
-        let path = path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?;
+        let path = resolved(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let mut this = Self::default();
         let mut files = BTreeSet::new();
         if path.is_dir() {
@@ -125,7 +127,7 @@ impl Found {
                 }
             }
         } else {
-            Elf::open(&path)?;
+            Binary::open(&path)?;
             files.insert(path.clone());
         }
         let is_script = |p: &PathBuf| p.extension().is_some_and(|e| ["py", "js", "mjs", "cjs"].iter().any(|s| e == *s));
@@ -137,24 +139,25 @@ impl Found {
     /// Looks at files one by one, and at those beside the files of ggml that they load.
     fn group(&mut self, files: BTreeSet<PathBuf>, named: &Path, system: &System) {
         let (mut open, mut seen) = (Vec::from_iter(files), BTreeSet::new());
-        let mut names: BTreeSet<String> = open.iter().map(|p| name_of(p)).collect();
+        let lower = |path: &PathBuf| name_of(path).to_lowercase();
+        let mut names: BTreeSet<String> = open.iter().map(lower).collect();
         while let Some(path) = open.pop() {
             let path = placed(&path);
-            if !seen.insert(path.clone()) || !starts_as_elf(&path) {
+            if !seen.insert(path.clone()) || !starts_as_program(&path) {
                 continue;
             }
             let name = name_of(&path);
             let own_folder = path.parent().filter(|_| stem(&name).is_some()).map(Path::to_owned);
-            let is_device = stem(&name).is_some_and(|s| !is_read(s));
-            let elf = if is_device { Err(String::new()) } else { Elf::open(&path) };
-            let loaded = elf.ok().and_then(|elf| {
+            let is_device = stem(&name).is_some_and(|s| !is_read(&s));
+            let file = if is_device { Err(String::new()) } else { Binary::open(&path) };
+            let loaded = file.ok().and_then(|file| {
                 // It may use ggml through a library beside it.
-                let may_use = path == named || elf.needed.iter().any(|n| names.contains(n));
-                self.look(elf, may_use, own_folder.is_some(), system)
+                let may_use = path == named || file.needed.iter().any(|n| names.contains(&n.to_lowercase()));
+                self.look(file, may_use, own_folder.is_some(), system)
             });
             let mut folders: BTreeSet<PathBuf> = own_folder.clone().into_iter().collect();
-            for object in loaded.iter().flat_map(|l| &l.objects).filter(|o| stem(&name_of(&o.elf.path)).is_some()) {
-                folders.extend(placed(&object.elf.path).parent().map(Path::to_owned));
+            for object in loaded.iter().flat_map(|l| &l.objects).filter(|o| stem(&name_of(&o.binary.path)).is_some()) {
+                folders.extend(placed(&object.binary.path).parent().map(Path::to_owned));
             }
             if folders.is_empty() {
                 continue;
@@ -162,7 +165,7 @@ impl Found {
             for folder in folders.iter().filter(|f| !system.has(f)) {
                 let mut beside = BTreeSet::new();
                 collect(folder, false, &mut beside, &mut self.swapped);
-                names.extend(beside.iter().map(|p| name_of(p)));
+                names.extend(beside.iter().map(lower));
                 open.extend(beside);
             }
             let host = self.join(&folders);
@@ -171,13 +174,13 @@ impl Found {
     }
 
     /// All that a file loads, if it uses a ggml that is not inside itself, or `may_use` one.
-    fn look(&mut self, elf: Elf, may_use: bool, is_part: bool, system: &System) -> Option<Loaded> {
-        let names_one = elf.needed.iter().any(|n| stem(n).is_some()) || elf.needs.keys().any(|n| is_ggml(n));
-        let has_one = elf.contains_ggml() || elf.mentions_ggml && may_use;
+    fn look(&mut self, file: Binary, may_use: bool, is_part: bool, system: &System) -> Option<Loaded> {
+        let names_one = file.needed.iter().any(|n| stem(n).is_some()) || file.imports().any(is_ggml);
+        let has_one = file.contains_ggml() || file.mentions_ggml && may_use;
         if !names_one && has_one && !is_part {
-            self.with_ggml_inside.push(elf.path.clone());
+            self.with_ggml_inside.push(file.path.clone());
         }
-        (names_one || may_use).then(|| Loaded::of(elf, system))
+        (names_one || may_use).then(|| Loaded::of(file, system))
     }
 
     /// The host that has these folders, of all that have had one of them.
@@ -208,11 +211,11 @@ fn parts(folder: &Path) -> Vec<Part> {
     let mut files = BTreeSet::new();
     collect(folder, false, &mut files, &mut BTreeSet::new());
     let mut all = Vec::new();
-    for path in files.into_iter().filter(|p| starts_as_elf(p)) {
+    for path in files.into_iter().filter(|p| starts_as_program(p)) {
         let name = name_of(&path);
-        if let Some(stem) = stem(&name).map(str::to_owned) {
-            let elf = is_read(&stem).then(|| Elf::open(&path));
-            all.push(Part { name, stem, elf });
+        if let Some(stem) = stem(&name) {
+            let binary = is_read(&stem).then(|| Binary::open(&path));
+            all.push(Part { name, stem, binary });
         }
     }
     all
@@ -221,26 +224,6 @@ fn parts(folder: &Path) -> Vec<Part> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_files() {
-        for (name, want) in [
-            ("libggml.so", Some("ggml")),
-            ("libggml-base.so.0.13.1", Some("ggml-base")),
-            ("libggml-base.v0.5.0.so", Some("ggml-base")),
-            ("libggml-684d824a.so.0.13.1", Some("ggml")),
-            ("libggml-cpu-67036419.so.0", Some("ggml-cpu")),
-            ("libggml-cpu-haswell.so", Some("ggml-cpu-haswell")),
-            ("libggml-base-128.so.0", Some("ggml-base")),
-            ("libggml-128.so.0", Some("ggml")),
-            ("libggml.a", None),
-            ("libggmlx.so", None),
-            ("libggml.sox", None),
-            ("libllama.so", None),
-        ] {
-            assert_eq!(stem(name), want, "{name}");
-        }
-    }
 
     #[test]
     fn a_package_of_python_is_all_that_its_record_names() {

@@ -3,24 +3,27 @@
 //! - `find`: what is below a path;
 //! - `ours`: the installation that goes in;
 //! - `plan`: what would be done to a host, or why nothing;
-//! - `exchange`: does it, whole at every moment;
+//! - `exchange`: does it, and can take it back at every moment; `record`: what it does; `place`: single files;
 //! - `system`: owners of files, and the dynamic loader.
 #![forbid(unsafe_code)]
 
 mod exchange;
 mod find;
 mod ours;
+mod place;
 mod plan;
+mod record;
 mod system;
 
-use crate::elf::{Elf, stem};
+use crate::binary::{Binary, Format, stem};
 use crate::loader::{Loaded, System};
 use crate::versions;
-use exchange::{Entry, Exchange, State};
+use exchange::Exchange;
 use find::{Found, Host};
 pub use ours::Ours;
 pub use plan::lacks_text;
 use plan::{Plan, Refusal, first_of};
+use record::{Entry, State};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -42,17 +45,13 @@ pub struct How {
 /// The original file of a name that a swap has replaced, from the path under which a program finds it. If no file had
 /// this name, it is another name of the same file of ggml.
 pub fn former(path: &Path) -> Option<PathBuf> {
-    let target = std::fs::read_link(path).ok()?;
-    let whole = path.parent()?.join(target);
-    let text = whole.to_str()?;
-    let (swap, name) = text.split_once(&format!("/{}/current/", exchange::FOLDER))?;
-    let same = Path::new(swap).join(exchange::FOLDER).join("old").join(name);
+    let same = exchange::kept(path)?;
     if same.exists() {
         return Some(same);
     }
-    let part = stem(Path::new(name).file_name()?.to_str()?)?;
+    let part = stem(same.file_name()?.to_str()?);
     let others = std::fs::read_dir(same.parent()?).ok()?.flatten();
-    others.map(|e| e.path()).find(|p| p.file_name().and_then(|n| stem(n.to_str()?)) == Some(part))
+    others.map(|e| e.path()).find(|p| p.file_name().and_then(|n| stem(n.to_str()?)) == part)
 }
 
 /// Puts this library in the place of every ggml that is used below a path.
@@ -83,7 +82,7 @@ pub fn swap(path: &Path, how: &How) -> Result<Value, String> {
     let done: BTreeSet<PathBuf> = hosts.iter().filter_map(|h| h["folder"].as_str()).map(PathBuf::from).collect();
     for host in found.hosts.iter().filter(|h| !h.folders.keys().any(|f| done.contains(f))) {
         let variant = host.max_names().into_iter().find_map(|size| ours.for_names(size));
-        hosts.push(swap_one(&Plan::of(host, &found, variant.as_ref().unwrap_or(&ours), &system)?, host, how)?);
+        hosts.push(swap_one(&Plan::of(host, &found, variant.as_ref().unwrap_or(&ours), &system)?, host, how, &system)?);
     }
     if hosts.is_empty() {
         let inside = found.with_ggml_inside.iter().map(|p| p.display().to_string()).collect::<Vec<_>>();
@@ -102,17 +101,17 @@ pub fn swap(path: &Path, how: &How) -> Result<Value, String> {
 fn is_same(exchange: &Exchange, ours: &Ours) -> bool {
     let record = exchange.record();
     let mut libraries = record.files.iter().filter_map(|name| Some((name, stem(name)?)));
-    let base = libraries.clone().find(|(_, stem)| *stem == "ggml-base");
-    let base = base.and_then(|(name, _)| Elf::open(&exchange.new_files().join(name)).ok());
+    let base = libraries.clone().find(|(_, stem)| stem == "ggml-base");
+    let base = base.and_then(|(name, _)| Binary::open(&exchange.new_files().join(name)).ok());
     let variant = base.and_then(|base| ours.for_names(base.note?.max_name));
     let ours = variant.as_ref().unwrap_or(ours);
-    let is_ours = |(name, stem): (&String, &str)| {
-        ours.path(stem).is_ok_and(|path| ours::same(&path, &exchange.new_files().join(name)))
+    let is_ours = |(name, stem): (&String, String)| {
+        ours.path(&stem).is_ok_and(|path| ours::same(&path, &exchange.new_files().join(name)))
     };
     record.state == State::Swapped && libraries.all(is_ours)
 }
 
-fn swap_one(plan: &Plan, host: &Host, how: &How) -> Result<Value, String> {
+fn swap_one(plan: &Plan, host: &Host, how: &How, system: &System) -> Result<Value, String> {
     let users: BTreeSet<String> = users(host).map(|p| p.display().to_string()).collect();
     let mut answer = json!({
         "folder": plan.root, "built_for": plan.version.map(versions::text), "class": plan.class.text(), "used_by": users,
@@ -130,7 +129,7 @@ fn swap_one(plan: &Plan, host: &Host, how: &How) -> Result<Value, String> {
         (false, true, _) => "left alone",
         (false, false, true) => "would be swapped",
         (false, false, false) => {
-            exchange(plan, host)?;
+            exchange(plan, host, system)?;
             "swapped"
         }
     }
@@ -140,34 +139,44 @@ fn swap_one(plan: &Plan, host: &Host, how: &How) -> Result<Value, String> {
 
 /// The files that load the ggml of a host.
 fn users(host: &Host) -> impl Iterator<Item = &Path> {
-    host.users.iter().filter_map(|u: &Loaded| Some(u.objects.first()?.elf.path.as_path()))
+    host.users.iter().filter_map(|u: &Loaded| Some(u.objects.first()?.binary.path.as_path()))
 }
 
 /// Exchanges the files of a host, unless the dynamic loader finds less than before.
-fn exchange(plan: &Plan, host: &Host) -> Result<(), String> {
-    let before = users(host).map(system::loads).collect::<Result<Vec<_>, _>>()?;
+fn exchange(plan: &Plan, host: &Host, system: &System) -> Result<(), String> {
+    let loads = |user: &Path| system::loads(user, host.format(), system);
+    let before = users(host).map(loads).collect::<Result<Vec<_>, _>>()?;
     let mut exchange = Exchange::new(&plan.root, plan.record.clone())?;
     exchange.forward(&plan.sources)?;
-    let verified = verify(&exchange, plan, host, &before).and_then(|()| exchange.keep());
+    let verified = verify(&exchange, plan, host, &before, loads).and_then(|()| exchange.keep());
     verified.map_err(|e| match exchange.back() {
         Ok(()) => format!("{}: taken back, because {e}", plan.root.display()),
         Err(more) => format!("{}: {e}; and it could not be taken back: {more}", plan.root.display()),
     })
 }
 
-/// Starts the dynamic loader on each user, and the library itself, in processes of their own.
-fn verify(exchange: &Exchange, plan: &Plan, host: &Host, before: &[Loads]) -> Result<(), String> {
-    let new = exchange.new_files();
+/// Starts the dynamic loader on each user, and the library itself, in processes of their own. Of Windows, only the
+/// library, and on Windows.
+fn verify(
+    exchange: &Exchange,
+    plan: &Plan,
+    host: &Host,
+    before: &[Loads],
+    loads: impl Fn(&Path) -> Result<Loads, String>,
+) -> Result<(), String> {
     for (user, before) in users(host).zip(before) {
-        let now = system::loads(user)?;
+        let now = loads(user)?;
         if let Some(line) = now.missing.difference(&before.missing).next() {
             return Err(format!("{}: {line}", user.display()));
         }
         for (name, file) in now.libraries.iter().filter(|(n, _)| stem(n).is_some()) {
-            if !file.canonicalize().is_ok_and(|f| f.starts_with(&new)) {
+            if !exchange.has_placed(file) {
                 return Err(format!("{} still loads {name} from {}", user.display(), file.display()));
             }
         }
+    }
+    if host.format() != Format::HERE {
+        return Ok(());
     }
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut seen = BTreeSet::new();
@@ -202,7 +211,11 @@ pub fn unswap(path: &Path, how: &How) -> Result<Value, String> {
         if !how.dry_run {
             exchange.back()?;
         }
-        hosts.push(json!({ "folder": root, "result": if how.dry_run { "would be taken back" } else { "taken back" } }));
+        let rest = root.join(exchange::FOLDER);
+        let note = (!how.dry_run && rest.exists())
+            .then(|| format!("{}: programs that run have files of it open; remove it later", rest.display()));
+        let result = if how.dry_run { "would be taken back" } else { "taken back" };
+        hosts.push(json!({ "folder": root, "result": result, "notes": Vec::from_iter(note) }));
     }
     if hosts.is_empty() {
         return Err(format!("{}: nothing here was swapped", path.display()));
@@ -223,7 +236,7 @@ pub fn text(all: &Value) -> String {
         }
         for (key, title) in [("used_by", "used by"), ("replaced", "replaced"), ("set_aside", "set aside")] {
             let names: Vec<&str> = host[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            let short: Vec<&str> = names.iter().map(|n| n.rsplit('/').next().unwrap_or(n)).collect();
+            let short: Vec<&str> = names.iter().map(|n| n.rsplit(['/', '\\']).next().unwrap_or(n)).collect();
             if !short.is_empty() {
                 let _ = writeln!(out, "  {title:<11} {}", first_of(&short, NAMED));
             }

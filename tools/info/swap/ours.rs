@@ -2,7 +2,8 @@
 #![forbid(unsafe_code)]
 
 use super::find::REPLACED;
-use crate::elf::{Elf, Note, name_of, stem};
+use crate::binary::{Binary, Format, Need, Note, name_of, stem};
+use crate::image::{Export, Image};
 use crate::loader::{Loaded, MULTIARCH};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,12 +14,15 @@ pub struct Ours {
     /// What its libggml-base says of itself.
     pub note: Note,
     /// Each file by its stem, such as "ggml-base".
-    pub parts: BTreeMap<&'static str, Elf>,
+    pub parts: BTreeMap<&'static str, Binary>,
 }
 
-/// The name of a file in an installation.
-fn file_name(stem: &str) -> String {
-    format!("lib{stem}.so.0")
+/// The name of a file in an installation. `variant` is "-128" in one for names of this size, if they are in it.
+fn file_name(stem: &str, format: Format, variant: &str) -> String {
+    match format {
+        Format::Elf => format!("lib{stem}.so.0"),
+        Format::Pe => format!("{stem}{variant}.dll"),
+    }
 }
 
 impl Ours {
@@ -31,13 +35,17 @@ impl Ours {
         let bin = exe.as_deref().and_then(Path::parent);
         let prefix = from.or_else(|| bin?.parent()).unwrap_or(Path::new("/usr"));
         let multiarch = format!("lib/{MULTIARCH}");
-        let folders = [multiarch.as_str(), "lib", "lib64", ""].map(|f| prefix.join(f));
+        let linux = [multiarch.as_str(), "lib", "lib64", ""].map(|f| (f, Format::Elf));
+        let mut places = Vec::from_iter(linux.into_iter().chain(["bin", ""].map(|f| (f, Format::Pe))));
+        // Where there is one for either system, that for this one.
+        places.sort_by_key(|(_, format)| *format != Format::HERE);
         let why = "no libggml-rs: --from names the folder of one, or the PREFIX of make install";
-        folders.iter().find_map(|f| Self::in_folder(f)).ok_or_else(|| format!("{}: {why}", prefix.display()))
+        let mut all = places.iter().filter_map(|(folder, format)| Self::in_folder(&prefix.join(folder), *format, ""));
+        all.next().ok_or_else(|| format!("{}: {why}", prefix.display()))
     }
 
-    fn in_folder(folder: &Path) -> Option<Self> {
-        let open = |stem: &str| Elf::open(&folder.join(file_name(stem))).ok();
+    fn in_folder(folder: &Path, format: Format, variant: &str) -> Option<Self> {
+        let open = |stem: &str| Binary::open(&folder.join(file_name(stem, format, variant))).ok();
         let note = open("ggml-base")?.note?;
         let parts = REPLACED.into_iter().filter_map(|stem| Some((stem, open(stem)?))).collect();
         Some(Self { note, parts })
@@ -46,28 +54,65 @@ impl Ours {
     /// The installation for tensors' names of this size: another one that `make install GGML_MAX_NAME=...` has put
     /// beside this one.
     pub fn for_names(&self, size: u32) -> Option<Self> {
-        let folder = self.parts["ggml-base"].path.parent()?;
-        (size != self.note.max_name).then(|| Self::in_folder(&folder.join(format!("ggml-{size}"))))?
+        let (folder, format) = (self.parts["ggml-base"].path.parent()?, self.format());
+        let variant = |folder: &Path| Self::in_folder(folder, format, &format!("-{size}"));
+        (size != self.note.max_name).then(|| match format {
+            Format::Elf => variant(&folder.join(format!("ggml-{size}"))),
+            Format::Pe => variant(folder),
+        })?
+    }
+
+    /// The format of its files.
+    pub fn format(&self) -> Format {
+        self.parts["ggml-base"].format
+    }
+
+    /// Whether a file is for the same system and processor.
+    pub fn is_for(&self, file: &Binary) -> bool {
+        let base = &self.parts["ggml-base"];
+        (base.format, base.processor) == (file.format, file.processor)
     }
 
     /// The soname of a file. The other files find libggml-base beside themselves by this name.
     pub fn soname(&self, stem: &str) -> String {
-        self.parts.get(stem).and_then(|e| e.soname.clone()).unwrap_or_else(|| file_name(stem))
+        let own_name = |file: &Binary| match file.format {
+            Format::Elf => file.soname.clone(),
+            Format::Pe => Some(name_of(&file.path)),
+        };
+        self.parts.get(stem).and_then(own_name).unwrap_or_else(|| file_name(stem, self.format(), ""))
+    }
+
+    /// Whether the file of this stem has a name.
+    fn has(&self, stem: Option<String>, name: &str) -> bool {
+        stem.and_then(|s| self.parts.get(s.as_str())).is_some_and(|part| part.has.contains(name))
     }
 
     /// What an object takes from the ggml that is loaded with it, and would not find here.
-    pub fn lacks<'a>(&self, loaded: &'a Loaded, object: &'a Elf) -> Vec<&'a str> {
-        let is_missing = |name: &str| {
-            let definers = || loaded.objects.iter().map(|o| &o.elf).filter(|e| e.has.contains(name));
-            let stem_of = |e: &Elf| stem(&name_of(&e.path)).map(str::to_owned);
-            let of_ours = |e: &Elf| {
-                stem_of(e).and_then(|s| self.parts.get(s.as_str())).is_some_and(|ours| ours.has.contains(name))
-            };
-            let is_there = self.parts["ggml-base"].has.contains(name) || loaded.objects.iter().any(|o| of_ours(&o.elf));
-            definers().next().is_some() && definers().all(|e| stem_of(e).is_some()) && !is_there
+    pub fn lacks<'a>(&self, loaded: &'a Loaded, object: &'a Binary) -> Vec<&'a str> {
+        let stem_of = |file: &Binary| stem(&name_of(&file.path));
+        let is_missing = |need: &Need| match &need.from {
+            Some(file) => {
+                stem(file).is_some_and(|s| self.parts.contains_key(s.as_str()) && !self.has(Some(s), &need.name))
+            }
+            None => {
+                let definers = || loaded.definers(need);
+                let is_there = self.parts["ggml-base"].has.contains(&need.name)
+                    || loaded.objects.iter().any(|o| self.has(stem_of(&o.binary), &need.name));
+                definers().next().is_some() && definers().all(|f| stem_of(f).is_some()) && !is_there
+            }
         };
-        let needs = object.needs.iter().filter(|(_, weak)| !**weak).map(|(name, _)| name.as_str());
-        needs.filter(|name| is_missing(name)).collect()
+        object.needs.iter().filter(|need| !need.weak && is_missing(need)).map(|need| need.name.as_str()).collect()
+    }
+
+    /// A library of Windows that passes everything on to libggml-base. It takes the place of one with another name,
+    /// such as delvewheel gives it: a second copy would be a second ggml, because the small files need the usual name.
+    pub fn passing(&self) -> Vec<u8> {
+        let name = self.soname("ggml-base");
+        let library = name.trim_end_matches(".dll");
+        let names = self.parts["ggml-base"].has.iter();
+        let mut image = Image::default();
+        image.exports(&name, names.map(|n| (n.as_str(), Export::To(format!("{library}.{n}")))).collect());
+        image.finish(true)
     }
 
     /// The path of a file, with links resolved.
@@ -75,7 +120,8 @@ impl Ours {
     /// # Errors
     /// It has gone.
     pub fn path(&self, stem: &str) -> Result<PathBuf, String> {
-        let path = &self.parts.get(stem).ok_or_else(|| format!("there is no {}", file_name(stem)))?.path;
+        let path =
+            &self.parts.get(stem).ok_or_else(|| format!("there is no {}", file_name(stem, self.format(), "")))?.path;
         path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))
     }
 }

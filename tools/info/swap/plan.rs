@@ -1,11 +1,12 @@
 //! What a swap would do to a host, and the reasons not to do it.
 #![forbid(unsafe_code)]
 
-use super::exchange::{Entry, Record, Source, State, Was, relative};
+use super::exchange::{Source, relative};
 use super::find::{ACCELERATORS, Found, Host, Part, REPLACED};
 use super::ours::Ours;
+use super::record::{Entry, Manner, Record, State, Was};
 use super::system::owner;
-use crate::elf::{Elf, is_ggml, name_of, stem};
+use crate::binary::{Binary, Format, is_ggml, name_of, stem};
 use crate::loader::{Loaded, System};
 use crate::versions::{self, Class, HOST_FILE, Outcome, Verdict, Version, verdict};
 use std::collections::BTreeSet;
@@ -13,6 +14,9 @@ use std::path::{Path, PathBuf};
 
 /// Names in a sentence; more are counted.
 const NAMED: usize = 6;
+
+/// Name of the file in `new` that passes on the functions of libggml-base.
+const PASSING: &str = "passing.dll";
 
 /// A reason not to swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,27 +106,36 @@ impl Judge<'_> {
     }
 
     /// The files of ggml whose contents are known.
-    fn read(&self) -> impl Iterator<Item = (&Part, &Elf)> {
-        self.parts().filter_map(|(_, p)| Some((p, p.elf.as_ref()?.as_ref().ok()?)))
+    fn read(&self) -> impl Iterator<Item = (&Part, &Binary)> {
+        self.parts().filter_map(|(_, p)| Some((p, p.binary.as_ref()?.as_ref().ok()?)))
     }
 
     /// Objects of the host that are not of ggml: each user, and what it loads.
-    fn objects(&self) -> impl Iterator<Item = (&Loaded, &Elf)> {
-        let is_other = |e: &&Elf| stem(&name_of(&e.path)).is_none();
-        self.host.users.iter().flat_map(move |u| u.objects.iter().map(|o| &o.elf).filter(is_other).map(move |e| (u, e)))
+    fn objects(&self) -> impl Iterator<Item = (&Loaded, &Binary)> {
+        let is_other = |e: &&Binary| stem(&name_of(&e.path)).is_none();
+        self.host
+            .users
+            .iter()
+            .flat_map(move |u| u.objects.iter().map(|o| &o.binary).filter(is_other).map(move |e| (u, e)))
     }
 
     /// Other processors, other C libraries, and devices. Returns whether the rest matters.
     fn machine(&mut self) -> bool {
-        let machine = self.ours.parts["ggml-base"].machine;
-        let is_musl = |e: &Elf| e.needed.iter().any(|n| n.starts_with("libc.musl") || n.starts_with("ld-musl"));
+        let is_musl = |e: &Binary| e.needed.iter().any(|n| n.starts_with("libc.musl") || n.starts_with("ld-musl"));
         let unusable = self.parts().find_map(|(folder, part)| {
             let name = folder.join(&part.name).display().to_string();
-            match part.elf.as_ref()? {
+            match part.binary.as_ref()? {
                 Err(why) => Some(why.clone()),
-                Ok(elf) if elf.machine != machine => Some(format!("{name} is for another processor")),
-                Ok(elf) if is_musl(elf) => Some(format!("{name} needs the C library musl; libggml-rs needs glibc")),
-                Ok(elf) if elf.note.is_some() => Some(format!("{name} is libggml-rs already")),
+                Ok(file) if file.format != self.ours.format() => Some(format!(
+                    "{name} is for {}: --from names a libggml-rs for it, the PREFIX of make install",
+                    file.format.system()
+                )),
+                Ok(_) if cfg!(windows) && self.ours.format() == Format::Elf => {
+                    Some(format!("{name} is for Linux, where it can be swapped"))
+                }
+                Ok(file) if !self.ours.is_for(file) => Some(format!("{name} is for another processor")),
+                Ok(file) if is_musl(file) => Some(format!("{name} needs the C library musl; libggml-rs needs glibc")),
+                Ok(file) if file.note.is_some() => Some(format!("{name} is libggml-rs already")),
                 Ok(_) => None,
             }
         });
@@ -158,13 +171,15 @@ impl Judge<'_> {
 
     /// What other files take from its ggml that ours does not have.
     fn functions(&mut self) {
-        let lacks: BTreeSet<&str> = self.objects().flat_map(|(user, elf)| self.ours.lacks(user, elf)).collect();
+        let lacks: BTreeSet<&str> = self.objects().flat_map(|(user, file)| self.ours.lacks(user, file)).collect();
         for text in lacks_text(lacks) {
             self.refuse(false, text);
         }
         let mut direct: Vec<String> = Vec::new();
-        for (_, elf) in self.objects() {
-            direct.extend(elf.needed.iter().filter(|n| stem(n).is_some_and(|s| !REPLACED.contains(&s))).cloned());
+        for (_, file) in self.objects() {
+            direct.extend(
+                file.needed.iter().filter(|n| stem(n).is_some_and(|s| !REPLACED.contains(&s.as_str()))).cloned(),
+            );
         }
         for name in direct {
             self.refuse(false, format!("it needs {name}, which libggml-rs does not have"));
@@ -178,7 +193,7 @@ impl Judge<'_> {
             self.refuse(true, format!("it does not say for which ggml it was built; those for {from} to {to} run"));
             return;
         };
-        let imports: Vec<&str> = self.objects().flat_map(|(_, e)| e.needs.keys()).map(String::as_str).collect();
+        let imports: Vec<&str> = self.objects().flat_map(|(_, e)| e.imports()).collect();
         let Verdict { outcome, reasons } = verdict(version, class, &imports);
         for reason in reasons {
             match outcome {
@@ -266,8 +281,9 @@ impl Plan {
         let root = host.folders.keys().max_by_key(|f| f.components().count()).ok_or("a host without folders")?.clone();
         let record = entries(host, &root, ours, version.is_some())?;
         let source = |name: &String| match (stem(name), version) {
-            (None, Some(version)) => Ok(Source::Text(format!("{}\n", versions::text(version)))),
-            (stem, _) => ours.path(stem.unwrap_or_default()).map(Source::File),
+            (None, _) if name == PASSING => Ok(Source::Bytes(ours.passing())),
+            (None, Some(version)) => Ok(Source::Bytes(format!("{}\n", versions::text(version)).into_bytes())),
+            (stem, _) => ours.path(&stem.unwrap_or_default()).map(Source::File),
         };
         let sources = record.files.iter().map(source).collect::<Result<_, _>>()?;
         Ok(Self { root, record, sources, version, class, notes, refusals })
@@ -282,23 +298,31 @@ impl Plan {
 
 /// What is done to each name. `has_version`: whether the library gets a file with the version of the host.
 fn entries(host: &Host, root: &Path, ours: &Ours, has_version: bool) -> Result<Record, String> {
-    let mut entries = Vec::new();
+    let (mut entries, format, base) = (Vec::new(), ours.format(), ours.soname("ggml-base"));
+    let file_for = |part: &Part| match format {
+        Format::Pe if part.stem == "ggml-base" && !format.is_same(&part.name, &base) => PASSING.to_owned(),
+        _ => ours.soname(&part.stem),
+    };
     for (folder, (path, parts)) in host.folders.iter().enumerate() {
         for part in parts {
-            let becomes = matches!(fate(part, ours), Fate::Replaced).then(|| ours.soname(&part.stem));
+            let becomes = matches!(fate(part, ours), Fate::Replaced).then(|| file_for(part));
             let place = path.join(&part.name);
             let was = Was::at(&place).map_err(|e| format!("{}: {e}", place.display()))?;
             entries.push(Entry { folder, name: part.name.clone(), was, becomes });
         }
         // What the other files of ours need, under the name by which they need it, and what the library reads.
         let version = has_version.then(|| HOST_FILE.to_owned());
-        for name in [ours.soname("ggml-base")].into_iter().chain(version) {
-            if !parts.iter().any(|p| p.name == name) {
-                entries.push(Entry { folder, name: name.clone(), was: Was::Nothing, becomes: Some(name) });
+        for name in [base.clone()].into_iter().chain(version) {
+            if !parts.iter().any(|p| format.is_same(&p.name, &name)) {
+                let was = Was::at(&path.join(&name)).map_err(|e| format!("{}: {e}", path.join(&name).display()))?;
+                entries.push(Entry { folder, name: name.clone(), was, becomes: Some(name) });
             }
         }
     }
+    // Where they are replaced one by one: without its libggml-base, none of our files is of use, and no program starts.
+    entries.sort_by_key(|e: &Entry| e.becomes.as_ref() == Some(&base));
     let files: BTreeSet<String> = entries.iter().filter_map(|e| e.becomes.clone()).collect();
     let folders = host.folders.keys().map(|f| relative(root, f)).collect();
-    Ok(Record { state: State::Unfinished, folders, entries, files: files.into_iter().collect() })
+    let manner = if format == Format::Pe { Manner::Copies } else { Manner::Links };
+    Ok(Record { manner, state: State::Unfinished, folders, entries, files: files.into_iter().collect() })
 }

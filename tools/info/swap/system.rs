@@ -1,6 +1,8 @@
 //! What a swap needs of the system: which package owns a file, and what the dynamic loader says of a program.
 #![forbid(unsafe_code)]
 
+use crate::binary::{Binary, Format};
+use crate::loader::{Loaded, System};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,12 +42,36 @@ pub struct Loads {
     pub missing: BTreeSet<String>,
 }
 
-/// Starts the dynamic loader in a process of its own, which loads a program or library and all that it needs, and binds
-/// every symbol, but runs nothing of it.
+/// What the dynamic loader says of a program or library of this format.
 ///
 /// # Errors
-/// The loader cannot be started.
-pub fn loads(path: &Path) -> Result<Loads, String> {
+/// The loader cannot be started, or the file cannot be read.
+pub fn loads(path: &Path, format: Format, system: &System) -> Result<Loads, String> {
+    match format {
+        Format::Elf => started(path),
+        Format::Pe => Ok(searched(&Loaded::of(Binary::open(path)?, system))),
+    }
+}
+
+/// Windows has no loader that only says what it would load. What is linked says the same.
+fn searched(loaded: &Loaded) -> Loads {
+    let mut all = Loads::default();
+    for found in loaded.found.iter().filter(|f| !f.is_of_system) {
+        match found.object {
+            Some(i) => drop(all.libraries.insert(found.name.clone(), loaded.objects[i].binary.path.clone())),
+            None => drop(all.missing.insert(format!("{} is {}", found.name, found.how))),
+        }
+    }
+    for (by, need) in loaded.missing() {
+        let by = loaded.objects[by].binary.path.display();
+        all.missing.insert(format!("{} has no {} (needed by {by})", need.from.as_deref().unwrap_or("it"), need.name));
+    }
+    all
+}
+
+/// Starts the dynamic loader in a process of its own, which loads a program or library and all that it needs, and binds
+/// every symbol, but runs nothing of it.
+fn started(path: &Path) -> Result<Loads, String> {
     let mut loader = Command::new(LOADER);
     loader.arg(path).env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_WARN", "yes").env("LD_BIND_NOW", "yes");
     let out = loader.output().map_err(|e| format!("{LOADER}: {e}"))?;
@@ -89,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_program_of_this_machine() {
-        let all = loads(&std::env::current_exe().unwrap()).unwrap();
+        let all = started(&std::env::current_exe().unwrap()).unwrap();
         assert!(all.libraries.contains_key("libc.so.6") && all.missing.is_empty(), "{all:?}");
     }
 

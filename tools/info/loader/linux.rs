@@ -1,90 +1,22 @@
-//! Finds the file that the dynamic loader of Linux takes for a library: the search of ld.so(8), without running
-//! anything.
+//! How the dynamic loader of Linux searches for a library: ld.so(8).
 #![forbid(unsafe_code)]
 
-use crate::elf::Elf;
-use std::collections::{BTreeSet, VecDeque};
+use super::{Loaded, Search, System};
+use crate::binary::{Binary, Format};
 use std::path::{Path, PathBuf};
 
 /// The multi-arch folder of this processor on Debian and its relatives.
 pub const MULTIARCH: &str = if cfg!(target_arch = "aarch64") { "aarch64-linux-gnu" } else { "x86_64-linux-gnu" };
 
-/// Where a library was found, if it was.
-#[derive(Debug)]
-pub struct Found {
-    /// Name that was searched for.
-    pub name: String,
-    /// Index of the object that needed it first.
-    pub by: usize,
-    /// The object: an index into the list of loaded ones.
-    pub object: Option<usize>,
-    /// The rule that found it, or the folders that were searched.
-    pub how: String,
-}
-
-/// A file that would be loaded.
-#[derive(Debug)]
-pub struct Object {
-    /// The file.
-    pub elf: Elf,
-    /// The object that needs it first; none for the program.
-    pub by: Option<usize>,
-}
-
-/// The files that the loader would load for a file.
-#[derive(Debug, Default)]
-pub struct Loaded {
-    /// In the order in which symbols are searched for, the file itself first.
-    pub objects: Vec<Object>,
-    /// Each name that was searched for, once.
-    pub found: Vec<Found>,
-}
-
-/// Settings that affect the search.
-#[derive(Debug, Default)]
-pub struct System {
-    /// LD_LIBRARY_PATH.
-    pub library_path: Option<String>,
-    /// LD_PRELOAD.
-    pub preload: Option<String>,
-    /// The contents of /etc/ld.so.cache: names and files, in its order.
-    pub cache: Vec<(String, PathBuf)>,
-    /// Folders below the searched ones that are for better processors, the best first.
-    pub hwcaps: Vec<&'static str>,
-}
-
-impl System {
-    /// This machine and this environment.
-    pub fn here() -> Self {
-        // These are variables of the loader, not of ggml.
-        let var = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-        let data = std::fs::read("/etc/ld.so.cache").unwrap_or_default();
-        let hwcaps = hwcaps();
-        Self {
-            library_path: var("LD_LIBRARY_PATH"),
-            preload: var("LD_PRELOAD"),
-            cache: read_cache(&data, &hwcaps).unwrap_or_default(),
-            hwcaps,
-        }
-    }
-
-    /// Whether the loader finds libraries in a folder for every program.
-    pub fn has(&self, folder: &Path) -> bool {
-        let is_it = |f: &Path| f.canonicalize().is_ok_and(|f| f == *folder);
-        let cached: BTreeSet<&Path> = self.cache.iter().filter_map(|(_, file)| file.parent()).collect();
-        cached.into_iter().any(is_it) || usual_folders().iter().any(|f| is_it(f))
-    }
-}
-
 /// The folders that are searched last.
-fn usual_folders() -> Vec<PathBuf> {
+pub fn usual_folders() -> Vec<PathBuf> {
     let multi = [format!("/lib/{MULTIARCH}"), format!("/usr/lib/{MULTIARCH}")];
     let usual = multi.iter().map(String::as_str).chain(["/lib64", "/usr/lib64", "/lib", "/usr/lib"]);
     usual.map(PathBuf::from).filter(|f| f.is_dir()).collect()
 }
 
 /// Levels of this processor for which the C library has folders.
-fn hwcaps() -> Vec<&'static str> {
+pub fn hwcaps() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
     {
         let v2 = is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("popcnt");
@@ -105,6 +37,11 @@ fn hwcaps() -> Vec<&'static str> {
     {
         Vec::new()
     }
+}
+
+/// This machine's cache.
+pub fn cache(hwcaps: &[&str]) -> Vec<(String, PathBuf)> {
+    read_cache(&std::fs::read("/etc/ld.so.cache").unwrap_or_default(), hwcaps).unwrap_or_default()
 }
 
 /// The entries of a cache of format 1.1, which may follow one of the old format. `None` if it is damaged, or of another
@@ -143,10 +80,10 @@ fn read_cache(data: &[u8], hwcaps: &[&str]) -> Option<Vec<(String, PathBuf)>> {
 }
 
 /// A list of folders with the loader's variables replaced. An empty one is the current folder.
-fn folders(list: &str, separators: &[char], elf: &Elf) -> Vec<PathBuf> {
+fn folders(list: &str, separators: &[char], elf: &Binary) -> Vec<PathBuf> {
     // That of a program is the folder of its file. That of a library is the folder where it was found, which may hold
     // only a link to the file.
-    let whole = if elf.has_interpreter { elf.path.canonicalize() } else { std::path::absolute(&elf.path) };
+    let whole = if elf.is_program { elf.path.canonicalize() } else { std::path::absolute(&elf.path) };
     let whole = whole.unwrap_or_else(|_| elf.path.clone());
     let origin = whole.parent().map(|p| p.display().to_string()).unwrap_or_default();
     let lib = if Path::new("/lib").join(MULTIARCH).is_dir() { format!("lib/{MULTIARCH}") } else { "lib64".into() };
@@ -161,60 +98,20 @@ fn folders(list: &str, separators: &[char], elf: &Elf) -> Vec<PathBuf> {
 }
 
 impl Loaded {
-    /// The files that the loader would load for `program`, which may be a library.
-    pub fn of(program: Elf, system: &System) -> Self {
-        let mut this = Self::default();
-        let machine = program.machine;
-        this.objects.push(Object { elf: program, by: None });
-        let mut queue: VecDeque<(usize, String)> = VecDeque::new();
-        for name in system.preload.iter().flat_map(|l| l.split([':', ' '])).filter(|n| !n.is_empty()) {
-            queue.push_back((0, name.to_owned()));
-        }
-        let mut next = 0;
-        loop {
-            while let Some((by, name)) = queue.pop_front() {
-                this.load(by, &name, machine, system);
-            }
-            let Some(object) = this.objects.get(next) else { return this };
-            queue.extend(object.elf.needed.iter().map(|n| (next, n.clone())));
-            next += 1;
-        }
-    }
-
-    fn load(&mut self, by: usize, name: &str, machine: u16, system: &System) {
-        if self.found.iter().any(|f| f.name == name) {
-            return;
-        }
-        // A library with this soname is not loaded twice.
-        if let Some(object) = self.objects.iter().position(|o| o.elf.soname.as_deref() == Some(name)) {
-            self.found.push(Found { name: name.to_owned(), by, object: Some(object), how: "loaded already".into() });
-            return;
-        }
+    /// What ld.so(8) finds for a name that the object `by` needs.
+    pub(super) fn search_as_linux(&self, by: usize, name: &str, system: &System) -> Search {
         let mut searched = Vec::new();
-        let (object, how) = match self.search(by, name, machine, system, &mut searched) {
-            Some((elf, how)) => {
-                let same = |o: &Object| o.elf.path.canonicalize().ok() == elf.path.canonicalize().ok();
-                let at = self.objects.iter().position(same);
-                if at.is_none() {
-                    self.objects.push(Object { elf, by: Some(by) });
-                }
-                (Some(at.unwrap_or(self.objects.len() - 1)), how)
-            }
-            None => (None, format!("not in {}", searched.join(", "))),
-        };
-        self.found.push(Found { name: name.to_owned(), by, object, how });
+        match self.search(by, name, system, &mut searched) {
+            Some((file, how)) => Search::File(file, how),
+            None => Search::Missing(format!("not in {}", searched.join(", "))),
+        }
     }
 
-    fn search(
-        &self,
-        by: usize,
-        name: &str,
-        machine: u16,
-        system: &System,
-        searched: &mut Vec<String>,
-    ) -> Option<(Elf, String)> {
+    fn search(&self, by: usize, name: &str, system: &System, searched: &mut Vec<String>) -> Option<(Binary, String)> {
         // The loader skips files for another processor, and files that are no libraries.
-        let open = |path: &Path| Elf::open(path).ok().filter(|e| e.machine == machine);
+        let processor = self.objects[0].binary.processor;
+        let is_usable = |b: &Binary| b.format == Format::Elf && b.processor == processor;
+        let open = |path: &Path| Binary::open(path).ok().filter(is_usable);
         if name.contains('/') {
             searched.push(name.to_owned());
             return open(Path::new(name)).map(|e| (e, "named by its path".into()));
@@ -229,12 +126,12 @@ impl Loaded {
             }
             None
         };
-        let asking = &self.objects[by].elf;
+        let asking = &self.objects[by].binary;
         if asking.runpath.is_none() {
             // That of the object, then those of the objects that loaded it.
             let mut at = Some(by);
             while let Some(i) = at {
-                let elf = &self.objects[i].elf;
+                let elf = &self.objects[i].binary;
                 if let Some(list) = &elf.rpath
                     && let Some(found) = in_folders(folders(list, &[':'], elf), "rpath")
                 {
@@ -244,7 +141,7 @@ impl Loaded {
             }
         }
         if let Some(list) = &system.library_path
-            && let Some(found) = in_folders(folders(list, &[':', ';'], &self.objects[0].elf), "LD_LIBRARY_PATH")
+            && let Some(found) = in_folders(folders(list, &[':', ';'], &self.objects[0].binary), "LD_LIBRARY_PATH")
         {
             return Some(found);
         }
@@ -268,7 +165,7 @@ mod tests {
     use super::*;
 
     /// A cache as ldconfig writes it.
-    fn cache(entries: &[(&str, &str)]) -> Vec<u8> {
+    fn cache_of(entries: &[(&str, &str)]) -> Vec<u8> {
         let mut texts = Vec::new();
         let mut data = b"glibc-ld.so.cache1.1".to_vec();
         data.extend((entries.len() as u32).to_le_bytes());
@@ -292,7 +189,7 @@ mod tests {
 
     #[test]
     fn caches_are_read_and_checked() {
-        let data = cache(&[
+        let data = cache_of(&[
             ("libggml.so.0", "/a/libggml.so.0"),
             ("libggml.so.0", "/b/glibc-hwcaps/x86-64-v3/libggml.so.0"),
             ("libm.so.6", "/a/libm.so.6"),
@@ -314,7 +211,7 @@ mod tests {
     #[test]
     fn a_program_of_this_machine_finds_its_libraries() {
         let path = std::env::current_exe().unwrap();
-        let loaded = Loaded::of(Elf::open(&path).unwrap(), &System::here());
+        let loaded = Loaded::of(Binary::open(&path).unwrap(), &System::here());
         let libc = loaded.found.iter().find(|f| f.name.starts_with("libc.so")).unwrap();
         assert!(libc.object.is_some(), "{libc:?}");
         assert!(loaded.found.iter().all(|f| f.object.is_some()), "{:?}", loaded.found);
@@ -327,16 +224,16 @@ mod tests {
         let link = folder.path().join("libx.so");
         let program = std::env::current_exe().unwrap().canonicalize().unwrap();
         std::os::unix::fs::symlink(&program, &link).unwrap();
-        let mut elf = Elf::open(&link).unwrap();
-        elf.has_interpreter = false;
+        let mut elf = Binary::open(&link).unwrap();
+        elf.is_program = false;
         assert_eq!(folders("$ORIGIN/a", &[':'], &elf), [folder.path().join("a")]);
-        elf.has_interpreter = true;
+        elf.is_program = true;
         assert_eq!(folders("${ORIGIN}", &[':'], &elf), [program.parent().unwrap()]);
     }
 
     #[test]
     fn what_is_nowhere_says_where_it_was_looked_for() {
-        let mut program = Elf::open(&std::env::current_exe().unwrap()).unwrap();
+        let mut program = Binary::open(&std::env::current_exe().unwrap()).unwrap();
         program.needed = vec!["libggml-none.so.7".into()];
         program.runpath = Some("$ORIGIN/../lib:/no/where".into());
         let loaded = Loaded::of(program, &System { library_path: Some("/some".into()), ..System::default() });
