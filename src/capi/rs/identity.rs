@@ -15,6 +15,10 @@ static ABI: ggml_rs_abi = ggml_rs_abi {
 /// other headers can check it before it passes a struct: `ggml_rs_get_abi()->digest == GGML_RS_ABI_DIGEST`.
 #[unsafe(no_mangle)]
 pub extern "C" fn ggml_rs_get_abi() -> *const ggml_rs_abi {
+    // MinGW's linker leaves out what nothing refers to.
+    if cfg!(windows) {
+        std::hint::black_box(&NOTE);
+    }
     &raw const ABI
 }
 
