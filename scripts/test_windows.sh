@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The library for Windows on x86-64 in Wine, on Linux: test_windows.sh [SECTION ...]
 #
-# Sections: files, c, x86, visual, vulkan, units, original, llama, soak. `all`: all of them but the last; without any,
-# the first three. `run COMMAND ...`: a command in the same surroundings, in which programs for Windows start like any
-# others. The last line counts the checks.
+# Sections: files, c, swap, x86, visual, vulkan, units, original, llama, soak. `all`: all of them but the last; without
+# any, the first four. `run COMMAND ...`: a command in the same surroundings, in which programs for Windows start like
+# any others. The last line counts the checks.
 set -u
 export CARGO_TARGET=x86_64-pc-windows-gnu
 mingw=x86_64-w64-mingw32
@@ -28,7 +28,7 @@ mkdir -p "$out/stubs"
     $CC -shared -o "$out/stubs/bcryptprimitives.dll" c_tests/windows/bcryptprimitives.c -ladvapi32 || skip "$CC cannot link"
 export WINEDEBUG=-all WINEPREFIX=$out/wine WINEPATH
 WINEPATH="Z:$ours/bin;Z:$out/stubs;Z:$(dirname "$($CC -print-libgcc-file-name)");Z:$(dirname "$($CC -print-file-name=libwinpthread-1.dll)")"
-case ${1:-} in run) shift; exec "$@" ;; '') set -- files c x86 ;; all) set -- files c x86 visual vulkan units original llama ;; esac
+case ${1:-} in run) shift; exec "$@" ;; '') set -- files c swap x86 ;; all) set -- files c swap x86 visual vulkan units original llama ;; esac
 
 same_files() { # by the names that Linux's have here
     for file in "$ours"/bin/*; do $mingw-objdump -f "$file" | grep -q pei-x86-64 || { echo "error: $file"; return 1; }; done
@@ -103,6 +103,39 @@ section_original() {
     GGML_ORACLE_PREFIX=$original GGML_ORACLE_SRC=$GGML_CACHE/src/ggml/src GGML_MODULES=$GGML_CACHE/$CARGO_TARGET/modules GGML_WHISPER=$GGML_CACHE/src/whisper.cpp \
         check "c_tests with the original" hosts dump host sched quant ops train plugin foreign whisper
     grep passed "$work/log"
+}
+app=$out/app linux=("$x86/bin/ggml-info" --from "$ours") windows=("$ours/bin/ggml-info.exe")
+a_host() { # FLAG ...: in $app, of another ggml, whose base has this name if it is given
+    local base=${name:-ggml-base}.dll other
+    rm -rf "$app" && mkdir "$app" && $CC -DBASE -shared c_tests/windows/swapped.c -o "$app/$base" || return 1
+    for other in ggml ggml-cpu-haswell; do $CC -DOTHER -shared c_tests/windows/swapped.c -o "$app/$other.dll" || return 1; done
+    $CC "$@" c_tests/windows/swapped.c -o "$app/main.exe" "$app/$base" "$app/ggml.dll" && listing "$app" > "$out/before" && ends 0 "0.20.0 368 0" "$app/main.exe"
+}
+is_ours() { ends 0 "$version 368 1" "$app/main.exe" && ends 0 "built for          0.20.0" "$1" --check "$app/main.exe"; }
+back() { ends 0 "taken back" "$1" --unswap "$app" && ends 0 "0.20.0 368 0" "$app/main.exe" && listing "$app" | diff "$out/before" -; }
+there() { ends 0 "result      swapped" "$@" --swap "$app" && is_ours "$1" && ends 0 "swapped already" "$@" --swap "$app"; }
+running() { # COMMAND ...: while the host runs, which has its files open
+    rm -f "$work/line" && mkfifo "$work/line" && { "$app/main.exe" wait <> "$work/line" > "$out/running" & }
+    timeout 60 bash -c "until grep -q 368 '$out/running'; do sleep 0.2; done" && "$@"
+    local status=$?
+    echo 1<> "$work/line" && wait $! && return $status
+}
+section_swap() {
+    local name info
+    for name in "" ggml-base-0123456789abcdef0123456789abcdef; do
+        check "a host${name:+, $name}" a_host
+        check "swapped on Linux" there "${linux[@]}"
+        check "taken back in Wine" back "${windows[@]}"
+        check "swapped in Wine" there "${windows[@]}"
+        check "taken back on Linux" back "${linux[0]}"
+    done
+    check "swapped while it runs" running there "${windows[@]}"
+    check "taken back while it runs" running ends 0 "taken back" "${windows[0]}" --unswap "$app"
+    check "what was open goes later" eval 'ends 2 "nothing here" "${windows[@]}" --unswap "$app"; listing "$app" | diff "$out/before" -'
+    name=
+    check "a host with a function of its ggml" a_host -DOWN
+    for info in linux windows; do declare -n it=$info; check "it is refused" ends 1 "functions of its own: ggml_own" "${it[@]}" --swap "$app"; done
+    check "no library for Windows" ends 1 "is for Windows: --from" "$x86/bin/ggml-info" --swap "$app"
 }
 
 check "make" scripts/build.sh if-needed

@@ -25,6 +25,8 @@ pub enum Export {
 #[derive(Default)]
 pub struct Image {
     data: Vec<u8>,
+    /// Name of the section; empty: ".rdata".
+    section: &'static str,
     /// Address and size of each directory.
     directories: [(u32, u32); 16],
 }
@@ -95,7 +97,8 @@ impl Image {
         put(&mut out, &[both(3, 0x160), 1 << 20, 0, START, 0, 1 << 20, 0, START, 0, 0, 16]);
         debug_assert_eq!(out.len(), DIRECTORIES);
         self.directories.iter().for_each(|(at, size)| put(&mut out, &[*at, *size]));
-        out.extend(b".rdata\0\0");
+        let name = if self.section.is_empty() { ".rdata" } else { self.section };
+        out.extend(name.bytes().chain([0; 8]).take(8));
         // Data that is read; a test's has code, too.
         put(&mut out, &[size, START, self.data.len() as u32, PART as u32, 0, 0, 0, 0x4000_0040]);
         out.resize(PART, 0);
@@ -146,6 +149,18 @@ pub mod tests {
             rows.iter().chain(&[[0; 5]]).for_each(|row| self.words(row));
             self.directories[IMPORTS] = (start, self.next() - start);
         }
+    }
+
+    /// A ggml-base.dll of libggml-rs with these functions.
+    pub fn our_base(names: &[&str]) -> Image {
+        let mut image = Image { section: ".ggmlnt", ..Image::default() };
+        image.words(&[8, 28, 1]);
+        image.add(b"ggml-rs\0");
+        image.words(&[1, 2, 64]);
+        image.add(b"0.28.0\0\0\0\0\0\0\0\0\0\0");
+        let code = image.add(&[0xc3]);
+        image.exports("ggml-base.dll", names.iter().map(|name| (*name, Export::At(code))).collect());
+        image
     }
 
     /// A ggml-base.dll of this version and size of tensors, which also has these functions.
