@@ -4,11 +4,11 @@
 use crate::binary::{Binary, Format, Need, OVERHEAD_WITHOUT_NAME, Processor, is_ggml, note};
 use crate::constant::Code;
 use object::pe::{
-    FileFlags, IMAGE_FILE_DLL, IMAGE_FILE_MACHINE_AMD64, IMAGE_FILE_MACHINE_ARM64, IMAGE_NT_OPTIONAL_HDR32_MAGIC,
-    Machine,
+    FileFlags, IMAGE_DIRECTORY_ENTRY_DELAY_IMPORT, IMAGE_DIRECTORY_ENTRY_IMPORT, IMAGE_FILE_DLL,
+    IMAGE_FILE_MACHINE_AMD64, IMAGE_FILE_MACHINE_ARM64, IMAGE_NT_OPTIONAL_HDR32_MAGIC, Machine,
 };
 use object::read::pe::{ExportTarget, ImageNtHeaders, PeFile64, optional_header_magic};
-use object::{LittleEndian, NameOrOrdinal, Object, ObjectSection, ObjectSymbol};
+use object::{LittleEndian, Object, ObjectSection, ObjectSymbol};
 use std::path::Path;
 
 /// Whether the contents are those of a file of 32 bits.
@@ -25,12 +25,76 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// A zero ends it.
+fn text_at(data: Option<&[u8]>) -> Option<String> {
+    let data = data?;
+    Some(text(&data[..data.iter().position(|&c| c == 0)?]))
+}
+
+/// Numbers of 32 bits, as many as a row has.
+fn words<const N: usize>(data: &[u8]) -> Option<[u32; N]> {
+    let mut words = data.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]));
+    let mut row = [0; N];
+    for word in &mut row {
+        *word = words.next()?;
+    }
+    Some(row)
+}
+
+/// The functions that a file imports: the library and the name, or "#" and the number, of each. `None` if it is
+/// damaged. Tools such as delvewheel put names of libraries into other sections than the table's, which the crate
+/// `object` does not read.
+fn imports<'data>(file: &PeFile64<'data>, at: &dyn Fn(u32) -> Option<&'data [u8]>) -> Option<Vec<(String, String)>> {
+    let mut lists = Vec::new();
+    if let Some(table) = file.data_directory(IMAGE_DIRECTORY_ENTRY_IMPORT).filter(|d| d.size.get(LittleEndian) > 0) {
+        let mut rows = at(table.virtual_address.get(LittleEndian))?;
+        // The list of names, two numbers, the library and the list that becomes addresses.
+        loop {
+            let [names, _, _, library, addresses] = words(rows)?;
+            if library == 0 {
+                break;
+            }
+            lists.push((library, if names == 0 { addresses } else { names }));
+            rows = &rows[20..];
+        }
+    }
+    let delayed = file.data_directory(IMAGE_DIRECTORY_ENTRY_DELAY_IMPORT);
+    if let Some(table) = delayed.filter(|d| d.size.get(LittleEndian) > 0) {
+        let mut rows = at(table.virtual_address.get(LittleEndian))?;
+        loop {
+            let [_, library, _, _, names, ..]: [u32; 8] = words(rows)?;
+            if library == 0 {
+                break;
+            }
+            lists.push((library, names));
+            rows = &rows[32..];
+        }
+    }
+    let mut all = Vec::new();
+    for (library, names) in lists {
+        let (library, mut entries) = (text_at(at(library))?, at(names)?);
+        loop {
+            let [low, high] = words(entries)?;
+            let name = match (low, high >> 31) {
+                (0, 0) => break,
+                (number, 1) => format!("#{}", number as u16),
+                // Two bytes before the name are a hint.
+                (hint, _) => text_at(at(hint)?.get(2..))?,
+            };
+            all.push((library.clone(), name));
+            entries = &entries[8..];
+        }
+    }
+    Some(all)
+}
+
 /// Reads a file of 64 bits, whose contents are `data`.
 ///
 /// # Errors
 /// It is damaged.
-pub fn parse(path: &Path, data: &[u8]) -> object::Result<Binary> {
-    let file = PeFile64::parse(data)?;
+pub fn parse(path: &Path, data: &[u8]) -> Result<Binary, String> {
+    let damaged = |e: object::Error| e.to_string();
+    let file = PeFile64::parse(data).map_err(damaged)?;
     let header = file.nt_headers().file_header();
     let is_library = header.characteristics.get(LittleEndian) & IMAGE_FILE_DLL != FileFlags(0);
     let mut this = Binary {
@@ -39,25 +103,21 @@ pub fn parse(path: &Path, data: &[u8]) -> object::Result<Binary> {
         note: file.section_by_name(".ggmlnt").and_then(|s| note(s.data().ok()?)),
         ..Binary::new(path, data, Format::Pe)
     };
-    let needs = |this: &mut Binary, library: String, name: NameOrOrdinal<&[u8]>| {
+    let needs = |this: &mut Binary, library: String, name: String| {
         if !this.needed.iter().any(|n| n.eq_ignore_ascii_case(&library)) {
             this.needed.push(library.clone());
         }
-        let name = match name {
-            NameOrOrdinal::Name(name) => text(name),
-            NameOrOrdinal::Ordinal(number) => format!("#{number}"),
-        };
         this.needs.insert(Need { name, from: Some(library), weak: false });
     };
-    for import in file.imports()? {
-        let import = import?;
-        needs(&mut this, text(import.library()), import.name());
-    }
     let sections = file.section_table();
-    let at = |address| sections.pe_data_at(data, u32::try_from(address).ok()?);
+    let at = |address: u32| sections.pe_data_at(data, address);
+    for (library, name) in imports(&file, &at).ok_or("its table of imports ends too early")? {
+        needs(&mut this, library, name);
+    }
+    let at = |address| at(u32::try_from(address).ok()?);
     let code = |address: u32| Code { processor: Processor::X86_64, address: address.into(), at: &at };
-    if let Some(table) = file.export_table()? {
-        for export in table.exports()? {
+    if let Some(table) = file.export_table().map_err(damaged)? {
+        for export in table.exports().map_err(damaged)? {
             let name = export.name.map_or_else(|| format!("#{}", export.ordinal), text);
             let is_x86 = this.processor == Processor::X86_64;
             match export.target {
@@ -71,12 +131,12 @@ pub fn parse(path: &Path, data: &[u8]) -> object::Result<Binary> {
                 ExportTarget::ForwardByName(library, function) => {
                     let library = format!("{}.dll", text(library));
                     this.passes_to.insert(library.clone());
-                    needs(&mut this, library, NameOrOrdinal::Name(function));
+                    needs(&mut this, library, text(function));
                 }
                 ExportTarget::ForwardByOrdinal(library, number) => {
                     let library = format!("{}.dll", text(library));
                     this.passes_to.insert(library.clone());
-                    needs(&mut this, library, NameOrOrdinal::Ordinal(number.0));
+                    needs(&mut this, library, format!("#{number}"));
                 }
             }
             this.has.insert(name);

@@ -102,7 +102,7 @@ impl Loaded {
     pub(super) fn search_as_linux(&self, by: usize, name: &str, system: &System) -> Search {
         let mut searched = Vec::new();
         match self.search(by, name, system, &mut searched) {
-            Some((file, how)) => Search::File(file, how),
+            Some((file, how)) => Search::File(Box::new(file), how),
             None => Search::Missing(format!("not in {}", searched.join(", "))),
         }
     }

@@ -61,7 +61,7 @@ pub struct System {
 /// The result of a search.
 enum Search {
     /// A file, and the rule that found it.
-    File(Binary, String),
+    File(Box<Binary>, String),
     /// A file of the system, and how that is known.
     OfSystem(String),
     /// None, and why.
@@ -153,7 +153,7 @@ impl Loaded {
                     let real = binary.path.canonicalize().ok();
                     let at = self.objects.iter().position(|o| o.binary.path.canonicalize().ok() == real);
                     if at.is_none() {
-                        self.objects.push(Object { binary, by: Some(by) });
+                        self.objects.push(Object { binary: *binary, by: Some(by) });
                     }
                     (found.object, found.how) = (Some(at.unwrap_or(self.objects.len() - 1)), how);
                 }

@@ -51,7 +51,9 @@ impl Loaded {
             }
             // It does not look further.
             return match Binary::open(&path) {
-                Ok(file) if file.processor == self.objects[0].binary.processor => Search::File(file, (*rule).into()),
+                Ok(file) if file.processor == self.objects[0].binary.processor => {
+                    Search::File(Box::new(file), (*rule).into())
+                }
                 Ok(_) => Search::Missing(format!("for another processor: {}", path.display())),
                 Err(why) => Search::Missing(format!("not usable: {why}")),
             };

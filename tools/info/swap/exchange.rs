@@ -388,7 +388,8 @@ impl Exchange {
             let place = self.place(entry);
             place.parent().is_some_and(Path::exists) && matches!(Was::at(&place), Ok(Was::Nothing))
         };
-        if !self.is_ours(entry) && !(self.record.manner == Manner::Copies && is_gone()) {
+        let may_be_gone = self.record.manner == Manner::Copies;
+        if !(self.is_ours(entry) || may_be_gone && is_gone()) {
             return Ok(());
         }
         let kept = folder.join(&entry.name);

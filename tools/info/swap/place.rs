@@ -22,7 +22,7 @@ fn try_lock(folder: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Folders cannot be opened so here: a file in it, which nobody else can open, and which goes when it is closed.
+/// Folders cannot be opened so here: a file in it, which no other process can open, and which goes when it is closed.
 #[cfg(windows)]
 fn try_lock(folder: &Path) -> io::Result<File> {
     use std::os::windows::fs::OpenOptionsExt;
