@@ -569,6 +569,21 @@ fn activation_formats_are_the_same_at_every_level() {
     }
 }
 
+/// `a * b + c`, rounded once. `mul_add` is the C library's where the processor's instruction is not known to the
+/// compiler, and MinGW's rounds the product, too.
+fn fused(a: f32, b: f32, c: f32) -> f32 {
+    let (product, c) = (f64::from(a) * f64::from(b), f64::from(c)); // the product is exact
+    let sum = product + c;
+    let part = sum - product;
+    let rest = (product - (sum - part)) + (c - part); // what the sum lacks
+    // A sum that is not exact gets an odd last bit: then it is on the right side of the middle between two floats.
+    if rest == 0.0 || sum.to_bits() & 1 == 1 {
+        return sum as f32;
+    }
+    let away = (rest > 0.0) == (sum > 0.0);
+    f64::from_bits(if away { sum.to_bits() + 1 } else { sum.to_bits() - 1 }) as f32
+}
+
 /// The result for a row and a column of `n` values, in the order of a tile: the exact sum of each group, times its
 /// scale, is added in the order of `k`. `act` has blocks of the form of the unpacked weights.
 fn in_order(level: Level, unpacker: tile::Unpacker, row: &[u8], act: &[u8], n: usize) -> f32 {
@@ -580,7 +595,7 @@ fn in_order(level: Level, unpacker: tile::Unpacker, row: &[u8], act: &[u8], n: u
     assert!(bits == 8 || q.iter().all(|q| *q as u8 >> bits == 0), "values of more than {bits} bits");
     let (flip, bias) = (flip(level), bias(unpacker.form));
     // The processor without features does not fuse.
-    let mul_add = |a: f32, b: f32, c: f32| if level == Level::Scalar { a * b + c } else { a.mul_add(b, c) };
+    let mul_add = |a: f32, b: f32, c: f32| if level == Level::Scalar { a * b + c } else { fused(a, b, c) };
     let mut result = 0.0f32;
     for (g, q) in q.chunks(group).enumerate() {
         let block = &act[group * g / 32 * unpacker.form.act_bytes()..];
