@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The library for 64-bit ARM in qemu, beside that for x86-64: test_aarch64.sh [SECTION ...]
 #
-# Sections: files, c, levels, x86, llama, units. `all`: all of them; without any, `files` and `x86`, for which CI has time.
-# `run COMMAND ...`: a command in the same surroundings, in which programs for ARM start like any others (before Linux
+# Sections: files, c, levels, x86, llama, units. `all`: all of them; without any, `files` and `x86`, for which CI has
+# time. `run COMMAND ...`: a command in the same surroundings, in which programs for ARM start like any others (before Linux
 # 6.7 with the package qemu-user-binfmt). QEMU_CPU is the processor. The last line counts the checks.
 #
 # `debian`, only by itself and as root: packages for arm64 are installed in a root of Debian for ARM, and llama.cpp's
@@ -58,13 +58,21 @@ section_files() {
     check "a host by pkg-config" by_pkgconfig
     ! command -v cmake > /dev/null || check "hosts by CMake" by_cmake
 }
-units() { # PROCESSOR ARGUMENT ...: of the tests
-    QEMU_CPU=$1 CC_aarch64_unknown_linux_gnu=$CC CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$CC \
-        cargo test --quiet --locked --target "$CARGO_TARGET" --release --features internals --lib -- "${@:2}"
+units() { # PROCESSOR ARGUMENT ...: of the tests. Each has a process: qemu keeps memory of threads that have ended
+    local exe
+    exe=$(CC_aarch64_unknown_linux_gnu=$CC CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$CC cargo test --locked --target "$CARGO_TARGET" --release \
+        --features internals --lib --no-run 2>&1 | sed -n 's/^ *Executable .*(\(.*\))$/\1/p') && [ -e "$exe" ] || return 1
+    "$exe" --list "${@:2}" 2> /dev/null | sed -n 's/: test$//p' > "$out/units"
+    [ -s "$out/units" ] && QEMU_CPU=$1 xargs -a "$out/units" -P "$(nproc)" -I{} \
+        sh -c 'timeout 1800 "$1" --exact "$2" --test-threads=1 > "$3" 2>&1 || { echo "error: $2"; tail -n 20 "$3"; exit 1; }' - "$exe" {} "$out/units-{}.log" &&
+        wc -l < "$out/units"
+    local status=$?
+    rm -f "$out"/units-*.log
+    return $status
 }
 section_units() {
-    for processor in $processors; do check "unit tests of kernels, as $processor" units "$processor" cpu::simd; done
-    check "all other unit tests" units max --skip cpu::simd
+    for processor in $processors; do check "unit tests of kernels, as $processor" units "$processor" cpu::simd && tail -n 1 "$work/log"; done
+    check "all other unit tests" units max --skip cpu::simd && tail -n 1 "$work/log"
 }
 # On this library and on the original for ARM.
 hosts() { GGML_PREFIX=$ours GGML_ORACLE_PREFIX=$GGML_CACHE/$CARGO_TARGET/original GGML_ORACLE_SRC=$GGML_CACHE/src/ggml/src C_TESTS_OUT=$out/c_tests bash c_tests/run.sh "$@"; }
