@@ -2,8 +2,8 @@
 # The library for 64-bit ARM in qemu, beside that for x86-64: test_aarch64.sh [SECTION ...]
 #
 # Sections: files, c, levels, x86, llama, units. `all`: all of them; without any, `files` and `x86`, for which CI has
-# time. `run COMMAND ...`: a command in the same surroundings, in which programs for ARM start like any others (before Linux
-# 6.7 with the package qemu-user-binfmt). QEMU_CPU is the processor. The last line counts the checks.
+# time. `run COMMAND ...`: a command in the same surroundings, in which programs for ARM start like any others (before
+# Linux 6.7 with the package qemu-user-binfmt). QEMU_CPU is the processor. The last line counts the checks.
 #
 # `debian`, only by itself and as root: packages for arm64 are installed in a root of Debian for ARM, and llama.cpp's
 # tools use them there. While it runs, the kernel passes all programs for ARM to qemu.
