@@ -114,6 +114,8 @@ configure_ggml() { # NAME SOURCE ARGUMENTS: a tree of ggml, to be built in NAME-
     shift 2
     prepare
     mkdir -p "$cache/$name"
+    # Debian 12's headers lack a type that the original uses for Windows 8 and later.
+    [ "${system:-}" != Windows ] || set -- "$@" -DCMAKE_C_FLAGS=-D_WIN32_WINNT=0x601
     cmake_for -S "$cache/src/$source" -B "$cache/$name-build" -DCMAKE_INSTALL_PREFIX="$cache/$name" -DCMAKE_INSTALL_LIBDIR=lib \
         -DBUILD_SHARED_LIBS=ON -DGGML_OPENMP=OFF -DGGML_RPC=ON -DGGML_CCACHE=OFF -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF \
         "$@" > "$cache/$name-configure.log" 2>&1 || die "$source cannot be configured; see $cache/$name-configure.log"
@@ -140,8 +142,6 @@ original() {
     # halves, and no compiler fuses the additions of its quantization.
     set -- -DCMAKE_CXX_FLAGS="$(amx_flags)"
     [ "${compilers%%-*}" != aarch64 ] || set -- -DGGML_CPU_ARM_ARCH=armv8.2-a+dotprod -DCMAKE_C_FLAGS=-ffp-contract=off -DCMAKE_CXX_FLAGS=-ffp-contract=off
-    # Debian 12's headers lack a type that the original uses for Windows 8 and later.
-    [ "${system:-}" != Windows ] || set -- "$@" -DCMAKE_C_FLAGS=-D_WIN32_WINNT=0x601
     once original libraries -DCMAKE_BUILD_TYPE=Release -DGGML_LLAMAFILE=ON "$@"
 }
 

@@ -569,8 +569,8 @@ fn activation_formats_are_the_same_at_every_level() {
     }
 }
 
-/// `a * b + c`, rounded once. `mul_add` is the C library's where the processor's instruction is not known to the
-/// compiler, and MinGW's rounds the product, too.
+/// `a * b + c`, rounded once. `mul_add` is the C library's where the compiler does not know that the processor has the
+/// instruction, and MinGW's is wrong in its last bits.
 fn fused(a: f32, b: f32, c: f32) -> f32 {
     let (product, c) = (f64::from(a) * f64::from(b), f64::from(c)); // the product is exact
     let sum = product + c;
