@@ -39,7 +39,8 @@ exports() { $mingw-objdump -p "$1" | sed -n 's/^\t\[ *[0-9]*\] \([A-Za-z_].*\)$/
 same_exports() { # NAME
     diff <(nm -D --defined-only "$x86/lib/lib$1.so" | awk '$2 ~ /[TDBR]/ { print $3 }' | grep -v -e '^_' -e ggml_rs_forward | sort) <(exports "$ours/bin/$1.dll")
 }
-like_original() { # NAME: every function of the headers that the original's exports; and else only such functions, and a module's
+# Every function of the headers that the original's exports; and else only such functions, and a module's.
+like_original() { # NAME
     local headers=$work/headers
     cut -d' ' -f1 c_tests/abi/signatures.txt | sort > "$headers"
     comm -13 <(exports "$ours/bin/$1.dll") <(exports "$original/bin/$1.dll") | comm -12 - "$headers" | sed 's/^/error: missing: /' > "$work/differences"
