@@ -37,7 +37,8 @@ struct Process {
 impl Process {
     /// With a limit. `None` where the system has no /proc.
     fn new(limit: &str) -> Option<Self> {
-        std::path::Path::new("/proc/self/stat").exists().then(|| {
+        // In Wine, the path is there.
+        (cfg!(unix) && std::path::Path::new("/proc/self/stat").exists()).then(|| {
             let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let address = free.local_addr().unwrap();
             drop(free);
