@@ -95,6 +95,10 @@ pub fn write_to_standard_error(text: &[u8]) {
     let _ = std::io::stderr().lock().write_all(text);
 }
 
+/// Whether /proc describes processes of this kind. Wine shows those of Linux.
+#[cfg(test)]
+pub const HAS_PROC: bool = cfg!(linux_kernel);
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -430,8 +430,8 @@ fn the_cache_gives_and_takes_no_more_than_it_may() {
     // The cache does not follow a link to another file.
     let secret = temporary.path().join("secret");
     std::fs::write(&secret, [9; 64]).unwrap();
-    let linked = crate::sys::file::symlink(&secret, folder.join(format!("{:016x}", hash(&[9; 64])))).is_ok();
-    assert!(linked || cfg!(windows));
+    let link = crate::sys::file::symlink(&secret, folder.join(format!("{:016x}", hash(&[9; 64]))));
+    let linked = !link.is_err_and(|e| e.kind() == std::io::ErrorKind::Unsupported);
     assert_eq!(asked(&mut raw, whole.clone(), 0, hash(&[9; 64])), Some(vec![0]));
     raw.send(&Request::GetTensor { tensor: whole.clone(), offset: 0, size: 64 });
     assert_eq!(raw.reply().unwrap(), data);

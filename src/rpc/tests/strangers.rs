@@ -6,6 +6,7 @@ use super::intruders::endless;
 use crate::abi::ggml::ggml_type::*;
 use crate::rpc::protocol::{CAPS, Graph, Pieces, Request, WireTensor};
 use crate::rpc::server::{Options, set_limit, start};
+use crate::sys::process::HAS_PROC;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -37,8 +38,7 @@ struct Process {
 impl Process {
     /// With a limit. `None` where the system has no /proc.
     fn new(limit: &str) -> Option<Self> {
-        // In Wine, the path is there.
-        (cfg!(unix) && std::path::Path::new("/proc/self/stat").exists()).then(|| {
+        (HAS_PROC && std::path::Path::new("/proc/self/stat").exists()).then(|| {
             let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let address = free.local_addr().unwrap();
             drop(free);
