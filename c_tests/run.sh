@@ -355,8 +355,8 @@ suite_plugin() {
     fi
     [ -n "$oracle" ] && [ -n "$oracle_src" ] || { note "a module built for the original was not tried (GGML_ORACLE_PREFIX and GGML_ORACLE_SRC)"; return; }
     modules oracle && build oracle plugin/test_plugin.c test_plugin || return
-    # The header of the original writes no note into a module, but its table of buffer functions identifies it. Files for
-    # Windows do not say how large a table is.
+    # The header of the original writes no note into a module, but its table of buffer functions identifies it. Files
+    # for Windows do not say how large a table is.
     counted "plugin and host of the original" on ours env ${windows:+GGML_RS_ANY_MODULE=1} "$out/oracle/test_plugin" "$out/oracle/modules"
     counted "plugin of this library on the original" on oracle "$out/oracle/test_plugin" "$out/ours/modules"
 }
