@@ -2,7 +2,7 @@
 # The library for Windows on x86-64 in Wine, on Linux: test_windows.sh [SECTION ...]
 #
 # Sections: files, c, x86, swap, visual, vulkan, units, original, llama, soak. `all`: all of them but the last; without
-# any, the first three. `run COMMAND ...`: a command in the same surroundings, in which programs for Windows start like
+# any, the first four. `run COMMAND ...`: a command in the same surroundings, in which programs for Windows start like
 # any others. The last line counts the checks.
 set -u
 export CARGO_TARGET=x86_64-pc-windows-gnu
@@ -28,7 +28,9 @@ mkdir -p "$out/stubs"
     $CC -shared -o "$out/stubs/bcryptprimitives.dll" c_tests/windows/bcryptprimitives.c -ladvapi32 || skip "$CC cannot link"
 export WINEDEBUG=-all WINEPREFIX=$out/wine WINEPATH
 WINEPATH="Z:$ours/bin;Z:$out/stubs;Z:$(dirname "$($CC -print-libgcc-file-name)");Z:$(dirname "$($CC -print-file-name=libwinpthread-1.dll)")"
-case ${1:-} in run) shift; exec "$@" ;; '') set -- files c x86 ;; all) set -- files c x86 swap visual vulkan units original llama ;; esac
+# A server that ends with its last program resets the connection of one that starts at that moment.
+for server in $(command -v wineserver64 wineserver /usr/lib/wine/wineserver64); do mkdir -p "$WINEPREFIX" && "$server" -p30 > /dev/null 2>&1 < /dev/null && break; done
+case ${1:-} in run) shift; exec "$@" ;; '') set -- files c x86 swap ;; all) set -- files c x86 swap visual vulkan units original llama ;; esac
 
 same_files() { # by the names that Linux's have here
     for file in "$ours"/bin/*; do $mingw-objdump -f "$file" | grep -q pei-x86-64 || { echo "error: $file"; return 1; }; done
