@@ -74,7 +74,7 @@ fn products(raw: &mut Raw, count: usize, len: u32) -> Graph {
     graph.tensors.truncate(2 + count);
     for t in &mut graph.tensors[..2] {
         t.ne[0] = len;
-        t.nb = [4, 4 * len, 4 * len << 8, 4 * len << 8];
+        t.nb = [4, 4 * len, 1024 * len, 1024 * len];
     }
     graph
 }
