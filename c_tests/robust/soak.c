@@ -268,18 +268,34 @@ static void * works(void * seed) {
 /* ---- the process ---- */
 
 #ifdef _WIN32
+/* SystemExtendedHandleInformation, which MinGW's headers lack. */
+#define EXTENDED_HANDLES ((SYSTEM_INFORMATION_CLASS) 64)
+
 static void uses(long now[3]) {
     now[0] = resident_kib();
-    /* The system's list of processes: GetProcessHandleCount of Wine 8 says 0. */
-    static char bytes[1 << 20];
-    ULONG       size = 0;
+    /* The system's lists of processes and of handles: GetProcessHandleCount of Wine 8 says 0, and its list of processes
+     * the size of the table that the handles are in. */
+    static char   bytes[1 << 24];
+    ULONG         size = 0;
+    const DWORD   own  = GetCurrentProcessId();
     const SYSTEM_PROCESS_INFORMATION * of = (const void *) bytes;
     MUST(NtQuerySystemInformation(SystemProcessInformation, bytes, sizeof bytes, &size) == 0);
-    while ((DWORD) (size_t) of->UniqueProcessId != GetCurrentProcessId() && of->NextEntryOffset != 0) {
+    while ((DWORD) (size_t) of->UniqueProcessId != own && of->NextEntryOffset != 0) {
         of = (const void *) ((const char *) of + of->NextEntryOffset);
     }
-    now[1] = (long) of->HandleCount;
     now[2] = (long) of->NumberOfThreads;
+    struct handle {
+        void *    object;
+        ULONG_PTR process, value;
+        ULONG     access, type, attributes, reserved;
+    };
+    const struct {
+        ULONG_PTR     n, reserved;
+        struct handle all[];
+    } * handles = (const void *) bytes;
+    MUST(NtQuerySystemInformation(EXTENDED_HANDLES, bytes, sizeof bytes, &size) == 0);
+    now[1] = -now[2]; /* each thread has one, and they are counted apart */
+    for (ULONG_PTR i = 0; i < handles->n; i++) { now[1] += handles->all[i].process == own; }
 }
 #else
 static long entries(const char * folder) {
