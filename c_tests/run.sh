@@ -78,20 +78,23 @@ on() { # on LIBRARY COMMAND ...: runs with that library
     LD_LIBRARY_PATH=$lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
 }
 
+# Where the linker finds what the libraries of a folder need.
+rpath_link() { [ -n "$windows" ] || echo "-Wl,-rpath-link,$1"; }
+# MinGW's programs get a name with .exe; here all have the same names.
+plain() { [ -z "$windows" ] || mv "$1.exe" "$1"; } # PROGRAM
+
 # build HEADERS(ours|oracle) SOURCE NAME [flags ...]: strict C11 or C++17, linked against the same installation
 build() {
-    local which=$1 source=$2 name=$3 compiler std dir libs rpath
+    local which=$1 source=$2 name=$3 compiler std dir libs="-lggml -lggml-cpu -lggml-base"
     shift 3
     dir=$(lib_of "$which")
-    libs="-lggml -lggml-cpu -lggml-base" rpath=-Wl,-rpath-link,$dir
-    [ -z "$windows" ] || rpath=
     case $source in
         *.cpp) compiler=$CXX; std=c++17 ;;
         *) compiler=$CC; std=c11 ;;
     esac
     # shellcheck disable=SC2086
     $compiler -std=$std -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$(inc_of "$which")" "$here/$source" -o "$out/$which/$name" \
-        -L"$dir" $rpath $libs $system_libs "$@" 2> "$out/text/build.err" && { [ -z "$windows" ] || mv "$out/$which/$name.exe" "$out/$which/$name"; } && return 0
+        -L"$dir" $(rpath_link "$dir") $libs $system_libs "$@" 2> "$out/text/build.err" && plain "$out/$which/$name" && return 0
     bad "build $source against $which" "$(grep -m 3 -E 'error|undefined' "$out/text/build.err" | tr '\n' '|' | cut -c1-400)"
     return 1
 }
@@ -294,16 +297,16 @@ suite_robust() {
 
 # Alone, as make soak runs it, with Vulkan0 if there is one. What it prints is in text/robust_soak.log.
 suite_soak() { # [VARIABLE=VALUE ...]
+    local accel=$out/ours/robust_accel.so unload=() libs=()
     if [ -n "$windows" ]; then
-        module ours "$out/ours/robust_accel.dll" -DACCEL_SCORE=10 && build ours robust/soak.c robust_soak -lpsapi -lntdll &&
-            counted "robust soak" on ours env "$@" "$out/ours/robust_soak" "${SOAK_SECONDS:-15}" 1 "Z:$out/ours/robust_accel.dll"
-        return
+        accel=$out/ours/robust_accel.dll libs=(-lpsapi -lntdll)
+    else # a host that opens the library by itself
+        unload=("$out/ours/robust_test_unload" "$prefix/lib")
+        $CC -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$prefix/include" "$here/robust/test_unload.c" -o "${unload[0]}" -ldl &&
+            counted "robust test_unload" "${unload[@]}"
     fi
-    # A host that opens the library by itself.
-    $CC -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I"$prefix/include" "$here/robust/test_unload.c" -o "$out/ours/robust_test_unload" -ldl &&
-        counted "robust test_unload" "$out/ours/robust_test_unload" "$prefix/lib"
-    module ours "$out/ours/robust_accel.so" -DACCEL_SCORE=10 && build ours robust/soak.c robust_soak &&
-        counted "robust soak" on ours env "$@" "$out/ours/robust_soak" "${SOAK_SECONDS:-15}" 1 "$out/ours/robust_accel.so" "$out/ours/robust_test_unload" "$prefix/lib"
+    module ours "$accel" -DACCEL_SCORE=10 && build ours robust/soak.c robust_soak "${libs[@]}" &&
+        counted "robust soak" on ours env "$@" "$out/ours/robust_soak" "${SOAK_SECONDS:-15}" 1 "${windows:+Z:}$accel" "${unload[@]}"
 }
 
 # Training: regression and classifier, both optimizers, with and without static graphs, on both libraries.
@@ -323,15 +326,13 @@ suite_train() {
 
 # module HEADERS OUTPUT [flags]: the accelerator as a loadable module
 module() {
-    local which=$1 output=$2 dir include rpath
+    local which=$1 output=$2 dir include
     shift 2
     dir=$(lib_of "$which")
-    rpath=-Wl,-rpath-link,$dir
-    [ -z "$windows" ] || rpath=
     include=-I$(inc_of "$which")
     [ "$which" = oracle ] && include="$include -I$oracle_src"
     # shellcheck disable=SC2086
-    $CC -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -shared -fPIC $include "$here/plugin/accel.c" -o "$output" "$@" -L"$dir" $rpath \
+    $CC -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -shared -fPIC $include "$here/plugin/accel.c" -o "$output" "$@" -L"$dir" $(rpath_link "$dir") \
         -lggml-base 2> "$out/text/build.err" && return 0
     bad "build the module against $which" "$(grep -m 3 -E 'error|undefined' "$out/text/build.err" | tr '\n' '|' | cut -c1-400)"
     return 1
@@ -434,7 +435,7 @@ suite_whisper() {
     if [ ! -e "$source/src/whisper.cpp" ]; then note "whisper.cpp was not built (GGML_WHISPER, from scripts/oracle.sh whisper)"; return; fi
     if $CXX -std=c++17 -O1 -Wno-unused-function -Werror=deprecated-declarations -DWHISPER_VERSION='"of a test"' "-I$prefix/include" "-I$source/include" "-I$source/src" \
         "$source/src/whisper.cpp" "$here/foreign/whisper.cpp" -o "$out/ours/whisper" "-L$prefix/lib" -lggml -lggml-cpu -lggml-base -lpthread 2> "$out/text/build.err"; then
-        [ -z "$windows" ] || mv "$out/ours/whisper.exe" "$out/ours/whisper"
+        plain "$out/ours/whisper"
         ok "whisper.cpp compiles against these headers"
     else
         bad "whisper.cpp compiles against these headers" "$(grep -m 3 -E 'error|undefined' "$out/text/build.err" | tr '\n' '|' | cut -c1-400)"
@@ -518,7 +519,7 @@ suite_windows() {
     rm -rf "$folder" && mkdir -p "$folder"
     module ours "$folder/accel.dll" -DACCEL_SCORE=10 && build ours windows/files.c files && build ours bench/mutate.c mutate && build ours windows/streams.c streams && build ours windows/test_seh.c test_seh || return
     $CC -std=c11 -O1 -Wall -Wextra -Werror -DUCRT -D_UCRT -D__USE_MINGW_ANSI_STDIO=0 -I"$prefix/include" "$here/windows/streams.c" -o "$out/ours/streams_ucrt" \
-        -nostdlib -Wl,-e,begin "-L$prefix/lib" -lggml-base -lucrtbase -lgcc && mv "$out/ours/streams_ucrt.exe" "$out/ours/streams_ucrt" ||
+        -nostdlib -Wl,-e,begin "-L$prefix/lib" -lggml-base -lucrtbase -lgcc && plain "$out/ours/streams_ucrt" ||
         { bad "build windows/streams.c" "with the Universal C Runtime"; return; }
     cd "$folder" || return
     counted "streams" on ours "$out/ours/streams"

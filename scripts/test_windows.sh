@@ -92,6 +92,7 @@ section_visual() {
 # Wine passes Vulkan on to Linux if it has a display.
 section_vulkan() {
     command -v Xvfb > /dev/null || { echo "vulkan is skipped: Xvfb is missing: install the package xvfb"; return; }
+    rm -f "$out/display"
     Xvfb -displayfd 7 7> "$out/display" > /dev/null 2>&1 &
     local screen=$!
     timeout 30 bash -c "until [ -s '$out/display' ]; do sleep 0.1; done"

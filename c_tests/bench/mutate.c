@@ -113,9 +113,7 @@ int main(int argc, char ** argv) {
         fprintf(stderr, "mutate: the file cannot be made\n");
         return 2;
     }
-#ifdef _WIN32
-    _putenv("GGML_NO_BACKTRACE=1");
-#else
+#ifndef _WIN32
     setenv("GGML_NO_BACKTRACE", "1", 1);
 #endif
     int counts[4] = { 0, 0, 0, 0 }; /* refused, read, crashed, stuck */

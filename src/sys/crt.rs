@@ -3,15 +3,13 @@
 //! of its own, and a stream of one is none of another. So what comes from the host, or goes to it, is of the C library
 //! that the host's file imports.
 
+use super::library::file_of;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
 use std::ptr::{null, null_mut};
 use windows_sys::Win32::Foundation::HMODULE;
 use windows_sys::Win32::System::Diagnostics::Debug::RtlCaptureStackBackTrace;
-use windows_sys::Win32::System::LibraryLoader::{
-    GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT, GetModuleHandleExA,
-    GetModuleHandleW, GetProcAddress,
-};
+use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress};
 
 type Stream = *mut libc::FILE;
 type Read = unsafe extern "C-unwind" fn(*mut u8, usize, usize, Stream) -> usize;
@@ -70,15 +68,6 @@ const OWN: Crt = Crt {
     standard: Some(own::__acrt_iob_func),
     abort: own::abort,
 };
-
-/// The file of the process that an address is in. NULL: none.
-fn file_of(address: *const c_void) -> HMODULE {
-    let mut file = null_mut();
-    let flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
-    // SAFETY: with these flags the name may be any address, and the result is written to `file`.
-    unsafe { GetModuleHandleExA(flags, address.cast(), &raw mut file) };
-    file
-}
 
 /// The names of the files that a file of the process imports.
 fn imports(file: HMODULE) -> impl Iterator<Item = &'static CStr> {

@@ -155,24 +155,32 @@ pub fn stay() {
     unsafe { GetModuleHandleExW(flags, (stay as *const c_void).cast(), &raw mut module) };
 }
 
+/// The file of the process that an address is in. NULL: none.
+#[cfg(windows)]
+pub fn file_of(address: *const c_void) -> windows_sys::Win32::Foundation::HMODULE {
+    use windows_sys::Win32::System::LibraryLoader::{
+        GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT, GetModuleHandleExW,
+    };
+    let flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
+    let mut file = std::ptr::null_mut();
+    // SAFETY: with these flags the name may be any address, and the result can be written.
+    unsafe { GetModuleHandleExW(flags, address.cast(), &raw mut file) };
+    file
+}
+
 /// The file of this library.
 #[cfg(windows)]
 pub fn own_path() -> Option<PathBuf> {
     use std::os::windows::ffi::OsStringExt;
-    use windows_sys::Win32::System::LibraryLoader::{
-        GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS, GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT, GetModuleFileNameW,
-        GetModuleHandleExW,
-    };
-    let flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
+    use windows_sys::Win32::System::LibraryLoader::GetModuleFileNameW;
+    let module = file_of(own_path as *const c_void);
+    if module.is_null() {
+        return None;
+    }
     // The longest path of Windows, in units of UTF-16.
-    let (mut module, mut name) = (std::ptr::null_mut(), vec![0u16; 1 << 15]);
-    // SAFETY: the flag says that the address is one in the library and no name; so much can be written.
-    let length = unsafe {
-        if GetModuleHandleExW(flags, (own_path as *const c_void).cast(), &raw mut module) == 0 {
-            return None;
-        }
-        GetModuleFileNameW(module, name.as_mut_ptr(), name.len() as u32) as usize
-    };
+    let mut name = vec![0u16; 1 << 15];
+    // SAFETY: this library is loaded; so much can be written.
+    let length = unsafe { GetModuleFileNameW(module, name.as_mut_ptr(), name.len() as u32) as usize };
     (length > 0 && length < name.len()).then(|| std::ffi::OsString::from_wide(&name[..length]).into())
 }
 

@@ -31,50 +31,40 @@ fn text_at(data: Option<&[u8]>) -> Option<String> {
     Some(text(&data[..data.iter().position(|&c| c == 0)?]))
 }
 
-/// Numbers of 32 bits, as many as a row has.
-fn words<const N: usize>(data: &[u8]) -> Option<[u32; N]> {
-    let mut words = data.chunks_exact(4).map(|w| u32::from_le_bytes([w[0], w[1], w[2], w[3]]));
-    let mut row = [0; N];
-    for word in &mut row {
-        *word = words.next()?;
-    }
-    Some(row)
+/// The number of 32 bits with this index.
+fn word(data: &[u8], index: usize) -> Option<u32> {
+    data.get(4 * index..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }
+
+/// A table of imports: its directory; and of a row, how many numbers it has, and which of them are the library, the list
+/// of names, and the list that takes its place if there is none.
+const TABLES: [(usize, usize, [usize; 3]); 2] =
+    [(IMAGE_DIRECTORY_ENTRY_IMPORT, 5, [3, 0, 4]), (IMAGE_DIRECTORY_ENTRY_DELAY_IMPORT, 8, [1, 4, 4])];
 
 /// The functions that a file imports: the library and the name, or "#" and the number, of each. `None` if it is
 /// damaged. Tools such as delvewheel put names of libraries into other sections than the table's, which the crate
 /// `object` does not read.
 fn imports<'data>(file: &PeFile64<'data>, at: &dyn Fn(u32) -> Option<&'data [u8]>) -> Option<Vec<(String, String)>> {
     let mut lists = Vec::new();
-    if let Some(table) = file.data_directory(IMAGE_DIRECTORY_ENTRY_IMPORT).filter(|d| d.size.get(LittleEndian) > 0) {
+    for (directory, length, columns) in TABLES {
+        let Some(table) = file.data_directory(directory).filter(|d| d.size.get(LittleEndian) > 0) else { continue };
         let mut rows = at(table.virtual_address.get(LittleEndian))?;
-        // The list of names, two numbers, the library and the list that becomes addresses.
         loop {
-            let [names, _, _, library, addresses] = words(rows)?;
+            let row = rows.get(..4 * length)?;
+            let [library, names, addresses] = columns.map(|column| word(row, column));
+            let library = library?;
             if library == 0 {
                 break;
             }
-            lists.push((library, if names == 0 { addresses } else { names }));
-            rows = &rows[20..];
-        }
-    }
-    let delayed = file.data_directory(IMAGE_DIRECTORY_ENTRY_DELAY_IMPORT);
-    if let Some(table) = delayed.filter(|d| d.size.get(LittleEndian) > 0) {
-        let mut rows = at(table.virtual_address.get(LittleEndian))?;
-        loop {
-            let [_, library, _, _, names, ..]: [u32; 8] = words(rows)?;
-            if library == 0 {
-                break;
-            }
-            lists.push((library, names));
-            rows = &rows[32..];
+            lists.push((library, names.filter(|names| *names != 0).or(addresses)?));
+            rows = &rows[4 * length..];
         }
     }
     let mut all = Vec::new();
     for (library, names) in lists {
         let (library, mut entries) = (text_at(at(library))?, at(names)?);
         loop {
-            let [low, high] = words(entries)?;
+            let (low, high) = (word(entries, 0)?, word(entries, 1)?);
             let name = match (low, high >> 31) {
                 (0, 0) => break,
                 (number, 1) => format!("#{}", number as u16),
@@ -109,6 +99,11 @@ pub fn parse(path: &Path, data: &[u8]) -> Result<Binary, String> {
         }
         this.needs.insert(Need { name, from: Some(library), weak: false });
     };
+    let pass = |this: &mut Binary, library: &[u8], name: String| {
+        let library = format!("{}.dll", text(library));
+        this.passes_to.insert(library.clone());
+        needs(this, library, name);
+    };
     let sections = file.section_table();
     let at = |address: u32| sections.pe_data_at(data, address);
     for (library, name) in imports(&file, &at).ok_or("its table of imports ends too early")? {
@@ -128,16 +123,8 @@ pub fn parse(path: &Path, data: &[u8]) -> Result<Binary, String> {
                     this.max_name = code(address).number().and_then(|bytes| bytes.checked_sub(OVERHEAD_WITHOUT_NAME))
                 }
                 ExportTarget::Address(_) => {}
-                ExportTarget::ForwardByName(library, function) => {
-                    let library = format!("{}.dll", text(library));
-                    this.passes_to.insert(library.clone());
-                    needs(&mut this, library, text(function));
-                }
-                ExportTarget::ForwardByOrdinal(library, number) => {
-                    let library = format!("{}.dll", text(library));
-                    this.passes_to.insert(library.clone());
-                    needs(&mut this, library, format!("#{number}"));
-                }
+                ExportTarget::ForwardByName(library, function) => pass(&mut this, library, text(function)),
+                ExportTarget::ForwardByOrdinal(library, number) => pass(&mut this, library, format!("#{number}")),
             }
             this.has.insert(name);
         }

@@ -119,21 +119,23 @@ unsafe extern "C-unwind" fn stop_here(
     // SAFETY: the system's record. One of GCC's has its object, which others do not use meanwhile. The unwinder
     // reads from both where frames that clean up continue.
     unsafe {
-        if (*record).code == OF_GCC && (*record).flags & UNWINDING == 0 {
+        if (*record).flags & UNWINDING != 0 {
+            return CONTINUE_SEARCH;
+        }
+        let place = (&raw const LEFT).cast_mut().cast::<c_void>();
+        let result: *mut c_void = if (*record).code == OF_GCC {
             let object = (*record).information[OBJECT] as *mut Object;
-            let place = (&raw const LEFT).cast_mut().cast::<c_void>();
             for (i, value) in [(FRAME, frame as usize), (PLACE, place as usize), (SECOND, 0)] {
                 (*record).information[i] = value;
                 (*object).private[i] = value;
             }
             (*record).parameters = 4;
-            RtlUnwindEx(frame, place, record, object.cast(), context, (*dispatcher).history);
-        } else if (*record).flags & UNWINDING == 0
-            && let Some(copy) = Thrown::stop(&*record)
-        {
-            let place = (&raw const LEFT).cast_mut().cast();
-            RtlUnwindEx(frame, place, record, copy.cast(), context, (*dispatcher).history);
-        }
+            object.cast()
+        } else {
+            let Some(copy) = Thrown::stop(&*record) else { return CONTINUE_SEARCH };
+            copy.cast()
+        };
+        RtlUnwindEx(frame, place, record, result, context, (*dispatcher).history);
     }
     CONTINUE_SEARCH
 }
