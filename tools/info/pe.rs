@@ -36,8 +36,8 @@ fn word(data: &[u8], index: usize) -> Option<u32> {
     data.get(4 * index..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
 }
 
-/// A table of imports: its directory; and of a row, how many numbers it has, and which of them are the library, the list
-/// of names, and the list that takes its place if there is none.
+/// A table of imports: its directory; and of a row, how many numbers it has, and which of them are the library, the
+/// list of names, and the list that takes its place if there is none.
 const TABLES: [(usize, usize, [usize; 3]); 2] =
     [(IMAGE_DIRECTORY_ENTRY_IMPORT, 5, [3, 0, 4]), (IMAGE_DIRECTORY_ENTRY_DELAY_IMPORT, 8, [1, 4, 4])];
 
