@@ -25,7 +25,7 @@
  * CARD_STAGED_KIB    copies from pageable memory up to this size are staged, and the call returns at once (64)
  * CARD_KEPT_KIB      in timing mode, larger copies move no bytes, except those of integers (64)
  * CARD_HOST_COPIES   1: takes asynchronous copies of tensors in pinned memory from the CPU backend (0, as most cards)
- * CARD_SPIN_US       the last part of each wait, in which the thread spins (40)
+ * CARD_SPIN_US       the last part of each wait, in which the thread spins (25)
  * CARD_REALTIME      0: the engines' threads have the usual priority. In timing mode they have a higher one, if the
  *                    system allows it.
  * CARD_THREADS       threads for values (1)
@@ -258,10 +258,8 @@ static ggml_backend_reg_t card_reg(void) {
     card.settings = read_settings();
     trace_read(card.settings.trace);
     pthread_mutex_init(&card.lock, NULL);
-    for (int i = 0; i < ENGINES; i++) {
-        pthread_mutex_init(&card.engines[i].lock, NULL);
-        pthread_cond_init(&card.engines[i].change, NULL);
-    }
+    pthread_mutex_init(&card.computing, NULL);
+    for (int i = 0; i < ENGINES; i++) pthread_mutex_init(&card.engines[i].lock, NULL);
     card.buft = (struct ggml_backend_buffer_type) { .device = &card.dev, .iface = {
         .get_name = card_buft_name, .alloc_buffer = card_buft_alloc, .get_alignment = buft_alignment } };
     card.host_buft = (struct ggml_backend_buffer_type) { .device = &card.dev, .iface = {

@@ -47,36 +47,24 @@ enum { TO_CARD, FROM_CARD, COMPUTE, ENGINES };
 
 struct engine {
     pthread_mutex_t lock;
-    pthread_cond_t  change;
-    uint64_t tickets, serving;
     ns_t     free_at;
     /* for the log */
     uint64_t jobs, bytes, pageable;
     ns_t     busy, late; /* `late`: work that took longer than its duration */
 };
 
-/* Takes the engine, in the order of calls. Returns when the job starts. */
-static ns_t engine_take(struct engine * e, ns_t ready) {
+/* Takes the time of a job whose work has been done, from `begun` until now: the engine is busy for its duration, or as
+ * long as the work was if that is longer. Waits for the end, and returns it. */
+static ns_t engine_spend(struct engine * e, const struct settings * s, ns_t ready, ns_t begun, double duration) {
+    ns_t work = now() - begun, modelled = (ns_t) duration;
     pthread_mutex_lock(&e->lock);
-    uint64_t ticket = e->tickets++;
-    while (ticket != e->serving) pthread_cond_wait(&e->change, &e->lock);
-    ns_t start = later(ready, e->free_at);
-    pthread_mutex_unlock(&e->lock);
-    return start;
-}
-
-/* Waits for the end of a job whose work took from `begun` until now, and frees the engine. Returns the end. */
-static ns_t engine_finish(struct engine * e, const struct settings * s, ns_t start, ns_t begun, double duration) {
-    ns_t work = now() - begun, modelled = (ns_t) duration, end = start + later(modelled, work);
-    sleep_until(end, s->spin_ns);
-    pthread_mutex_lock(&e->lock);
+    ns_t start = later(ready, e->free_at), end = start + later(modelled, work);
     e->free_at = end;
     e->jobs++;
     e->busy += end - start;
     e->late += later(work - modelled, 0);
-    e->serving++;
-    pthread_cond_broadcast(&e->change);
     pthread_mutex_unlock(&e->lock);
+    sleep_until(end, s->spin_ns);
     return end;
 }
 
@@ -96,7 +84,7 @@ struct job {
     struct job * next;
     ns_t ready;
     struct mark after; /* waits for it, unless its stream is NULL */
-    /* Does the work at the start and returns the job's end; NULL: a job that only waits. */
+    /* Does the work, waits for the job's end and returns it; NULL: a job that only waits. */
     ns_t (*run)(struct job *, ns_t ready);
     void (*end)(struct job *); /* frees what belongs to it; NULL: nothing does */
     struct card * card;

@@ -149,9 +149,9 @@ static double experts_ns(const struct step * s) {
 
 static ns_t work_run(struct job * j, ns_t ready) {
     struct work * w = (struct work *) j;
-    struct engine * e = &card.engines[COMPUTE];
-    ns_t start = engine_take(e, ready), begun = now();
     double ns = w->fixed_ns;
+    pthread_mutex_lock(&card.computing);
+    ns_t begun = now();
     if (w->graph != NULL && ggml_backend_graph_compute(card.cpu, w->graph) != GGML_STATUS_SUCCESS) abort();
     for (int i = 0; i < w->n_steps; i++) {
         struct step * s = &w->steps[i];
@@ -162,7 +162,8 @@ static ns_t work_run(struct job * j, ns_t ready) {
     }
     card.graphs++;
     card.nodes += (uint64_t) w->n_nodes;
-    return engine_finish(e, &card.settings, start, begun, ns);
+    pthread_mutex_unlock(&card.computing);
+    return engine_spend(&card.engines[COMPUTE], &card.settings, ready, begun, ns);
 }
 
 static void work_end(struct job * j) {

@@ -13,6 +13,7 @@
 struct card {
     struct settings settings;
     struct engine engines[ENGINES];
+    pthread_mutex_t computing; /* held by the job that computes values or choices */
     struct ggml_backend_buffer_type buft, host_buft;
     struct ggml_backend_device dev;
     struct ggml_backend_reg reg;
@@ -22,7 +23,7 @@ struct card {
     struct pinned * ranges;
     struct stream * free_streams;
     bool   initialised;
-    ggml_backend_t     cpu; /* whose kernels it uses; used by the job that has the compute engine */
+    ggml_backend_t     cpu; /* whose kernels it uses; used under `computing` */
     ggml_backend_dev_t cpu_dev;
     /* for the log */
     uint64_t graphs, nodes, experts;
@@ -142,12 +143,15 @@ struct copy {
     char * staged;          /* the source is in this copy of it */
 };
 
-/* In timing mode the values of large tensors are never looked at, and their copies would take the host's processors. */
+/* In timing mode nothing depends on the values of large tensors, and their copies would take the host's processors.
+ * Hosts then get zeros, which no kernel computes slowly; in very large tensors, what was there before. */
 static void copy_bytes(const struct copy * c) {
-    bool all = card.settings.values || c->indices || c->size * c->n <= card.settings.kept;
+    size_t whole = c->size * c->n;
+    bool all = card.settings.values || c->indices || whole <= card.settings.kept;
+    bool zeros = c->engine == FROM_CARD && whole <= 64 * card.settings.kept;
     for (size_t i = 0; i < c->n; i++) {
         if (all) memmove(c->dst + i * c->dst_stride, c->src + i * c->src_stride, c->size);
-        else if (c->engine == FROM_CARD) memset(c->dst + i * c->dst_stride, 0, c->size);
+        else if (zeros) memset(c->dst + i * c->dst_stride, 0, c->size);
     }
 }
 
@@ -161,13 +165,15 @@ static double copy_duration(const struct copy * c) {
 
 static ns_t copy_now(const struct copy * c, ns_t ready) {
     struct engine * e = &card.engines[c->engine];
-    ns_t start = engine_take(e, ready), begun = now();
+    ns_t begun = now();
     copy_bytes(c);
     if (c->engine != COMPUTE) {
+        pthread_mutex_lock(&e->lock);
         e->bytes += c->size * c->n;
         if (!c->pinned) e->pageable += c->size * c->n;
+        pthread_mutex_unlock(&e->lock);
     }
-    return engine_finish(e, &card.settings, start, begun, copy_duration(c));
+    return engine_spend(e, &card.settings, ready, begun, copy_duration(c));
 }
 static ns_t copy_run(struct job * j, ns_t ready) { return copy_now((struct copy *) j, ready); }
 static void copy_end(struct job * j) { free(((struct copy *) j)->staged); }
@@ -205,10 +211,10 @@ static void card_buffer_free(ggml_backend_buffer_t b) {
 }
 static void * card_buffer_base(ggml_backend_buffer_t b) { return ((struct memory *) b->context)->base; }
 static void fill(char * at, uint8_t v, size_t size) {
-    struct engine * e = &card.engines[COMPUTE];
-    ns_t start = engine_take(e, now()), begun = now();
+    ns_t begun = now();
     if (card.settings.values || size <= card.settings.kept) memset(at, v, size);
-    engine_finish(e, &card.settings, start, begun, card.settings.kernel_ns + (double) size / card.settings.bandwidth);
+    engine_spend(&card.engines[COMPUTE], &card.settings, begun, begun,
+                 card.settings.kernel_ns + (double) size / card.settings.bandwidth);
 }
 static void card_buffer_memset(ggml_backend_buffer_t b, struct ggml_tensor * t, uint8_t v, size_t offset, size_t size) {
     (void) b;

@@ -47,7 +47,7 @@ static struct settings read_settings(void) {
         .copy_ns = setting("CARD_COPY_LATENCY_US", 8) * 1e3,
         .launch_ns = setting("CARD_LAUNCH_US", 10) * 1e3,
         .kernel_ns = setting("CARD_KERNEL_US", 1.5) * 1e3,
-        .spin_ns = setting("CARD_SPIN_US", 40) * 1e3,
+        .spin_ns = setting("CARD_SPIN_US", 25) * 1e3,
         .staged = (size_t) (setting("CARD_STAGED_KIB", 64) * 1024),
         .kept = (size_t) (setting("CARD_KEPT_KIB", 64) * 1024),
         .fail_alloc_after = getenv("CARD_FAIL_ALLOC_AFTER") != NULL ? (long) setting("CARD_FAIL_ALLOC_AFTER", 0) : -1,
