@@ -1,8 +1,8 @@
 """Reads and writes GGUF files with any alignment, for tests: by the description of the format, and without this library
 or the original.
 
-A file is pairs {key: the bytes of type and value} and tensors {name: (dimensions, type, bytes)}, of F32, F16, Q8_0 and
-I32."""
+A file is pairs {key: the bytes of type and value} and tensors {name: (dimensions, type, bytes)}, of F32, F16, Q4_0,
+Q8_0 and I32."""
 import io
 import math
 import struct
@@ -11,8 +11,8 @@ ALIGNMENT = b"general.alignment"
 # Types of values; 8 is a text, 9 an array.
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 TEXT, ARRAY = 8, 9
-F32, F16 = 0, 1
-BLOCKS = {F32: (1, 4), F16: (1, 2), 8: (32, 34), 26: (1, 4)} # of Q8_0 and I32, too: values and bytes
+F32, F16, Q4_0, Q8_0, I32 = 0, 1, 2, 8, 26
+BLOCKS = {F32: (1, 4), F16: (1, 2), Q4_0: (32, 18), Q8_0: (32, 34), I32: (1, 4)} # values and bytes
 DEFAULT = 32 # what a file without ALIGNMENT is aligned to
 
 

@@ -124,8 +124,11 @@ struct work {
     double fixed_ns;
     int n_nodes, n_steps;
     struct step * steps;
-    struct ggml_context * ctx; /* values: the graph as it was when it was queued */
-    struct ggml_cgraph * graph;
+    /* values: the graph as it was when it was queued, in pieces; all but the last one end with a product with experts.
+     * Later nodes may overwrite its ids. */
+    struct ggml_context * ctx;
+    struct ggml_cgraph ** pieces;
+    int n_pieces;
 };
 
 /* Bytes and operations of a product, for the experts that the ids name. */
@@ -152,8 +155,9 @@ static ns_t work_run(struct job * j, ns_t ready) {
     double ns = w->fixed_ns;
     pthread_mutex_lock(&card.computing);
     ns_t begun = now();
-    if (w->graph != NULL && ggml_backend_graph_compute(card.cpu, w->graph) != GGML_STATUS_SUCCESS) abort();
-    for (int i = 0; i < w->n_steps; i++) {
+    for (int i = 0; i < w->n_steps || i < w->n_pieces; i++) {
+        if (i < w->n_pieces && ggml_backend_graph_compute(card.cpu, w->pieces[i]) != GGML_STATUS_SUCCESS) abort();
+        if (i >= w->n_steps) continue;
         struct step * s = &w->steps[i];
         if (!s->router) { ns += experts_ns(s); continue; }
         for (int64_t row = 0; row < s->ne1; row++) {
@@ -169,6 +173,7 @@ static ns_t work_run(struct job * j, ns_t ready) {
 static void work_end(struct job * j) {
     struct work * w = (struct work *) j;
     free(w->steps);
+    free(w->pieces);
     ggml_free(w->ctx);
 }
 
@@ -182,16 +187,23 @@ static struct ggml_tensor * shallow(struct ggml_context * ctx, const struct ggml
     return copy;
 }
 
+static bool computed(const struct ggml_tensor * t) { return !is_view(t) && !ggml_is_empty(t); }
+
 /* The graph as it is now: a host may free its tensors while the job is queued. */
 static bool work_copy_graph(struct work * w, struct ggml_cgraph * g, int n) {
+    int products = 0;
+    for (int i = 0; i < n; i++) products += ggml_graph_node(g, i)->op == GGML_OP_MUL_MAT_ID;
+    size_t pieces = (size_t) products + 1, tensors = (size_t) n * (GGML_MAX_SRC + 1) + 1;
     struct ggml_init_params params = {
-        ggml_tensor_overhead() * ((size_t) n * (GGML_MAX_SRC + 1) + 1) + ggml_graph_overhead_custom((size_t) n + 1, false), NULL, true };
+        ggml_tensor_overhead() * tensors + pieces * ggml_graph_overhead_custom((size_t) n + 1, false), NULL, true };
     w->ctx = ggml_init(params);
-    if (w->ctx == NULL) return false;
-    w->graph = ggml_new_graph_custom(w->ctx, (size_t) n + 1, false);
+    w->pieces = calloc(pieces, sizeof(*w->pieces));
+    if (w->ctx == NULL || w->pieces == NULL) return false;
+    struct ggml_cgraph * piece = NULL;
     for (int i = 0; i < n; i++) {
         struct ggml_tensor * node = ggml_graph_node(g, i);
-        if (is_view(node) || ggml_is_empty(node)) continue;
+        if (!computed(node)) continue;
+        if (piece == NULL) piece = w->pieces[w->n_pieces++] = ggml_new_graph_custom(w->ctx, (size_t) n + 1, false);
         struct ggml_tensor * copy = shallow(w->ctx, node);
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             if (node->src[k] == NULL) continue;
@@ -199,7 +211,8 @@ static bool work_copy_graph(struct work * w, struct ggml_cgraph * g, int n) {
             copy->src[k]->op = GGML_OP_NONE;
             memset(copy->src[k]->src, 0, sizeof(copy->src[k]->src));
         }
-        ggml_graph_add_node(w->graph, copy);
+        ggml_graph_add_node(piece, copy);
+        if (node->op == GGML_OP_MUL_MAT_ID) piece = NULL;
     }
     return true;
 }
@@ -225,7 +238,7 @@ static struct work * new_work(struct ggml_cgraph * g) {
     w->fixed_ns = card.settings.launch_ns;
     for (int i = 0; i < n && ok; i++) {
         struct ggml_tensor * t = ggml_graph_node(g, i);
-        if (is_view(t) || ggml_is_empty(t)) continue;
+        if (!computed(t)) continue;
         w->n_nodes++;
         if (t->op == GGML_OP_MUL_MAT_ID) {
             const struct ggml_tensor * x = t->src[0], * ids = t->src[2];
