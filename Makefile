@@ -28,7 +28,7 @@ else
 unexport GGML_MAX_NAME
 endif
 
-.PHONY: all run test bench bench-cpu bench-memory bench-ops test-vulkan test-drivers test-aarch64 test-windows test-peers-all test-diff-all test-abi test-package test-packs test-msrv test-cinstall test-debian debian-symbols check-macos check-android fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom wheel npm tarball windows dist clean help
+.PHONY: all run test bench bench-cpu bench-memory bench-ops bench-experts test-vulkan test-drivers test-aarch64 test-windows test-peers-all test-diff-all test-abi test-package test-packs test-msrv test-cinstall test-debian debian-symbols check-macos check-android fuzz soak headers check-headers status check-status shaders check-shaders upstream-diff upstream-facts install uninstall book sbom wheel npm tarball windows dist clean help
 
 ## all: the release build, in target/release (also plain make)
 all:
@@ -119,6 +119,10 @@ bench-memory:
 ## bench-ops: each other operation alone, compared with the original; BENCH="--turns 3 -t 1 -k NAME_PART"
 bench-ops:
 	@DESTDIR= scripts/bench.sh ops $(BENCH)
+
+## bench-experts: models larger than a simulated card, compared with the original; BENCH="--shares 5,10 --turns 5"
+bench-experts:
+	@DESTDIR= scripts/bench.sh experts $(BENCH)
 
 ## headers: generates include/*.h from the Rust sources and scripts/outlines/
 ## check-headers: whether they are current

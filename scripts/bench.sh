@@ -7,6 +7,8 @@
 #   bench.sh memory [options of c_tests/bench/memory.py]: make bench-memory, peak memory, starts, large models
 #   bench.sh ops [options of c_tests/bench/turns.py]: make bench-ops, all other ops of the CPU, with all instructions
 #            and with AVX2 only
+#   bench.sh experts [options of c_tests/bench/bench_experts.py]: make bench-experts, models larger than a simulated
+#            card
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -23,6 +25,10 @@ cpu | memory | ops)
     shift
     scripts/oracle.sh bench
     [ "$what" = ops ] || scripts/oracle.sh hosts ;;
+experts)
+    shift
+    scripts/oracle.sh original
+    scripts/oracle.sh hosts ;;
 *) scripts/oracle.sh original ;;
 esac
 case $what in
@@ -35,6 +41,7 @@ cpu)
     # Draws only what is new.
     git diff --quiet -- docs/measurements/cpu.md 2> /dev/null || exec python3 c_tests/bench/plot.py ;;
 memory) exec python3 c_tests/bench/memory.py "$GGML_CACHE" target/install/lib "$@" ;;
+experts) exec python3 c_tests/bench/bench_experts.py "$GGML_CACHE" target/install/lib "$@" ;;
 ops)
     built "${CXX:-c++} -std=c++17" ops.cpp
     for level in native avx2; do

@@ -22,14 +22,14 @@ expert of a token is one of the last token's with probability 0.35. --only: case
 the CPU.
 
 How the card is derived from this machine. The reference is a desktop: memory that its CPU reads at 70 GB/s, a card with
-1000 GB/s, 60 TFLOPS and 8 GiB, PCIe 4.0 with 25 GB/s (16 lanes) or 12.5 (8), half of that from pageable memory, 8 us for
-a copy, 10 for a graph, 1.5 for a kernel; and Qwen3-30B-A3B in Q4_0: a token needs 8 experts of 2048 x 768 in each of 48
-layers, 21.2 MB, which the CPU reads in 303 us. This machine's CPU reads experts at R, which is measured: text of the
-original, with a card that takes no time. All speeds of the card are multiplied by R / 70 GB/s, so that what a layer costs
-on the CPU, on the card and on the bus has the proportions of the desktop. All latencies are multiplied by the time of a
-layer's experts here by 303 us. The card's memory is 8 GiB by the ratio of all experts' bytes. What is not scaled: the time
-of the host's own code, which therefore weighs less than on the desktop; the memory's bandwidth that copies take from the
-CPU.
+1000 GB/s, 60 TFLOPS and 8 GiB, PCIe 4.0 with 25 GB/s (16 lanes) or 12.5 (8), half of that from pageable memory, 8 us
+for a copy, 10 for a graph, 1.5 for a kernel; and Qwen3-30B-A3B in Q4_0: a token needs 8 experts of 2048 x 768 in each
+of 48 layers, 21.2 MB a layer, which the CPU reads in 303 us. This machine's CPU reads experts at R, which is measured:
+text of the original, with a card that takes no time. All speeds of the card are multiplied by R / 70 GB/s, so that what
+a layer costs on the CPU, on the card and on the bus has the proportions of the desktop. All latencies are multiplied by
+the time of a layer's experts here by 303 us. The card's memory is 8 GiB by the ratio of all experts' bytes. What is not
+scaled: the time of the host's own code, which therefore weighs less than on the desktop; and copies take no bandwidth
+of the memory from the CPU.
 """
 import argparse
 import array
@@ -123,18 +123,18 @@ class Bench:
         r = subprocess.run(command, env=self.environment(lib, "timing", **variables), capture_output=True, text=True)
         if r.returncode != 0 or "[" not in r.stdout:
             sys.exit(f"{' '.join(command)} on {lib}: status {r.returncode}: {r.stderr[-1000:]}")
-        if self.a.verbose:
-            print("\n".join("   " + line for line in r.stderr.splitlines() if line.startswith(("to_card", "from_card", "compute", "memory"))))
+        self.log = [line for line in r.stderr.splitlines() if line.startswith(("to_card", "from_card", "compute", "memory"))]
         return statistics.median(json.loads(r.stdout[r.stdout.index("["):])[0]["samples_ts"])
 
     def calibrate(self):
         """What the card is on this machine: variables of c_tests/card."""
         a, tests = self.a, ["-p", 0, "-n", self.a.text, "-ngl", 99, "-ncmoe", 99, "-lm", "none"]
-        speed = statistics.median(self.run(self.libs[1], self.experts, tests, **NO_TIME) for _ in range(a.turns))
+        here, speed = (statistics.median(self.run(lib, self.experts, tests, **NO_TIME) for _ in range(a.turns)) for lib in self.libs)
         gbps = speed * self.layers * self.layer_bytes / 1e9
         rates, times = gbps / CPU_GBPS, self.layer_bytes / gbps / (LAYER_BYTES / CPU_GBPS)
         self.memory = MEMORY_MIB * self.all_bytes / ALL_BYTES
-        print(f"this machine: {speed:.1f} tokens/s of text with all experts on the CPU and a card that takes no time,\n"
+        print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors (other programs change the results)\n"
+              f"this machine: {speed:.1f} tokens/s of text with all experts on the CPU and a card that takes no time ({here:.1f} with this library),\n"
               f"   {self.layers} layers of {self.layer_bytes / 1e6:.2f} MB of experts for a token: {gbps:.2f} GB/s; all experts: {self.all_bytes / 2**20:.0f} MiB\n"
               f"desktop: {CPU_GBPS} GB/s, a layer of {LAYER_BYTES / 1e6:.1f} MB in {LAYER_BYTES / CPU_GBPS / 1e3:.0f} us; here in {self.layer_bytes / gbps / 1e3:.0f} us\n"
               f"the card: speeds times {rates:.4f}: memory {CARD_GBPS * rates:.1f} GB/s, PCIe x16 {25 * rates:.2f} and x8 {12.5 * rates:.2f} GB/s, "
@@ -149,12 +149,16 @@ class Bench:
         if self.a.only and not any(word in name for word in self.a.only):
             return
         card = {k: f"{v:.6g}" for k, v in card.items()} | ({"CARD_LOG": "-"} if self.a.verbose else {})
-        speeds = [], []
+        speeds, logs = ([], []), [[], []]
         for turn in range(self.a.turns):
             for side in (0, 1) if turn % 2 == 0 else (1, 0):
                 speeds[side].append(self.run(self.libs[side], model, arguments, **card, **(only_ours if side == 0 else {})))
-        ours, original = map(statistics.median, speeds)
-        print(f"{name}: {ours / original:.2f}   (tokens/s: {ours:.2f} here, {original:.2f} the original)", flush=True)
+                logs[side] = self.log
+        (ours, original), best = map(statistics.median, speeds), [max(side) for side in speeds]
+        print(f"{name}: {ours / original:.2f}   (tokens/s: {ours:.2f} here, {original:.2f} the original; best {best[0]:.2f}, {best[1]:.2f})", flush=True)
+        for side, log in zip(("here", "original"), logs):
+            for line in log:
+                print(f"   {side:8} {line}", flush=True)
 
     def values(self):
         """The largest difference of llama-results on the card from the same library's CPU, as NMSE."""

@@ -13,10 +13,10 @@ struct settings {
     bool   realtime;
     int    threads;
     size_t memory;                    /* bytes */
-    double h2d, d2h, pageable, bandwidth; /* bytes per nanosecond: from and to pinned memory, others, its own memory */
+    double h2d, d2h, pageable, bandwidth; /* bytes per ns: to the card, from it, not pinned, its own memory */
     double flops;                     /* operations per nanosecond */
     double copy_ns, launch_ns, kernel_ns, spin_ns;
-    size_t staged, kept;              /* bytes of a copy: returns at once from pageable memory; is done in timing mode */
+    size_t staged, kept; /* bytes of a copy that returns at once from pageable memory; that is done in timing mode */
     long   fail_alloc_after, lose_after, min_batch; /* -1: never */
     bool   host_copies;
     const char * log, * trace;
