@@ -205,7 +205,7 @@ suite_sched() {
 # far as that goes. ASYNC_SEEDS: how many random graphs.
 suite_async() {
     local seeds=${ASYNC_SEEDS:-150} part
-    for part in results rows batches callbacks races faults heap; do
+    for part in results rows batches callbacks races faults heap experts; do
         build ours async/test_$part.c async_$part || return
     done
     export GGML_SCHED_SANITIZE=1
@@ -215,6 +215,7 @@ suite_async() {
     counted "async callbacks" on ours "$out/ours/async_callbacks"
     counted "async races" on ours "$out/ours/async_races"
     counted "async failures" on ours "$out/ours/async_faults"
+    counted "async experts" on ours "$out/ours/async_experts"
     unset GGML_SCHED_SANITIZE
     counted "async memory of the process" on ours env GGML_DISABLE_VULKAN=1 "$out/ours/async_heap"
     if has_valgrind; then

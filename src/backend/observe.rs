@@ -47,14 +47,22 @@ pub enum Operation {
 static WATCHED: AtomicU8 = AtomicU8::new(0);
 const WATCHER_LOOKS: u8 = 1;
 const DAMAGE_LOOKS: u8 = 2;
+const WEIGHTS_WATCHER_LOOKS: u8 = 4;
 static WATCHER: OnceLock<fn(Operation)> = OnceLock::new();
 /// What sees operations while there is damage.
 static DAMAGE: OnceLock<fn(Operation)> = OnceLock::new();
+static WEIGHTS_WATCHER: OnceLock<fn(Operation)> = OnceLock::new();
 
 /// Calls `watcher` for every operation from now on, on the thread that performs it. The first watcher stays.
 pub fn watch(watcher: fn(Operation)) {
     crate::sys::sync::once(&WATCHER, || watcher);
     WATCHED.fetch_or(WATCHER_LOOKS, Relaxed);
+}
+
+/// As [`watch`], for what has copies of weights.
+pub fn watch_weights(watcher: fn(Operation)) {
+    crate::sys::sync::once(&WEIGHTS_WATCHER, || watcher);
+    WATCHED.fetch_or(WEIGHTS_WATCHER_LOOKS, Relaxed);
 }
 
 /// Calls `see`, which is the same function each time, for every operation from now on, before [`watch`]'s; `None` ends
@@ -88,6 +96,9 @@ fn tell_all(operation: Operation) {
     let looks = WATCHED.load(Relaxed);
     if let Some(see) = DAMAGE.get().filter(|_| looks & DAMAGE_LOOKS != 0) {
         see(operation);
+    }
+    if let Some(watcher) = WEIGHTS_WATCHER.get().filter(|_| looks & WEIGHTS_WATCHER_LOOKS != 0) {
+        watcher(operation);
     }
     if let Some(watcher) = WATCHER.get().filter(|_| looks & WATCHER_LOOKS != 0) {
         watcher(operation);

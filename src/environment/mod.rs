@@ -1,6 +1,7 @@
 //! Environment variables: one table of all that the library reads (`table`), the only functions that read them (here),
 //! the original's variables that this library does not have (`absent`), warnings about names that are nearly right
-//! (`near`), the settings of `GGML_RS_DEBUG` (`debug`), and the version that the program was compiled for (`host`).
+//! (`near`), the settings of `GGML_RS_DEBUG` (`debug`), the version that the program was compiled for (`host`), and the
+//! folder for what is kept between processes (`folders`).
 //!
 //! docs/ENVIRONMENT.md is generated from the tables. Its check (`scripts/environment.rs`) fails if another file in
 //! `src/` reads a variable.
@@ -10,6 +11,7 @@
 
 mod absent;
 pub mod debug;
+mod folders;
 pub mod host;
 mod near;
 mod table;
@@ -17,6 +19,7 @@ mod table;
 mod tests;
 
 pub use absent::{ABSENT, Absent, FOREIGN, FORMER};
+pub use folders::cache_folder;
 pub use near::{Doubt, OF_SCRIPTS, doubt, doubts, warn_once};
 pub use table::*;
 

@@ -1,6 +1,7 @@
 //! Passes 1 to 4: a backend for every tensor.
 
 use super::cause::{Cause, Placement};
+use super::experts::held::Held;
 use super::flat::{Flat, is_view_op};
 use super::rules::Rules;
 use super::writers::Writers;
@@ -27,6 +28,8 @@ pub struct Assigner<'a, 'b> {
     pub placed: &'a mut [Placement],
     /// Whether a backend may take a node although its weights are in host memory.
     pub op_offload: bool,
+    /// Units whose experts are held on a device.
+    pub held: &'a Held,
     /// Nodes that are computed and have no backend yet. Counted by pass 1.
     pub n_open: usize,
 }
@@ -179,6 +182,9 @@ impl Assigner<'_, '_> {
                 (0..self.last()).find(|&b| in_host_memory && self.rules.computes(b, id) && self.rules.offers(b, id));
             if let Some(b) = taker {
                 return Placement::new(b as i8, Cause::OFFLOAD);
+            }
+            if let Some((unit, _)) = self.held.product_at(n) {
+                return Placement::new(self.held.units[unit].home.backend as i8, Cause::EXPERTS);
             }
         }
         // Sources that are not set are not counted, but mostly there are none before it.

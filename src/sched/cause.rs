@@ -32,6 +32,8 @@ impl Cause {
     pub const WRITES: Self = Self(11);
     /// A node writes into its memory, and both can be here.
     pub const WRITTEN: Self = Self(12);
+    /// A source is experts in host memory, of which this backend's device has a cache.
+    pub const EXPERTS: Self = Self(13);
     const WEIGHT_0: u8 = 16;
 
     /// The source with this index is a weight that is here.
@@ -46,9 +48,9 @@ impl Cause {
 
     /// Short text as debug output shows it; the number before the dot is the pass.
     pub fn text(self) -> &'static str {
-        const STEPS: [&str; 13] = [
+        const STEPS: [&str; 14] = [
             "", "usr", "1.dst", "1.vsrc", "1.inp", "1.off", "2.sup", "3.best", "3.upg", "4.vsrc", "4.cur", "4.wrt",
-            "4.mem",
+            "4.mem", "1.exp",
         ];
         const WEIGHTS: [&str; 10] =
             ["1.wgt0", "1.wgt1", "1.wgt2", "1.wgt3", "1.wgt4", "1.wgt5", "1.wgt6", "1.wgt7", "1.wgt8", "1.wgt9"];

@@ -1,7 +1,8 @@
 //! Runs the splits of a graph one after the other, each after the copies of its inputs. The contract in `mod.rs` says
 //! how the work of different backends is ordered.
 
-use super::experts::{self, Routing};
+use super::experts::serve::{ExpertServer, Order, Streams};
+use super::experts::used::{self, Routing};
 use super::flat;
 use super::in_flight::Mask;
 use super::queues::Queues;
@@ -14,7 +15,9 @@ use crate::abi::ggml::{ggml_status, ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT};
 use crate::backend::{BackendRef, EventRef, damage, tensor_io};
 use crate::error::Result;
 use crate::graph::GraphRef;
+use crate::invalid;
 use crate::tensor::TensorRef;
+use std::cell::RefCell;
 
 /// Says which backend failed, unless the host stopped it.
 fn report_failure(backend: BackendRef, split: usize, status: ggml_status) {
@@ -36,6 +39,18 @@ pub struct Run<'a> {
     pub queues: &'a Queues,
     /// The graph.
     pub graph: &'a SplitGraph,
+    /// Experts on devices.
+    pub experts: Option<&'a RefCell<ExpertServer>>,
+}
+
+impl Streams for Run<'_> {
+    fn stream(&self, backend: usize) -> BackendRef {
+        self.backend(backend)
+    }
+
+    fn drain(&self, backend: usize) {
+        self.queues.drain(backend);
+    }
 }
 
 impl Run<'_> {
@@ -80,7 +95,7 @@ impl Run<'_> {
             // Weights in host memory come last: the routing, which selects the experts to copy, may be one of the
             // other inputs.
             let (weights, others): (Vec<_>, Vec<_>) =
-                split.inputs.iter().partition(|input| experts::is_host_weight(input.tensor));
+                split.inputs.iter().filter(|i| !i.is_routing).partition(|i| used::is_host_weight(i.tensor));
             for input in others.into_iter().chain(weights) {
                 let begun = traced::begin();
                 self.copy_input(split, input, &mut routing)?;
@@ -90,10 +105,16 @@ impl Run<'_> {
             let begun = traced::begin();
             // SAFETY: the splits are borrowed while the handle is used.
             if let Some(graph) = unsafe { split.graph() } {
-                self.queues.in_flight.borrow_mut().note_work(split.backend, split.reads_in_place);
-                let status = match self.settings.eval.get().callback {
-                    None => self.graph.plans.compute(number, backend, graph),
-                    Some(_) => self.run_observed(backend, graph),
+                let compute = || {
+                    self.queues.in_flight.borrow_mut().note_work(split.backend, split.reads_in_place);
+                    match self.settings.eval.get().callback {
+                        None => self.graph.plans.compute(number, backend, graph),
+                        Some(_) => self.run_observed(backend, graph),
+                    }
+                };
+                let status = match split.unit {
+                    None => compute(),
+                    Some(unit) => self.serve(split, unit, compute)?,
                 };
                 if status != ggml_status::GGML_STATUS_SUCCESS {
                     report_failure(backend, number, status);
@@ -155,7 +176,7 @@ impl Run<'_> {
             Some(event) => event.wait(to),
             None => self.queues.drain(split.backend),
         }
-        if experts::is_host_weight(tensor) && self.copy_weight(split, tensor, copy, input.from, routing)? {
+        if used::is_host_weight(tensor) && self.copy_weight(split, tensor, copy, input.from, routing)? {
             return Ok(());
         }
         if to.try_copy_async(from, tensor, copy) {
@@ -189,7 +210,7 @@ impl Run<'_> {
             return Ok(copies.copy(to, weight, copy, graph));
         }
         let first = (graph.n_nodes() > 0).then(|| graph.node(0));
-        let Some(ids) = first.filter(|_| experts::applies(first, copy)).and_then(|node| node.src(2)) else {
+        let Some(ids) = first.filter(|_| used::applies(first, copy)).and_then(|node| node.src(2)) else {
             return Ok(false);
         };
         self.queues.drain(from);
@@ -201,6 +222,42 @@ impl Run<'_> {
             routing.copy_used(weight, copy, to, ids)?;
         }
         Ok(true)
+    }
+
+    /// Computes a split that is a unit of experts, which a cache holds.
+    fn serve(&self, split: &Split, unit: usize, compute: impl FnOnce() -> ggml_status) -> Result<ggml_status> {
+        let Some(experts) = self.experts else { return Err(invalid!("the experts of a split are held nowhere")) };
+        let (g, held) = (self.graph, &self.graph.held.units[unit]);
+        let with_owner =
+            |id: u32| (g.ids.tensor(id), usize::try_from(g.placed[id as usize].backend).unwrap_or(split.backend));
+        let node = |place: usize| g.ids.tensor(g.flat.nodes()[place]);
+        let unit = &held.unit;
+        let weights: Vec<TensorRef> = unit.weights.iter().map(|&id| g.ids.tensor(id)).collect();
+        let sources = |slot| unit.products.iter().filter_map(move |&p| node(p).src(slot));
+        let slots: Vec<TensorRef> = sources(0).collect();
+        let Some(numbers) = sources(2).next().filter(|_| slots.len() == weights.len()) else {
+            return Err(invalid!("a node of the graph has lost its sources"));
+        };
+        let last = self.settings.backends.len() - 1;
+        let steps = unit.chain.iter().flat_map(|chain| &chain.steps);
+        let nodes: Vec<TensorRef> = steps.map(|step| node(step.place)).collect();
+        let order = Order {
+            unit,
+            home: held.home,
+            device: self.backend(split.backend),
+            buft: self.settings.bufts[split.backend],
+            cpu: (self.backend(last), last, self.settings.bufts[last]),
+            weights: &weights,
+            slots: &slots,
+            routing: with_owner(unit.ids),
+            numbers,
+            input: unit.chain.as_ref().map(|chain| with_owner(chain.input)),
+            nodes: &nodes,
+            result: node(unit.places.end - 1),
+        };
+        let status = experts.borrow_mut().serve(&order, self, compute);
+        self.queues.in_flight.borrow_mut().note_work(split.backend, split.reads_in_place);
+        status
     }
 
     /// Backends whose memory the splits of a backend read in place.

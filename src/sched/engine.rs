@@ -4,6 +4,11 @@
 use super::cache::{GRAPHS_PER_COPY, GraphCache};
 use super::cause::{Cause, Placement};
 use super::compute::Run;
+use super::cost::Costs;
+use super::experts::budget::Budget;
+use super::experts::cache::ExpertCache;
+use super::experts::held::Held;
+use super::experts::serve::ExpertServer;
 use super::progress::{Progress, Stage};
 use super::queues::Queues;
 use super::report::View;
@@ -18,6 +23,7 @@ use crate::error::Result;
 use crate::graph::{GraphRef, next_uid};
 use crate::tensor::TensorRef;
 use crate::{ggml_abort, invalid};
+use std::cell::RefCell;
 
 /// A graph that is split, and that no plan serves.
 pub struct Unplaced {
@@ -46,6 +52,8 @@ pub struct Engine {
     queues: Queues,
     /// Plans and buffers.
     allocator: GraphAllocator,
+    /// Experts on devices, if they have a budget. A graph is computed with the engine borrowed shared.
+    experts: Option<RefCell<ExpertServer>>,
     /// The results for earlier graphs. Its current entry belongs to the current graph.
     cache: GraphCache,
     /// The progress of the current graph.
@@ -71,6 +79,7 @@ impl Engine {
         Self {
             queues: Queues::new(&settings),
             allocator: allocator(&settings),
+            experts: expert_server(&settings),
             cache,
             progress: Progress::new(settings.n_copies),
             settings,
@@ -159,6 +168,7 @@ impl Engine {
         self.queues.drain_all();
         self.cache = GraphCache::new(&self.settings);
         self.allocator = allocator(&self.settings);
+        self.experts = expert_server(&self.settings);
         self.progress = Progress::new(self.settings.n_copies);
     }
 
@@ -215,7 +225,15 @@ impl Engine {
         if likeness == Likeness::Sizes && may_repeat {
             current.recall.consider(graph, &current.ids, user, self.progress.copy);
         }
-        let is_kept = current.split(graph, &self.settings, pool, user, follows, &mut self.history.warned_fallbacks)?;
+        let mut experts = self.experts.as_ref().map(RefCell::borrow_mut);
+        let cache = experts.as_mut().map(|server| (&mut server.cache, may_repeat));
+        let warned = &mut self.history.warned_fallbacks;
+        let is_kept = current.split(graph, &self.settings, pool, user, follows, warned, cache);
+        if let Some(retired) = experts.map(|mut server| server.cache.take_retired()).filter(|r| !r.is_empty()) {
+            self.queues.drain_all();
+            drop(retired);
+        }
+        let is_kept = is_kept?;
         self.history.n_follows += u64::from(is_kept);
         if self.settings.debug != 0 {
             View { settings: &self.settings, graph: current, allocator: &self.allocator }.print_assignments(graph);
@@ -313,6 +331,13 @@ impl Engine {
         else {
             return Ok(false);
         };
+        let experts = self.experts.as_ref().map(RefCell::borrow);
+        let is_current =
+            |held: &Held| held.is_current(experts.as_ref().map(|server| &server.cache), self.settings.may_hold());
+        if !is_current(&self.cache.current().held) {
+            self.cache.current_mut().0.life = Life::Split;
+            return Ok(false);
+        }
         graph.set_uid(next_uid());
         let (current, pool) = self.cache.current_mut();
         current.rewire(pool);
@@ -366,8 +391,19 @@ impl Engine {
 
     /// Starts computing the graph that is allocated. The status is that of the first backend that fails.
     pub fn compute(&self) -> Result<ggml_status> {
-        Run { settings: &self.settings, queues: &self.queues, graph: self.cache.current() }.start()
+        let (settings, queues, graph) = (&self.settings, &self.queues, self.cache.current());
+        Run { settings, queues, graph, experts: self.experts.as_ref() }.start()
     }
+}
+
+/// What holds experts on devices, if the environment gives it a budget and there is an accelerator.
+fn expert_server(settings: &Settings) -> Option<RefCell<ExpertServer>> {
+    let n = settings.backends.len();
+    let cache = ExpertCache::new(Budget::from_environment()).filter(|_| n > 1)?;
+    let costs = Costs::new(&settings.backends, &settings.bufts);
+    costs.load();
+    (0..n - 1).filter(|&b| !costs.knows_copies(b)).for_each(|b| costs.probe_copies(b));
+    Some(RefCell::new(ExpertServer::new(cache, costs, n)))
 }
 
 fn allocator(settings: &Settings) -> GraphAllocator {

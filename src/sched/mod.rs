@@ -12,11 +12,12 @@
 //! - `assemble` lets backends reorder their splits and describes the whole as a problem for the allocator.
 //! - `split_graph` is one graph with the results of all these steps. `cache` keeps several of them.
 //! - `compute` runs the splits, with the help of `queues` and `in_flight` (which waits are necessary), `experts` (which
-//!   experts are copied) and `plans` (graph plans of the backends).
+//!   experts are copied, or held on a device) and `plans` (graph plans of the backends).
 //! - `engine` holds the state and calls the steps in their order. `progress` says how far the current graph is,
 //!   `settings` what the host has set.
 //! - `scheduler` is the object that hosts hold. `allocate` allocates and computes graphs for them. `callbacks` has the
 //!   functions of the host, which may call the scheduler again.
+//! - `cost` knows what copies, splits and products cost on this machine.
 //! - `report` prints debug output, placement reports and fallbacks. `traced` records splits and copies as events of the
 //!   trace. `race` checks the contract below.
 //!
@@ -107,6 +108,7 @@ pub mod cache;
 pub mod callbacks;
 pub mod cause;
 pub mod compute;
+pub mod cost;
 mod cpu_only;
 pub mod engine;
 pub mod experts;

@@ -2,6 +2,8 @@
 
 use super::arena::{CopyPool, Rewired};
 use super::cause::{Cause, Placement};
+use super::experts::cache::ExpertCache;
+use super::experts::held::Held;
 use super::flat::{Flat, is_view_op};
 use super::in_flight::{self, Mask};
 use super::rules::Rules;
@@ -29,6 +31,8 @@ pub struct Input {
     pub set: u32,
     /// Nodes of the graph write into its memory.
     pub is_written: bool,
+    /// Its copy gets the numbers of slots instead of those of experts.
+    pub is_routing: bool,
 }
 
 /// Consecutive nodes that one backend computes.
@@ -45,6 +49,8 @@ pub struct Split {
     pub reads_in_place: Mask,
     /// It reads inputs of the graph, which the host writes, in place in another backend's memory.
     pub reads_inputs: bool,
+    /// The unit of experts that it computes.
+    pub unit: Option<usize>,
 }
 
 impl Split {
@@ -66,6 +72,8 @@ pub struct Copy {
     pub tensor: TensorRef,
     /// Its number: that of the original, or one after the numbers of the graph's tensors.
     pub key: u32,
+    /// Its memory does not come from the plan: it is slots of a cache.
+    pub is_held: bool,
 }
 
 /// All copies of a split graph. A set is the `n_copies` copies of one tensor on one backend.
@@ -127,6 +135,9 @@ impl Copies {
     /// forgotten; originals that are their own copy are marked again.
     pub fn renew(&self) {
         for c in &self.all {
+            if c.is_held {
+                continue;
+            }
             if c.key >= self.first_key {
                 c.tensor.set_data(std::ptr::null_mut());
                 c.tensor.set_buffer_raw(std::ptr::null_mut());
@@ -158,13 +169,13 @@ impl Copies {
         self.made_for.push(place);
         for c in 0..self.n_copies {
             let copy = if own == Some(c) {
-                Copy { tensor: t, key: id }
+                Copy { tensor: t, key: id, is_held: false }
             } else {
                 let mut name = format!("{backend_name}#").into_bytes();
                 name.extend(t.name_bytes());
                 name.extend(format!("#{c}").bytes());
                 self.next_key += 1;
-                Copy { tensor: pool.copy_of(slot, t, &name)?, key: self.next_key - 1 }
+                Copy { tensor: pool.copy_of(slot, t, &name)?, key: self.next_key - 1, is_held: false }
             };
             if self.n_copies > 1 {
                 mark(copy.tensor);
@@ -172,6 +183,35 @@ impl Copies {
             self.all.push(copy);
         }
         self.sets[id as usize * self.n_backends + backend] = set;
+        Ok(set)
+    }
+
+    /// Makes a set of copies of a tensor that no other node is to read. `prepare` completes each; `is_held`: with
+    /// memory.
+    fn make_own(
+        &mut self,
+        pool: &mut CopyPool,
+        slot: usize,
+        t: TensorRef,
+        name: &str,
+        place: u32,
+        is_held: bool,
+        prepare: impl Fn(TensorRef) -> Result<()>,
+    ) -> Result<u32> {
+        let set = (self.all.len() / self.n_copies) as u32;
+        self.made_for.push(place);
+        for c in 0..self.n_copies {
+            let mut of = format!("{name}#").into_bytes();
+            of.extend(t.name_bytes());
+            of.extend(format!("#{c}").bytes());
+            let tensor = pool.copy_of(slot, t, &of)?;
+            prepare(tensor)?;
+            if self.n_copies > 1 && !is_held {
+                mark(tensor);
+            }
+            self.all.push(Copy { tensor, key: self.next_key, is_held });
+            self.next_key += 1;
+        }
         Ok(set)
     }
 }
@@ -204,6 +244,12 @@ pub struct Splitter<'a, 'b> {
     pub cur_copy: usize,
     /// Sources replaced by this split.
     pub rewired: &'a mut Vec<Rewired>,
+    /// Units whose experts are held on a device.
+    pub held: &'a Held,
+    /// The cache, if there is one.
+    pub cache: Option<&'a ExpertCache>,
+    /// By unit: the set of the numbers of slots, once it is made.
+    pub routings: Vec<(usize, u32)>,
 }
 
 impl Splitter<'_, '_> {
@@ -220,7 +266,7 @@ impl Splitter<'_, '_> {
         let mut here = -1;
         for &place in self.flat.computed() {
             let node = place as usize;
-            if here < 0 || !self.is_local(node, here) {
+            if here < 0 || !self.is_local(node, here) || self.held.is_bound(node) {
                 visits.push(place);
             }
             here = self.placed[self.flat.nodes()[node] as usize].backend;
@@ -236,7 +282,9 @@ impl Splitter<'_, '_> {
             let i = place as usize;
             let backend = self.backend_of(self.flat.nodes()[i])?;
             let goes_on = |s: &Split, this: &mut Self| {
-                s.backend == backend && (s.inputs.is_empty() || !this.has_foreign_weight(i, backend))
+                s.backend == backend
+                    && !this.held.is_bound(i)
+                    && (s.inputs.is_empty() || !this.has_foreign_weight(i, backend))
             };
             let split = match &mut current {
                 Some(s) if goes_on(s, self) => s,
@@ -247,6 +295,9 @@ impl Splitter<'_, '_> {
                     s
                 }
             };
+            if split.unit.is_none() && self.held.is_bound(i) {
+                split.unit = self.held.unit_at(i);
+            }
             let here = split.backend as i8;
             let is_here = |&src: &u32| self.placed[src as usize].backend == here && !self.is_placed_view(src);
             if !self.flat.srcs(i).iter().all(is_here) {
@@ -291,6 +342,9 @@ impl Splitter<'_, '_> {
     /// Whether the node needs a copy of a weight. It then begins a new split, so that the memory of weights copied
     /// for the nodes before can be used again.
     fn has_foreign_weight(&mut self, node: usize, backend: usize) -> bool {
+        if self.held.product_at(node).is_some() {
+            return false;
+        }
         for i in 0..self.flat.srcs(node).len() {
             let id = self.flat.srcs(node)[i];
             if self.flat.problem.fact(id).traits.has(Traits::WEIGHTS)
@@ -327,7 +381,13 @@ impl Splitter<'_, '_> {
     }
 
     fn copy_inputs(&mut self, node: usize, split: &mut Split) -> Result<()> {
+        let product = self.held.product_at(node);
         for i in 0..self.flat.srcs(node).len() {
+            if let Some(of) = product
+                && self.hold(of, node, i, split)?
+            {
+                continue;
+            }
             let id = self.flat.srcs(node)[i];
             let placed_view = self.is_placed_view(id);
             // What a node writes in place is where its base is, whatever memory its own backend has.
@@ -358,15 +418,53 @@ impl Splitter<'_, '_> {
                 let name = self.rules.backends[split.backend].name();
                 set = self.copies.make(self.pool, self.slot, id, tensor, split.backend, &name, node as u32, None)?;
                 let is_written = self.writers.write(self.flat, id);
-                split.inputs.push(Input { tensor, id, from, set, is_written });
+                split.inputs.push(Input { tensor, id, from, set, is_written, is_routing: false });
             }
-            let copy = self.copies.get(set, self.cur_copy);
-            let rewired = Rewired { node: reader, slot: slot as u8, copy: copy.tensor, original: tensor };
-            self.pool.rewire(rewired);
-            self.rewired.push(rewired);
-            self.flat.problem.set_src(node, i, copy.key);
+            self.replace(node, i, slot, set);
         }
         Ok(())
+    }
+
+    /// Puts the slots of a cache in the place of experts, and numbers of slots in that of the routing. Returns false for
+    /// other sources.
+    fn hold(&mut self, (unit, weight): (usize, usize), node: usize, i: usize, split: &mut Split) -> Result<bool> {
+        let Some(cache) = self.cache else { return Ok(false) };
+        let held = &self.held.units[unit];
+        let id = self.flat.srcs(node)[i];
+        let (tensor, name) = (self.ids.tensor(id), self.rules.backends[split.backend].name());
+        let set = match (i, self.routings.last()) {
+            (0, _) => {
+                let fill = |t: TensorRef| cache.fill(held.home, weight, t);
+                self.copies.make_own(self.pool, self.slot, tensor, &name, node as u32, true, fill)?
+            }
+            (2, Some(&(of, set))) if of == unit => set,
+            (2, _) => {
+                let pack = |t: TensorRef| {
+                    let ne = t.ne();
+                    let row = size_of::<i32>() * ne[0] as usize;
+                    t.set_nb([size_of::<i32>(), row, row * ne[1] as usize, row * ne[1] as usize]);
+                    Ok(())
+                };
+                let set = self.copies.make_own(self.pool, self.slot, tensor, &name, node as u32, false, pack)?;
+                self.routings.push((unit, set));
+                let from = self.backend_of(id)?;
+                split.inputs.push(Input { tensor, id, from, set, is_written: false, is_routing: true });
+                set
+            }
+            _ => return Ok(false),
+        };
+        self.replace(node, i, i, set);
+        Ok(true)
+    }
+
+    /// Puts a copy in the place of a source.
+    fn replace(&mut self, node: usize, i: usize, slot: usize, set: u32) {
+        let (reader, original) = (self.ids.tensor(self.flat.nodes()[node]), self.ids.tensor(self.flat.srcs(node)[i]));
+        let copy = self.copies.get(set, self.cur_copy);
+        let rewired = Rewired { node: reader, slot: slot as u8, copy: copy.tensor, original };
+        self.pool.rewire(rewired);
+        self.rewired.push(rewired);
+        self.flat.problem.set_src(node, i, copy.key);
     }
 
     /// Copies of all inputs of the graph, for a pipelining scheduler: also of those that no node reads, so that the
@@ -409,7 +507,15 @@ fn spread_in_place_reads(splits: &mut [Split], n_backends: usize) {
 }
 
 fn new_split(backend: usize, start: usize) -> Split {
-    Split { backend, nodes: start..start, inputs: Vec::new(), graph: None, reads_in_place: 0, reads_inputs: false }
+    Split {
+        backend,
+        nodes: start..start,
+        inputs: Vec::new(),
+        graph: None,
+        reads_in_place: 0,
+        reads_inputs: false,
+        unit: None,
+    }
 }
 
 /// Whether the host writes the tensor, or what it is a view of.

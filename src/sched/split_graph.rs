@@ -5,6 +5,8 @@ use super::arena::{CopyPool, Rewired};
 use super::assign::Assigner;
 use super::cause::{Cause, Placement};
 use super::cpu_only;
+use super::experts::cache::ExpertCache;
+use super::experts::held::{Held, Search};
 use super::flat::Flat;
 use super::plans::BackendPlans;
 use super::rules::{Known, Rules};
@@ -59,6 +61,8 @@ pub struct SplitGraph {
 
     /// Which copy of the pipeline it uses.
     pub cur_copy: usize,
+    /// Units whose experts are held on a device.
+    pub held: Held,
     /// The splits.
     pub splits: Vec<Split>,
     /// Their copies.
@@ -104,6 +108,7 @@ impl SplitGraph {
             visits: Vec::new(),
             n_checked: 0,
             cur_copy: 0,
+            held: Held::default(),
             splits: Vec::new(),
             copies: Copies::new(0, settings.backends.len(), settings.n_copies),
             rewired: Vec::new(),
@@ -166,10 +171,17 @@ impl SplitGraph {
 
     /// Whether the placement is still valid after [`Self::follow`]: the host requests the same placements, and the
     /// devices give the same answers.
-    pub fn keeps_placement(&self, settings: &Settings, user: &[(TensorRef, i8)]) -> bool {
+    pub fn keeps_placement(
+        &self,
+        settings: &Settings,
+        user: &[(TensorRef, i8)],
+        cache: Option<(&ExpertCache, bool)>,
+    ) -> bool {
         let asked = user.iter().map(|&(t, backend)| (Some(t), backend));
         let known = self.requests.iter().map(|&(id, backend)| (self.ids.tensors().get(id as usize).copied(), backend));
-        asked.eq(known) && self.known.holds(&settings.backends, &self.ids)
+        asked.eq(known)
+            && self.held.holds(cache, settings.may_hold(), &self.ids)
+            && self.known.holds(&settings.backends, &self.ids)
     }
 
     /// Begins the placement with what the host has placed. `is_other`: what is placed already was placed for another
@@ -192,7 +204,7 @@ impl SplitGraph {
     }
 
     /// Places all tensors that are described, unless the placement is kept, and splits the graph. `user`: what the host
-    /// has placed. `follows`: the graph has the structure of the one before. `warned_fallbacks`: a bit for each
+    /// has placed. `cache`: experts on devices, and whether it may allocate. `follows`: the graph has the structure of the one before. `warned_fallbacks`: a bit for each
     /// operation that the log has already reported as computed by the CPU only. Returns whether the placement was kept.
     pub fn split(
         &mut self,
@@ -202,8 +214,10 @@ impl SplitGraph {
         user: &[(TensorRef, i8)],
         follows: bool,
         warned_fallbacks: &mut u128,
+        mut cache: Option<(&mut ExpertCache, bool)>,
     ) -> Result<bool> {
-        let is_placed = follows && self.keeps_placement(settings, user);
+        let is_placed =
+            follows && self.keeps_placement(settings, user, cache.as_ref().map(|(cache, may)| (&**cache, *may)));
         if !is_placed {
             self.place_requests(user, follows);
         }
@@ -213,6 +227,20 @@ impl SplitGraph {
         let mut rules = Rules::new(&settings.backends, &settings.bufts, &self.ids, &mut self.known);
         if !is_placed {
             self.writers.find(&self.flat);
+            self.held.clear();
+            if let Some((cache, may_allocate)) = &mut cache
+                && settings.may_hold()
+            {
+                let search = Search {
+                    flat: &self.flat,
+                    ids: &self.ids,
+                    writers: &self.writers,
+                    placed: &self.placed,
+                    settings,
+                    may_allocate: *may_allocate,
+                };
+                self.held.find(cache, &mut rules, &search);
+            }
             Assigner {
                 rules: &mut rules,
                 flat: &self.flat,
@@ -220,6 +248,7 @@ impl SplitGraph {
                 writers: &self.writers,
                 placed: &mut self.placed,
                 op_offload: settings.op_offload,
+                held: &self.held,
                 n_open: 0,
             }
             .run()?;
@@ -240,6 +269,9 @@ impl SplitGraph {
             copies: &mut self.copies,
             cur_copy: self.cur_copy,
             rewired: &mut self.rewired,
+            held: &self.held,
+            cache: cache.map(|(cache, _)| &*cache),
+            routings: Vec::new(),
         };
         if !is_placed {
             splitter.find_visits(&mut self.visits);

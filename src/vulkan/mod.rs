@@ -38,4 +38,3 @@ mod submit;
 mod tests;
 
 pub use backend::device::reg;
-pub use shaders::pipeline::cache_folder;

@@ -66,7 +66,7 @@ fn doubts_json() -> Value {
 fn pipeline_cache() -> Option<String> {
     #[cfg(feature = "vulkan")]
     {
-        crate::vulkan::cache_folder().map(|f| f.to_string_lossy().into_owned())
+        environment::cache_folder().map(|f| f.to_string_lossy().into_owned())
     }
     #[cfg(not(feature = "vulkan"))]
     {

@@ -5,7 +5,7 @@
 //! then renamed, so that other processes see the old file or the new one. The driver gets the data of a file that only
 //! this user can have written, after header, device and a digest of all bytes have been checked.
 
-use crate::environment::{self, Variable};
+use crate::environment;
 use crate::error::Result;
 use crate::sys::file;
 use crate::sys::sync::{lock, read, write};
@@ -224,30 +224,11 @@ const MAGIC: &[u8; 8] = b"ggmlvkc2";
 /// Bytes that a cache file may have. Drivers write a few megabytes.
 const MAX_FILE: u64 = 1 << 28;
 
-/// Returns the folder for the files. Returns `None` if the environment names none, or if the program has more rights
-/// than its user, because the user sets the environment.
-pub fn cache_folder() -> Option<PathBuf> {
-    if let Some(dir) = environment::VK_PIPELINE_CACHE_DIR.os() {
-        return (!dir.is_empty()).then(|| PathBuf::from(dir));
-    }
-    let var = |variable: &Variable| variable.filled().map(PathBuf::from);
-    let base = if cfg!(windows) {
-        var(&environment::LOCALAPPDATA)
-    } else if cfg!(target_os = "macos") {
-        var(&environment::HOME).map(|h| h.join("Library/Caches"))
-    } else {
-        var(&environment::XDG_CACHE_HOME)
-            .filter(|p| p.is_absolute())
-            .or_else(|| var(&environment::HOME).map(|h| h.join(".cache")))
-    };
-    base.map(|b| b.join("ggml-vulkan"))
-}
-
 fn cache_file(core: &Core) -> Option<PathBuf> {
     let i = &core.info;
     let uuid: String = i.pipeline_uuid.iter().map(|b| format!("{b:02x}")).collect();
     let name = format!("{:04x}-{:04x}-{:08x}-{uuid}.bin", i.identity.vendor, i.device_id, i.driver_version);
-    cache_folder().map(|f| f.join(name))
+    environment::cache_folder().map(|f| f.join(name))
 }
 
 /// Returns the driver's data from a file. Returns `None` if the file is absent or of an older version. Logs a warning
