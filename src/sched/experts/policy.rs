@@ -17,12 +17,15 @@
 /// Number of a slot, from 0.
 pub type Slot = usize;
 
-/// Tokens after which a use counts half, in the fast and the slow average.
-const HALF_LIFE: [f32; 2] = [6.0, 192.0];
+/// Tokens after which a use counts half, in the fast and the slow average. Like the weights, they are the best of those
+/// tried on the traces of docs/measurements/0.28.0-experts.md, where neighbouring values differ little.
+const HALF_LIFE: [f32; 2] = [2.0, 64.0];
 /// Weights of both averages in the score.
-const WEIGHT: [f32; 2] = [0.3, 0.7];
-/// A prompt changes the slow average as much as this many tokens of text, however long it is.
-const PROMPT_TOKENS: f32 = 16.0;
+const WEIGHT: [f32; 2] = [0.25, 0.75];
+/// A batch of a prompt changes the slow average as much as this many tokens of text, or as many as it has.
+const PROMPT_TOKENS: f32 = 48.0;
+/// A unit that is not used while the others compute this many tokens loses its slots to them.
+const IDLE_TOKENS: u64 = 1024;
 /// No expert, no slot.
 const NONE: u32 = u32::MAX;
 
@@ -91,8 +94,9 @@ pub struct Counters {
 struct Unit {
     /// What a use adds to each average now. It grows instead of the averages' decay.
     increment: [f32; 2],
-    /// Number of the batch, to recognise the experts that it uses.
+    /// Number of the batch, to recognise the experts that it uses; its time by the clock of the policy.
     batch: u32,
+    time: u64,
     /// Slots that the unit's experts have.
     residents: usize,
     /// Uploads that the current batch may still start.
@@ -108,6 +112,8 @@ pub struct Policy {
     n_experts: usize,
     uploads: usize,
     margin: f32,
+    /// Batches of text, of all units.
+    clock: u64,
     units: Vec<Unit>,
     /// By unit and expert: both averages, in terms of the unit's increments; the slot; the batch that used it last.
     average: Vec<[f32; 2]>,
@@ -128,6 +134,7 @@ impl Policy {
         let unit = Unit {
             increment: [1.0; 2],
             batch: 0,
+            time: 0,
             residents: 0,
             uploads: 0,
             lowest: [f32::INFINITY; 2],
@@ -138,6 +145,7 @@ impl Policy {
             n_experts,
             uploads: usize::MAX,
             margin: 0.0,
+            clock: 0,
             units: vec![unit; n_units],
             average: vec![[0.0; 2]; n],
             slot: vec![NONE; n],
@@ -185,18 +193,22 @@ impl Policy {
 
     /// The expected uses of an expert per token.
     pub fn score(&self, unit: usize, expert: usize) -> f32 {
+        if self.is_idle(unit) {
+            return 0.0;
+        }
         let (average, increment) = (self.average[unit * self.n_experts + expert], self.units[unit].increment);
         (0..2).map(|i| WEIGHT[i] * (1.0 - decay(i)) * (average[i] / increment[i])).sum()
     }
 
     /// Records that a batch uses `uses`, each expert once, in `unit`. Call it once for each unit and batch, before
-    /// `admit`.
+    /// `admit`. Panics if there is no such expert.
     pub fn use_experts(&mut self, unit: usize, uses: &[Use], phase: Phase) {
         self.advance(unit, phase);
         let first = unit * self.n_experts;
         let Unit { increment, batch, .. } = self.units[unit];
         let (mut hits, mut misses) = (0, 0);
         for u in uses {
+            assert!((u.expert as usize) < self.n_experts, "expert {} of {}", u.expert, self.n_experts);
             let i = first + u.expert as usize;
             match phase {
                 Phase::Text => {
@@ -204,7 +216,8 @@ impl Policy {
                     self.average[i][1] += increment[1];
                 }
                 Phase::Prompt { tokens } => {
-                    self.average[i][1] += increment[1] * PROMPT_TOKENS * u.tokens as f32 / tokens.max(1) as f32;
+                    let share = u.tokens as f32 / tokens.max(1) as f32;
+                    self.average[i][1] += increment[1] * share * weight_of(tokens);
                 }
             }
             self.used[i] = batch;
@@ -220,7 +233,7 @@ impl Policy {
         self.find_lowest(unit);
     }
 
-    /// Sorts experts by falling score. If uploads are limited, call `admit` in this order.
+    /// Sorts experts by falling score. Call `admit` in this order, so that the best ones get the uploads and free slots.
     pub fn rank(&self, unit: usize, experts: &mut [u16]) {
         experts.sort_unstable_by(|&a, &b| {
             self.score(unit, b as usize).total_cmp(&self.score(unit, a as usize)).then(a.cmp(&b))
@@ -302,9 +315,11 @@ impl Policy {
         u.batch = u.batch.wrapping_add(1);
         u.uploads = self.uploads;
         u.phase = phase;
+        self.clock += u64::from(phase == Phase::Text);
+        u.time = self.clock;
         match phase {
             Phase::Text => (0..2).for_each(|i| u.increment[i] /= decay(i)),
-            Phase::Prompt { .. } => u.increment[1] /= decay(1).powf(PROMPT_TOKENS),
+            Phase::Prompt { tokens } => u.increment[1] /= decay(1).powf(weight_of(tokens)),
         }
         for i in 0..2 {
             if self.units[unit].increment[i] > 1e20 {
@@ -336,9 +351,8 @@ impl Policy {
             return None;
         }
         let limit = score - self.margin;
-        let (at, lowest) = (0..self.units.len())
-            .map(|at| (at, self.units[at].lowest[usize::from(at == unit)]))
-            .min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let (at, lowest) =
+            (0..self.units.len()).map(|at| (at, self.lowest(at, at == unit))).min_by(|a, b| a.1.total_cmp(&b.1))?;
         if lowest >= limit {
             return None;
         }
@@ -371,6 +385,16 @@ impl Policy {
         worst
     }
 
+    /// The score of `worst` as of the unit's last batch, or infinity.
+    fn lowest(&self, unit: usize, unused: bool) -> f32 {
+        let u = &self.units[unit];
+        if u.residents > 0 && self.is_idle(unit) { 0.0 } else { u.lowest[usize::from(unused)] }
+    }
+
+    fn is_idle(&self, unit: usize) -> bool {
+        self.clock - self.units[unit].time > IDLE_TOKENS * self.units.len() as u64
+    }
+
     fn find_lowest(&mut self, unit: usize) {
         self.units[unit].lowest = [false, true].map(|unused| {
             let worst = self.worst(unit, unused, &|_| false);
@@ -401,6 +425,11 @@ impl Policy {
         self.holds[slot] = NONE;
         Some((unit, expert))
     }
+}
+
+/// The tokens of text that a batch of a prompt is worth.
+fn weight_of(tokens: u32) -> f32 {
+    PROMPT_TOKENS.min(tokens as f32)
 }
 
 /// What remains of an average after a token.

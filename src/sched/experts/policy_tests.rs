@@ -149,6 +149,36 @@ fn resizing_keeps_the_best() {
     assert_eq!(step(&mut p, 0, &[0, 1]), 0);
 }
 
+#[test]
+fn idle_units_lose_their_slots() {
+    let mut p = Policy::new(2, 8, 4);
+    (0..100).for_each(|_| _ = step(&mut p, 0, &[0, 1, 2]));
+    // Not used often, but unit 0 is not used at all.
+    for t in 0..6 * IDLE_TOKENS {
+        if t % 16 == 0 {
+            step(&mut p, 1, &[(t / 16 % 8) as u16]);
+        } else {
+            step(&mut p, 1, &[]);
+        }
+    }
+    assert!((0..8).all(|e| p.lookup(0, e).is_none()));
+    // It gets them back when it is used again.
+    (0..100).for_each(|_| _ = step(&mut p, 0, &[0, 1]));
+    assert!(p.lookup(0, 0).is_some() && p.lookup(0, 1).is_some());
+}
+
+#[test]
+fn a_margin_saves_uploads() {
+    let run = |margin| {
+        let mut p = Policy::new(1, 16, 4);
+        p.set_margin(margin);
+        (0..500u16).for_each(|t| _ = step(&mut p, 0, &[t * t % 16, t * 7 % 16]));
+        p.counters().admitted
+    };
+    assert!(run(0.2) < run(0.0));
+    assert_eq!(run(1.0), 4);
+}
+
 /// Random uses, uploads that fail, budgets that change: the tables agree, and old averages lose their weight.
 #[test]
 fn any_order_of_calls() {
