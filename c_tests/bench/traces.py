@@ -42,8 +42,10 @@ PROFILES = {
 MEASURED = {
     "qwen3": dict(tokens=141, requests=10, overlap={1: 0.427, 2: 0.36, 8: 0.30, 16: 0.30},
                   lru={8: 0.422, 12: 0.505, 16: 0.574, 24: 0.673, 32: 0.758, 48: 0.873, 64: 0.914, 96: 0.930}),
-    "flash": dict(tokens=300, requests=1, overlap={1: 0.372}, lru={31: 0.435, 62: 0.620, 93: 0.720, 124: 0.789, 171: 0.850}),
-    "olmoe": dict(tokens=704, requests=1, overlap={1: 0.370}, lru={16: 0.514}, lfu={1.0: 0.775, 1.5: 0.775, 2.0: 0.775}),
+    "flash": dict(tokens=300, requests=1, overlap={1: 0.372},
+                  lru={31: 0.435, 62: 0.620, 93: 0.720, 124: 0.789, 171: 0.850}),
+    "olmoe": dict(tokens=704, requests=1, overlap={1: 0.370}, lru={16: 0.514},
+                  lfu={1.0: 0.775, 1.5: 0.775, 2.0: 0.775}),
     # The overlap was 0.41 to 0.50.
     "gptoss": dict(tokens=512, requests=1, overlap={1: 0.455}, lfu={1.0: 0.992, 1.5: 0.992, 2.0: 0.992}),
 }
