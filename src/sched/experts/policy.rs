@@ -5,7 +5,7 @@
 //! with a skewed routing need fewer slots than others.
 //!
 //! The policy predicts how often an expert will be used from how often it was used, by two averages that decay with
-//! each token: a fast one, which follows the text at hand, and a slow one, which knows what the model uses in general.
+//! each token: a fast one, which follows the last tokens, and a slow one, which follows the text as a whole.
 //! The expert with the lowest score is the next to be evicted. An expert that missed replaces it only if its own score
 //! is higher: a miss can also be computed where the weights are, and an upload takes time.
 //!
@@ -17,11 +17,11 @@
 /// Number of a slot, from 0.
 pub type Slot = usize;
 
-/// Tokens after which a use counts half, in the fast and the slow average. Like the weights, they are the best of those
-/// tried on the traces of docs/measurements/0.28.0-experts.md, where neighbouring values differ little.
+/// Tokens after which a use counts half, in the fast and the slow average. These numbers and those below are from the
+/// traces of docs/measurements/0.28.0-experts.md, on which neighbouring values do nearly as well.
 const HALF_LIFE: [f32; 2] = [2.0, 64.0];
 /// Weights of both averages in the score.
-const WEIGHT: [f32; 2] = [0.25, 0.75];
+const WEIGHT: [f32; 2] = [0.2, 0.8];
 /// A batch of a prompt changes the slow average as much as this many tokens of text, or as many as it has.
 const PROMPT_TOKENS: f32 = 48.0;
 /// A unit that is not used while the others compute this many tokens loses its slots to them.
@@ -94,6 +94,8 @@ pub struct Counters {
 struct Unit {
     /// What a use adds to each average now. It grows instead of the averages' decay.
     increment: [f32; 2],
+    /// What each average counts in the score now.
+    factor: [f32; 2],
     /// Number of the batch, to recognise the experts that it uses; its time by the clock of the policy.
     batch: u32,
     time: u64,
@@ -133,6 +135,7 @@ impl Policy {
     pub fn new(n_units: usize, n_experts: usize, n_slots: usize) -> Self {
         let unit = Unit {
             increment: [1.0; 2],
+            factor: [0.0; 2],
             batch: 0,
             time: 0,
             residents: 0,
@@ -196,8 +199,8 @@ impl Policy {
         if self.is_idle(unit) {
             return 0.0;
         }
-        let (average, increment) = (self.average[unit * self.n_experts + expert], self.units[unit].increment);
-        (0..2).map(|i| WEIGHT[i] * (1.0 - decay(i)) * (average[i] / increment[i])).sum()
+        let ([fast, slow], factor) = (self.average[unit * self.n_experts + expert], self.units[unit].factor);
+        fast * factor[0] + slow * factor[1]
     }
 
     /// Records that a batch uses `uses`, each expert once, in `unit`. Call it once for each unit and batch, before
@@ -233,7 +236,7 @@ impl Policy {
         self.find_lowest(unit);
     }
 
-    /// Sorts experts by falling score. Call `admit` in this order, so that the best ones get the uploads and free slots.
+    /// Sorts experts by falling score. Call `admit` in this order: the best ones then get the uploads and free slots.
     pub fn rank(&self, unit: usize, experts: &mut [u16]) {
         experts.sort_unstable_by(|&a, &b| {
             self.score(unit, b as usize).total_cmp(&self.score(unit, a as usize)).then(a.cmp(&b))
@@ -327,6 +330,7 @@ impl Policy {
                 let first = unit * self.n_experts;
                 self.average[first..first + self.n_experts].iter_mut().for_each(|a| a[i] /= divisor);
             }
+            self.units[unit].factor[i] = WEIGHT[i] * (1.0 - decay(i)) / self.units[unit].increment[i];
         }
     }
 
@@ -369,7 +373,8 @@ impl Policy {
         Some((slot, evicted))
     }
 
-    /// The slot of the unit with the lowest score, and the score; if `unused`, of those that its last batch does not use.
+    /// The slot of the unit with the lowest score, and the score. If `unused`, of those that its last batch does not
+    /// use.
     fn worst(&self, unit: usize, unused: bool, pinned: &impl Fn(Slot) -> bool) -> Option<(Slot, f32)> {
         let first = unit * self.n_experts;
         let Unit { residents, batch, .. } = self.units[unit];
@@ -396,10 +401,18 @@ impl Policy {
     }
 
     fn find_lowest(&mut self, unit: usize) {
-        self.units[unit].lowest = [false, true].map(|unused| {
-            let worst = self.worst(unit, unused, &|_| false);
-            worst.map_or(f32::INFINITY, |w| w.1)
-        });
+        let first = unit * self.n_experts;
+        let Unit { residents, batch, .. } = self.units[unit];
+        let mut lowest = [f32::INFINITY; 2];
+        for &slot in &self.members[first..first + residents] {
+            let held = self.holds[slot as usize] as usize;
+            let score = self.score(unit, held - first);
+            lowest[0] = lowest[0].min(score);
+            if self.used[held] != batch {
+                lowest[1] = lowest[1].min(score);
+            }
+        }
+        self.units[unit].lowest = lowest;
     }
 
     /// Puts an expert into an empty slot that is not in the list of free ones.
