@@ -127,7 +127,11 @@ enum ggml_rs_format {
 /// all memory of the process (`total_bytes`, with limits of cgroups), what of it is free (`free_bytes`) and what
 /// weights leave free (`left_free_bytes`), the limit of GGML_RS_CPU_COPIES (`limit_bytes`, or null), the weights from
 /// files that are in memory (`in_memory_bytes`) and that are not (`away_bytes`), what that means (`decision`), how much
-/// has been read from files (`read_bytes`), and how long computations have waited for it (`waited_seconds`).
+/// has been read from files (`read_bytes`), and how long computations have waited for it (`waited_seconds`). `experts`,
+/// null without GGML_RS_EXPERT_CACHE, has the `pools` of slots, how many `units` of the graph are held (and of these
+/// `units_of_large_batches`), rows computed so far (`rows_from_the_cache`, `rows_after_a_copy`, `rows_by_the_cpu`), the
+/// `copied_bytes`, what another GiB would save (`saved_ns_per_token_by_a_gib`, an estimate), and the `costs` that
+/// decided.
 GGML_API char *ggml_rs_sched_report(ggml_backend_sched_t sched, enum ggml_rs_format format);
 
 /// Writes the report of `ggml_rs_sched_report` to a file, which is replaced. If no graph is split, or the file cannot

@@ -1,6 +1,10 @@
-/* Experts whose weights are in host memory, computed by a device that has a cache of some of them and by the CPU. Device
- * and CPU have the same kernels here, so that a result has the same bits whatever is in the cache. */
+/* Experts whose weights are in host memory, computed by a device that has a cache of some of them and by the CPU. Both
+ * have the same kernels here, so that a result has the same bits whatever is in the cache. */
 #include "common.h"
+
+#include "ggml-rs.h"
+
+static bool offloads;
 
 enum { LAYERS = 3, EXPERTS = 16, EMBD = 64, FF = 96 };
 
@@ -105,6 +109,15 @@ static void feed(const struct step * s, int number, int n_tokens, int n_used, bo
     }
 }
 
+/* A number of the placement report. */
+static double reported(ggml_backend_sched_t sched, const char * key) {
+    char * json = ggml_rs_sched_report(sched, GGML_RS_FORMAT_JSON);
+    const char * at = json != NULL ? strstr(json, key) : NULL;
+    double value = at != NULL ? strtod(at + strlen(key) + 2, NULL) : -1;
+    ggml_rs_string_free(json);
+    return value;
+}
+
 /* Computes tokens with a cache and without, on a device and on the CPU. `again`: one graph for all tokens. */
 static void same(const char * cache, enum kind kind, int n_tokens, int n_used, bool given, bool again, bool parallel) {
     enum { N = 48 };
@@ -113,6 +126,7 @@ static void same(const char * cache, enum kind kind, int n_tokens, int n_used, b
         slow_gpu(true, true);
         devices[0].slow = 0;
         devices[0].poison = 0xff;
+        devices[0].offloads = offloads ? offloads_products : NULL;
         start(1);
         setenv("GGML_RS_EXPERT_CACHE", side == 0 ? "0" : cache, 1);
         ggml_backend_sched_t sched =
@@ -131,6 +145,11 @@ static void same(const char * cache, enum kind kind, int n_tokens, int n_used, b
             ggml_backend_tensor_get(s.y, got[side][i], 0, ggml_nbytes(s.y));
         }
         if (side == 1) {
+            double hits = reported(sched, "rows_from_the_cache"), cpu = reported(sched, "rows_by_the_cpu"), staged = reported(sched, "units_of_large_batches");
+            CHECK_EQ((int) reported(sched, "units"), LAYERS);
+            CHECK_EQ((int) staged, offloads ? LAYERS : 0);
+            if (!offloads) CHECK(hits > 0);
+            if (strstr(cache, "strict") != NULL || kind == WITH_BIAS) CHECK_EQ((int) cpu, 0);
             for (int l = 0; l < LAYERS; l++) {
                 /* All of a unit's products are on the device. */
                 int on_device = 0;
@@ -162,6 +181,11 @@ static void results_do_not_depend_on_the_cache(void) {
     same("30%", MERGED, 2, 4, true, true, false);
     same("30%", APART, 1, 4, false, false, true);
     same("100%", WITH_BIAS, 1, 4, false, false, false);
+}
+
+/* Large batches, which the device takes over: it computes some of the experts, the CPU the others. */
+static void large_batches_are_shared(void) {
+    for (int i = 0; i < 4; i++) same("50%", i & 1 ? MERGED : APART, 8, 4, i & 2, false, false);
 }
 
 /* Weights that the host writes again are not those in the cache. */
@@ -198,6 +222,9 @@ static void written_weights_are_copied_again(void) {
 int main(void) {
     begin();
     RUN(results_do_not_depend_on_the_cache);
+    offloads = true;
+    RUN(large_batches_are_shared);
+    offloads = false;
     RUN(written_weights_are_copied_again);
     return test_summary();
 }

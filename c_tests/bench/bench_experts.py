@@ -52,6 +52,8 @@ from processes import compiled  # noqa: E402
 # Columns, feed-forward columns (of an expert), layers, heads, heads of keys and values, experts, experts used.
 EXPERTS, DENSE = (1024, 512, 12, 16, 4, 128, 8), (2048, 5632, 12, 32, 8)
 SMALL_EXPERTS, SMALL_DENSE = (256, 128, 4, 4, 2, 128, 8), (256, 704, 4, 4, 2)
+# The card's threads need a processor, which a card does not.
+THREADS = max(1, os.cpu_count() - 1)
 # The desktop: GB/s of the CPU, of the card and of PCIe; TFLOPS; microseconds; and the model's bytes.
 CPU_GBPS, CARD_GBPS, PCIE_GBPS, TFLOPS = 70, 1000, {16: 25, 8: 12.5}, 60
 LATENCIES = {"CARD_COPY_LATENCY_US": 8, "CARD_LAUNCH_US": 10, "CARD_KERNEL_US": 1.5}
@@ -115,11 +117,11 @@ class Bench:
     def environment(self, lib, mode, **more):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("CARD_", "GGML_RS_EXPERT"))}
         return env | {"LD_LIBRARY_PATH": f"{lib}:{self.bin}", "GGML_BACKEND_PATH": self.card, "GGML_DISABLE_VULKAN": "1", "CARD_MODE": mode,
-                      "CARD_TRACE": self.trace} | more
+                      "CARD_TRACE": self.trace, "GGML_VK_PIPELINE_CACHE_DIR": ""} | more
 
     def run(self, lib, model, arguments, **variables):
         """Tokens per second of one test of llama-bench."""
-        command = [f"{self.bin}/llama-bench", "-m", model, "-o", "json", "-t", str(os.cpu_count()), "-r", "3", *map(str, arguments)]
+        command = [f"{self.bin}/llama-bench", "-m", model, "-o", "json", "-t", str(THREADS), "-r", "3", *map(str, arguments)]
         r = subprocess.run(command, env=self.environment(lib, "timing", **variables), capture_output=True, text=True)
         if r.returncode != 0 or "[" not in r.stdout:
             sys.exit(f"{' '.join(command)} on {lib}: status {r.returncode}: {r.stderr[-1000:]}")

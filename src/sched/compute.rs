@@ -95,7 +95,7 @@ impl Run<'_> {
             // Weights in host memory come last: the routing, which selects the experts to copy, may be one of the
             // other inputs.
             let (weights, others): (Vec<_>, Vec<_>) =
-                split.inputs.iter().filter(|i| !i.is_routing).partition(|i| used::is_host_weight(i.tensor));
+                split.inputs.iter().filter(|i| !i.is_served).partition(|i| used::is_host_weight(i.tensor));
             for input in others.into_iter().chain(weights) {
                 let begun = traced::begin();
                 self.copy_input(split, input, &mut routing)?;

@@ -131,7 +131,8 @@ impl Engine {
         if self.progress.stage == Stage::Reset || graph.splits.is_empty() || graph.ids.is_empty() {
             return Err(invalid!("no graph is split: a report is made after the allocation and before the next reset"));
         }
-        Ok(View { settings: &self.settings, graph, allocator: &self.allocator })
+        let (settings, allocator, experts) = (&self.settings, &self.allocator, self.experts.as_ref());
+        Ok(View { settings, graph, allocator, experts })
     }
 
     /// Nodes of the graph that is split that run on the CPU although there is an accelerator. None after a reset.
@@ -226,17 +227,18 @@ impl Engine {
             current.recall.consider(graph, &current.ids, user, self.progress.copy);
         }
         let mut experts = self.experts.as_ref().map(RefCell::borrow_mut);
-        let cache = experts.as_mut().map(|server| (&mut server.cache, may_repeat));
+        let served = experts.as_mut().map(|server| (&mut **server, may_repeat));
         let warned = &mut self.history.warned_fallbacks;
-        let is_kept = current.split(graph, &self.settings, pool, user, follows, warned, cache);
-        if let Some(retired) = experts.map(|mut server| server.cache.take_retired()).filter(|r| !r.is_empty()) {
+        let is_kept = current.split(graph, &self.settings, pool, user, follows, warned, served);
+        if let Some(retired) = experts.map(|mut server| server.take_retired()).filter(|r| !r.is_empty()) {
             self.queues.drain_all();
             drop(retired);
         }
         let is_kept = is_kept?;
         self.history.n_follows += u64::from(is_kept);
         if self.settings.debug != 0 {
-            View { settings: &self.settings, graph: current, allocator: &self.allocator }.print_assignments(graph);
+            let (settings, allocator, experts) = (&self.settings, &self.allocator, self.experts.as_ref());
+            View { settings, graph: current, allocator, experts }.print_assignments(graph);
         }
         let assembled = current.assemble(graph, &self.settings);
         self.progress.set_size(current.size);
@@ -342,7 +344,8 @@ impl Engine {
         let (current, pool) = self.cache.current_mut();
         current.rewire(pool);
         if self.settings.debug != 0 {
-            View { settings: &self.settings, graph: current, allocator: &self.allocator }.print_assignments(graph);
+            let (settings, allocator, experts) = (&self.settings, &self.allocator, self.experts.as_ref());
+            View { settings, graph: current, allocator, experts }.print_assignments(graph);
         }
         if !current.reorder_again(graph, &self.settings) {
             // A backend reordered its split differently this time: start again with the nodes in the host's order.
@@ -403,7 +406,7 @@ fn expert_server(settings: &Settings) -> Option<RefCell<ExpertServer>> {
     let costs = Costs::new(&settings.backends, &settings.bufts);
     costs.load();
     (0..n - 1).filter(|&b| !costs.knows_copies(b)).for_each(|b| costs.probe_copies(b));
-    Some(RefCell::new(ExpertServer::new(cache, costs, n)))
+    Some(RefCell::new(ExpertServer::new(cache, costs, &settings.backends)))
 }
 
 fn allocator(settings: &Settings) -> GraphAllocator {

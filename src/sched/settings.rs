@@ -72,8 +72,8 @@ impl Settings {
         }
     }
 
-    /// Whether experts may be held on devices: no function of the host looks at single nodes. The host's function for copies of weights
-    /// does not matter, because there are no copies then.
+    /// Whether experts may be held on devices: no function of the host looks at single nodes. The host's function for
+    /// copies of weights does not matter, because there are no copies then.
     pub fn may_hold(&self) -> bool {
         self.op_offload && self.eval.get().callback.is_none()
     }

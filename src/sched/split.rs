@@ -31,8 +31,8 @@ pub struct Input {
     pub set: u32,
     /// Nodes of the graph write into its memory.
     pub is_written: bool,
-    /// Its copy gets the numbers of slots instead of those of experts.
-    pub is_routing: bool,
+    /// Its copy is filled when the unit that the split computes is served.
+    pub is_served: bool,
 }
 
 /// Consecutive nodes that one backend computes.
@@ -418,25 +418,40 @@ impl Splitter<'_, '_> {
                 let name = self.rules.backends[split.backend].name();
                 set = self.copies.make(self.pool, self.slot, id, tensor, split.backend, &name, node as u32, None)?;
                 let is_written = self.writers.write(self.flat, id);
-                split.inputs.push(Input { tensor, id, from, set, is_written, is_routing: false });
+                split.inputs.push(Input { tensor, id, from, set, is_written, is_served: false });
             }
             self.replace(node, i, slot, set);
         }
         Ok(())
     }
 
-    /// Puts the slots of a cache in the place of experts, and numbers of slots in that of the routing. Returns false for
-    /// other sources.
+    /// Puts the slots of a cache in the place of experts, and numbers of slots in that of the routing. Returns false
+    /// for other sources.
     fn hold(&mut self, (unit, weight): (usize, usize), node: usize, i: usize, split: &mut Split) -> Result<bool> {
         let Some(cache) = self.cache else { return Ok(false) };
         let held = &self.held.units[unit];
         let id = self.flat.srcs(node)[i];
         let (tensor, name) = (self.ids.tensor(id), self.rules.backends[split.backend].name());
         let set = match (i, self.routings.last()) {
-            (0, _) => {
-                let fill = |t: TensorRef| cache.fill(held.home, weight, t);
-                self.copies.make_own(self.pool, self.slot, tensor, &name, node as u32, true, fill)?
-            }
+            (0, _) => match (held.home.stage, held.home.place) {
+                (Some(n_slots), _) => {
+                    let shorten = |t: TensorRef| {
+                        let ([a, b, _, _], [x, y, z, _]) = (t.ne(), t.nb());
+                        t.set_ne([a, b, n_slots as i64, 1]);
+                        t.set_nb([x, y, z, z * n_slots]);
+                        Ok(())
+                    };
+                    let set = self.copies.make_own(self.pool, self.slot, tensor, &name, node as u32, false, shorten)?;
+                    let from = self.backend_of(id)?;
+                    split.inputs.push(Input { tensor, id, from, set, is_written: false, is_served: true });
+                    set
+                }
+                (None, Some(place)) => {
+                    let fill = |t: TensorRef| cache.fill(place, weight, t);
+                    self.copies.make_own(self.pool, self.slot, tensor, &name, node as u32, true, fill)?
+                }
+                (None, None) => return Ok(false),
+            },
             (2, Some(&(of, set))) if of == unit => set,
             (2, _) => {
                 let pack = |t: TensorRef| {
@@ -448,7 +463,7 @@ impl Splitter<'_, '_> {
                 let set = self.copies.make_own(self.pool, self.slot, tensor, &name, node as u32, false, pack)?;
                 self.routings.push((unit, set));
                 let from = self.backend_of(id)?;
-                split.inputs.push(Input { tensor, id, from, set, is_written: false, is_routing: true });
+                split.inputs.push(Input { tensor, id, from, set, is_written: false, is_served: true });
                 set
             }
             _ => return Ok(false),

@@ -7,6 +7,7 @@ use super::cause::{Cause, Placement};
 use super::cpu_only;
 use super::experts::cache::ExpertCache;
 use super::experts::held::{Held, Search};
+use super::experts::serve::ExpertServer;
 use super::flat::Flat;
 use super::plans::BackendPlans;
 use super::rules::{Known, Rules};
@@ -204,8 +205,9 @@ impl SplitGraph {
     }
 
     /// Places all tensors that are described, unless the placement is kept, and splits the graph. `user`: what the host
-    /// has placed. `cache`: experts on devices, and whether it may allocate. `follows`: the graph has the structure of the one before. `warned_fallbacks`: a bit for each
-    /// operation that the log has already reported as computed by the CPU only. Returns whether the placement was kept.
+    /// has placed. `experts`: those on devices, and whether they may get memory. `follows`: the graph has the structure
+    /// of the one before. `warned_fallbacks`: a bit for each operation that the log has already reported as computed by
+    /// the CPU only. Returns whether the placement was kept.
     pub fn split(
         &mut self,
         graph: GraphRef,
@@ -214,10 +216,10 @@ impl SplitGraph {
         user: &[(TensorRef, i8)],
         follows: bool,
         warned_fallbacks: &mut u128,
-        mut cache: Option<(&mut ExpertCache, bool)>,
+        mut experts: Option<(&mut ExpertServer, bool)>,
     ) -> Result<bool> {
-        let is_placed =
-            follows && self.keeps_placement(settings, user, cache.as_ref().map(|(cache, may)| (&**cache, *may)));
+        let is_placed = follows
+            && self.keeps_placement(settings, user, experts.as_ref().map(|(server, may)| (&server.cache, *may)));
         if !is_placed {
             self.place_requests(user, follows);
         }
@@ -228,7 +230,7 @@ impl SplitGraph {
         if !is_placed {
             self.writers.find(&self.flat);
             self.held.clear();
-            if let Some((cache, may_allocate)) = &mut cache
+            if let Some((server, may_allocate)) = &mut experts
                 && settings.may_hold()
             {
                 let search = Search {
@@ -239,7 +241,7 @@ impl SplitGraph {
                     settings,
                     may_allocate: *may_allocate,
                 };
-                self.held.find(cache, &mut rules, &search);
+                self.held.find(&mut server.cache, &server.costs, &mut rules, &search);
             }
             Assigner {
                 rules: &mut rules,
@@ -270,7 +272,7 @@ impl SplitGraph {
             cur_copy: self.cur_copy,
             rewired: &mut self.rewired,
             held: &self.held,
-            cache: cache.map(|(cache, _)| &*cache),
+            cache: experts.map(|(server, _)| &server.cache),
             routings: Vec::new(),
         };
         if !is_placed {

@@ -16,8 +16,8 @@ const EXCEPTIONS: [(&str, &[&str], &str); 8] = [
     ("capi/gguf/vector.rs", &["target_os", "target_vendor"], "the name of that function"),
     ("capi/rs/identity.rs", &["target_vendor", "windows"], "the name of a section in each format of object files"),
     ("cpu/features.rs", &["target_arch", "std::arch"], "the list of what processors have"),
+    ("environment/folders.rs", &["target_os", "windows"], "the folder for caches"),
     ("vulkan/device/nodes.rs", &["linux_kernel"], "names of device nodes"),
-    ("vulkan/shaders/pipeline.rs", &["target_os", "windows"], "the folder for caches"),
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

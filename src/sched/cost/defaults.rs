@@ -2,7 +2,6 @@
 //! only until the first runs.
 #![forbid(unsafe_code)]
 
-use super::class::Class;
 use crate::abi::backend::ggml_backend_dev_type as Kind;
 use crate::abi::ggml::ggml_type;
 use crate::quant;
@@ -84,12 +83,10 @@ impl Defaults {
         }
     }
 
-    /// Nanoseconds for each byte of weights, divided by the growth with the columns.
-    pub fn product(&self, dtype: ggml_type, class: Class) -> f64 {
+    /// Nanoseconds for each byte of weights in a product with so many columns.
+    pub fn product(&self, dtype: ggml_type, columns: usize) -> f64 {
         let traits = quant::traits(dtype);
         let weights_per_byte = traits.blck_size.max(1) as f64 / traits.type_size.max(1) as f64;
-        let columns = class.middle();
-        let arithmetic = weights_per_byte * columns as f64 / self.multiply_adds;
-        (1.0 / self.memory).max(arithmetic) / class.growth(columns)
+        (1.0 / self.memory).max(weights_per_byte * columns as f64 / self.multiply_adds)
     }
 }

@@ -40,7 +40,7 @@ impl Unit {
     }
 
     /// The nearest figure that a machine may have.
-    fn clamp(self, value: f64) -> f64 {
+    pub fn clamp(self, value: f64) -> f64 {
         let limits = self.limits();
         value.clamp(*limits.start(), *limits.end())
     }

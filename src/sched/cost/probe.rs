@@ -43,13 +43,12 @@ impl Ends<'_> {
     }
 
     /// Times of copies of each size, as medians. Sizes for which there is no time are left out.
-    fn times(&self, way: Way) -> Result<Vec<(usize, f64)>> {
-        let (mut times, mut spent): (Vec<(usize, f64)>, Nanos) = (Vec::new(), 0);
+    fn times(&self, way: Way) -> Result<Vec<(usize, Nanos)>> {
+        let (mut times, mut spent): (Vec<(usize, Nanos)>, Nanos) = (Vec::new(), 0);
         for (i, &bytes) in SIZES.iter().enumerate() {
             let mut all: Vec<Nanos> = Vec::new();
             while all.len() < ROUNDS {
-                let expected = all.iter().min().map_or_else(|| expected(&times, bytes), |&ns| ns as f64);
-                if spent as f64 + expected > BUDGET as f64 {
+                if spent + all.iter().min().map_or_else(|| expected(&times, bytes), |&ns| ns) > BUDGET {
                     break;
                 }
                 let ns = self.copy(way, i)?;
@@ -62,25 +61,27 @@ impl Ends<'_> {
             let uncounted = usize::from(all.len() > 1);
             let counted = &mut all[uncounted..];
             counted.sort_unstable();
-            times.push((bytes, counted[counted.len() / 2] as f64));
+            times.push((bytes, counted[counted.len() / 2]));
         }
         Ok(times)
     }
 }
 
 /// The time of a copy that follows from two smaller ones.
-fn expected(times: &[(usize, f64)], bytes: usize) -> f64 {
+fn expected(times: &[(usize, Nanos)], bytes: usize) -> Nanos {
     match *times {
         // At least one copy of the second size, if the first one has left any time at all.
-        [] | [_] => 0.0,
-        [.., (less, t0), (more, t1)] => t1 + (t1 - t0).max(0.0) * (bytes - more) as f64 / (more - less) as f64,
+        [] | [_] => 0,
+        [.., (less, t0), (more, t1)] => {
+            t1 + t1.saturating_sub(t0).saturating_mul((bytes - more) as Nanos) / (more - less) as Nanos
+        }
     }
 }
 
 impl Costs {
     /// Measures copies of a few sizes between host memory and a backend, unless that was done before, in this process
-    /// or an earlier one ([`Self::load`]). Takes about 10 ms (over a slow network, until 256 KiB are there and back) and
-    /// 9 MiB, and waits for what is queued on the backend. If it fails, the figures stay as they are. Nothing is
+    /// or an earlier one ([`Self::load`]). Takes about 10 ms (over a slow network, until 256 KiB are there and back)
+    /// and 9 MiB, and waits for what is queued on the backend. If it fails, the figures stay as they are. Nothing is
     /// measured on a backend that computes in host memory.
     pub fn probe_copies(&self, backend: usize) {
         if self.devices[backend].buft.is_host() || self.knows_copies(backend) {
@@ -109,10 +110,8 @@ impl Costs {
             for way in [Way::In, Way::Out] {
                 let (route, times) = (Route { way, pinned }, ends.times(way)?);
                 let mut line = self.line(b, route);
-                match times[..] {
-                    [] => {}
-                    [only] => line.set_latency(only, COUNT),
-                    [small, .., large] => line.set(small, large, COUNT),
+                for _ in 1..ROUNDS {
+                    times.iter().for_each(|&(bytes, ns)| line.note(bytes, ns));
                 }
                 self.put_line(b, route, line);
                 self.changed.set(true);
@@ -121,6 +120,3 @@ impl Costs {
         Ok(())
     }
 }
-
-/// Each time is the median of so many.
-const COUNT: u32 = ROUNDS as u32 - 1;

@@ -36,10 +36,15 @@ impl Product {
 pub struct Products(RefCell<BTreeMap<(ggml_type, Class), Estimate>>);
 
 impl Products {
-    /// The figure of a format and class.
-    pub fn get(&self, of: &Defaults, dtype: ggml_type, class: Class) -> Estimate {
+    /// The figure of a format and class. Without one that was measured: the default for so many columns.
+    pub fn get(&self, of: &Defaults, dtype: ggml_type, class: Class, columns: usize) -> Estimate {
         let kept = self.0.borrow().get(&(dtype, class)).copied();
-        kept.unwrap_or_else(|| Estimate::new(Unit::NanosPerByte, of.product(dtype, class)))
+        let default = || of.product(dtype, columns) / class.growth(columns);
+        kept.unwrap_or_else(|| Estimate::new(Unit::NanosPerByte, default()))
+    }
+
+    fn of(&self, of: &Defaults, p: &Product) -> Estimate {
+        self.get(of, p.dtype, p.class(), p.columns)
     }
 
     /// Replaces a figure.
@@ -54,12 +59,12 @@ impl Products {
 
     /// The time of a product.
     pub fn time(&self, of: &Defaults, product: &Product) -> Nanos {
-        (self.get(of, product.dtype, product.class()).value() * product.size()).round() as Nanos
+        (self.of(of, product).value() * product.size()).round() as Nanos
     }
 
     /// Adds a measurement.
     pub fn note(&self, of: &Defaults, product: &Product, ns: Nanos) {
-        let mut estimate = self.get(of, product.dtype, product.class());
+        let mut estimate = self.of(of, product);
         estimate.note(ns as f64 / product.size());
         if estimate.count() > 0 {
             self.put(product.dtype, product.class(), estimate);

@@ -53,15 +53,18 @@ impl Costs {
         let n = self.devices.len();
         let mut rows = Vec::new();
         for b in 0..n {
-            let rows_of = |key: Key| Row::new(b, key.to_string(), self.get(b, key));
             // What computes in host memory seldom needs copies.
-            let matters = |row: &Row| row.is_measured() || !self.devices[b].buft.is_host();
-            rows.extend(self.keys(b).into_iter().map(rows_of).filter(matters));
+            let is_host = self.devices[b].buft.is_host();
+            for key in self.keys(b) {
+                let figure = self.get(b, key);
+                if figure.count() > 0 || !is_host || !matches!(key, Key::Copy(..)) {
+                    rows.push(Row::new(b, key.to_string(), figure));
+                }
+            }
             for from in 0..n {
                 let Some(line) = self.measured_between(from, b) else { continue };
                 let name = self.devices[from].backend.name();
-                rows.push(Row::new(b, key::between(&name, Part::Latency), line.latency));
-                rows.push(Row::new(b, key::between(&name, Part::PerByte), line.per_byte));
+                rows.extend(Part::ALL.map(|part| Row::new(b, key::between(&name, part), line.part(part))));
             }
         }
         rows

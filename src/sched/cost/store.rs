@@ -167,10 +167,11 @@ impl Costs {
 
     /// Takes figures of backend `b` that this process has not measured.
     fn take(&self, b: usize, figures: Vec<(Name, Estimate)>, identities: &[String]) {
+        let own: Vec<Key> = self.keys(b).into_iter().filter(|&key| self.get(b, key).count() > 0).collect();
         let mut lines: Vec<(usize, Line)> = Vec::new();
         for (name, figure) in figures {
             match name {
-                Name::Of(key) if self.get(b, key).count() == 0 => self.put(b, key, figure),
+                Name::Of(key) if !own.contains(&key) => self.put(b, key, figure),
                 Name::Of(_) => {}
                 Name::Between(tag, part) => {
                     let Some(from) = identities.iter().position(|i| tag_of(i) == tag) else { continue };
@@ -181,10 +182,7 @@ impl Costs {
                         lines.push((from, self.line_between(from, b)));
                         lines.len() - 1
                     });
-                    match part {
-                        Part::Latency => lines[at].1.latency = figure,
-                        Part::PerByte => lines[at].1.per_byte = figure,
-                    }
+                    lines[at].1.set_part(part, figure);
                 }
             }
         }
@@ -197,7 +195,7 @@ impl Costs {
         let between = (0..self.devices.len()).filter_map(|from| {
             let line = self.measured_between(from, b)?;
             let name = |part| Name::Between(tag_of(&identities[from]), part);
-            Some([(name(Part::Latency), line.latency), (name(Part::PerByte), line.per_byte)])
+            Some(Part::ALL.map(|part| (name(part), line.part(part))))
         });
         keys.chain(between.flatten()).filter(|(_, e)| e.count() > 0).collect()
     }

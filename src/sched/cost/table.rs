@@ -9,6 +9,7 @@ use super::line::Line;
 use super::products::{Product, Products};
 use crate::abi::ggml::ggml_type;
 use crate::backend::{BackendRef, BufferTypeRef};
+use crate::tensor::TensorRef;
 use std::cell::Cell;
 
 /// What is known of one backend.
@@ -92,6 +93,20 @@ impl Costs {
         device.products.time(&device.defaults, &Product { dtype, weight_bytes, columns })
     }
 
+    /// Times of one expert, whose matrices are in `weights` in host memory, for a number of tokens: computed by the
+    /// CPU; copied to a device; computed by the device.
+    pub fn of_expert(&self, device: usize, cpu: usize, weights: &[TensorRef], tokens: usize) -> [Nanos; 3] {
+        let mut sum: [Nanos; 3] = [0; 3];
+        for &w in weights {
+            let (dtype, bytes) = (w.dtype(), w.nb()[2]);
+            let is_pinned = w.data_buffer().is_some_and(|b| self.is_pinned(device, b.buft()));
+            sum[0] += self.product(cpu, dtype, bytes, tokens);
+            sum[1] += self.copy_in(device, bytes, is_pinned);
+            sum[2] += self.product(device, dtype, bytes, tokens);
+        }
+        sum
+    }
+
     /// Adds the time of a copy from host memory. A time of 0 says nothing, here and in the following functions.
     pub fn note_copy_in(&self, backend: usize, bytes: usize, pinned: bool, ns: Nanos) {
         self.note_copy(backend, Route { way: Way::In, pinned }, bytes, ns);
@@ -143,7 +158,7 @@ impl Costs {
 
     /// Whether copies between host memory and a backend were measured, in this process or an earlier one.
     pub fn knows_copies(&self, backend: usize) -> bool {
-        self.devices[backend].copies.iter().any(|line| line.get().latency.count() > 0)
+        self.devices[backend].copies.iter().map(Cell::get).any(|line| line.count() > 0)
     }
 
     /// Whether products of this format and number of columns were measured. What was never tried has no other figure
@@ -186,8 +201,8 @@ impl Costs {
                 (false, true) => self.line(from, out),
                 (false, false) => {
                     let (out, into) = (self.line(from, out), self.line(to, into));
-                    let sum = |a: Estimate, b: Estimate| a.value() + b.value();
-                    Line::new(sum(out.latency, into.latency), sum(out.per_byte, into.per_byte))
+                    let sum = |part| out.part(part).value() + into.part(part).value();
+                    Line::new(sum(Part::Latency), sum(Part::PerByte))
                 }
             }
         };
@@ -202,10 +217,9 @@ impl Costs {
     pub(super) fn get(&self, backend: usize, key: Key) -> Estimate {
         let device = &self.devices[backend];
         match key {
-            Key::Copy(route, Part::Latency) => self.line(backend, route).latency,
-            Key::Copy(route, Part::PerByte) => self.line(backend, route).per_byte,
+            Key::Copy(route, part) => self.line(backend, route).part(part),
             Key::Launch => device.launch.get(),
-            Key::Product(dtype, class) => device.products.get(&device.defaults, dtype, class),
+            Key::Product(dtype, class) => device.products.get(&device.defaults, dtype, class, class.middle()),
         }
     }
 
@@ -215,10 +229,7 @@ impl Costs {
         match key {
             Key::Copy(route, part) => {
                 let mut line = self.line(backend, route);
-                match part {
-                    Part::Latency => line.latency = estimate,
-                    Part::PerByte => line.per_byte = estimate,
-                }
+                line.set_part(part, estimate);
                 self.put_line(backend, route, line);
             }
             Key::Launch => device.launch.set(estimate),

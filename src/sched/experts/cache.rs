@@ -2,11 +2,12 @@
 //!
 //! A *pool* is a buffer on one device for the units whose weights have the same formats and shapes. It has slots; a
 //! slot has a place for each weight of a unit, so that an expert is there as a whole or not at all. The matrices of all
-//! slots for one weight lie one after the other, as those of a tensor with as many experts as there are slots.
+//! slots for one weight follow one after the other, as those of a tensor with as many experts as there are slots.
 
 use super::budget::{Budget, Limit};
 use super::policy::{Policy, Slot};
 use super::unit::Unit;
+use super::upload;
 use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_ANY;
 use crate::abi::ggml::{ggml_status, ggml_type};
 use crate::backend::{BufferBox, BufferTypeRef, observe, observe::Operation, view};
@@ -20,6 +21,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Of a device's memory, this part stays free beside the cache, at least [`MARGIN`].
 const MARGIN_PART: usize = 20;
 const MARGIN: usize = 256 << 20;
+/// Experts of a unit that a batch may upload: more keep the bus busy, and are hardly worth it
+/// (docs/measurements/0.28.0-experts.md).
+const UPLOADS: usize = 1;
 /// Alignment of the parts of a pool, at least that of the buffer type.
 const ALIGNMENT: usize = 256;
 
@@ -36,6 +40,9 @@ fn watch_weights() {
             _ => None,
         };
         if buffer.is_some_and(|b| b.is_weights() && b.is_host()) {
+            if matches!(operation, Operation::FreeBuffer(_)) {
+                upload::drain_all();
+            }
             WRITES.fetch_add(1, Relaxed);
         }
     });
@@ -83,14 +90,30 @@ struct Part {
     stride: usize,
 }
 
+/// Whether what a slot is to hold is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ready {
+    /// It is, for all that the device is given from now on.
+    Yes,
+    /// It waits for its upload.
+    Waits,
+    /// After the upload with this number.
+    After(u64),
+}
+
 /// Slots for the experts of units with the same formats and shapes.
 pub struct Pool {
     kind: Kind,
     layers: Vec<Layer>,
     parts: Vec<Part>,
+    /// All slots as one tensor, for each weight; they are in `ctx`.
+    tensors: Vec<TensorRef>,
+    _ctx: Context,
     buffer: BufferBox,
-    /// Which experts are there.
+    /// Which experts are there, or on their way.
     pub policy: Policy,
+    /// By slot.
+    pub ready: Vec<Ready>,
     /// The writes to weights that had been counted when the contents were last known to be right.
     writes: u64,
 }
@@ -111,15 +134,27 @@ impl Pool {
         self.parts[weight].stride
     }
 
+    /// All slots for a weight of the unit, as one tensor.
+    pub fn slots(&self, weight: usize) -> TensorRef {
+        self.tensors[weight]
+    }
+
+    /// Units.
+    pub fn n_layers(&self) -> usize {
+        self.layers.len()
+    }
+
     /// Experts of a unit.
     pub fn n_experts(&self) -> usize {
         self.kind.n_experts
     }
 
-    /// Forgets all contents if weights were written since they were copied.
-    pub fn renew(&mut self) {
+    /// Forgets all contents if weights were written since they were copied. `stop` ends uploads first.
+    pub fn renew(&mut self, stop: impl FnOnce()) {
         let now = WRITES.load(Relaxed);
         if std::mem::replace(&mut self.writes, now) != now {
+            stop();
+            self.ready.fill(Ready::Yes);
             let held = |&slot: &Slot| self.policy.contents(slot).is_some();
             let slots: Vec<Slot> = (0..self.policy.n_slots()).filter(held).collect();
             slots.into_iter().for_each(|slot| self.policy.forget(slot));
@@ -127,15 +162,24 @@ impl Pool {
     }
 }
 
+/// A unit's place in a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The pool.
+    pub pool: usize,
+    /// The unit's number in the pool.
+    pub layer: usize,
+}
+
 /// Where the experts of a unit are held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Home {
     /// The backend.
     pub backend: usize,
-    /// The pool.
-    pub pool: usize,
-    /// The unit's number in the pool.
-    pub layer: usize,
+    /// Its place in a pool. A unit of a large batch may be in none.
+    pub place: Option<Place>,
+    /// For a large batch: the number of slots that the plan gives it, for this graph only.
+    pub stage: Option<usize>,
 }
 
 /// The pools of a scheduler.
@@ -178,6 +222,11 @@ impl ExpertCache {
         &mut self.pools[index]
     }
 
+    /// All pools, to fill them.
+    pub fn pools_mut(&mut self) -> &mut [Pool] {
+        &mut self.pools
+    }
+
     /// All pools, with their backends.
     pub fn pools(&self) -> impl Iterator<Item = (usize, &Pool)> {
         self.pools.iter().map(|p| (p.kind.backend, p))
@@ -200,28 +249,33 @@ impl ExpertCache {
             let (kind, layer) = kind.as_ref()?;
             let pool = self.pools.iter().position(|p| p.kind == *kind)?;
             let layer = self.pools[pool].layers.iter().position(|l| l == layer)?;
-            Some(Home { backend: kind.backend, pool, layer })
+            Some(Home { backend: kind.backend, place: Some(Place { pool, layer }), stage: None })
         };
         let mut homes: Vec<_> = kinds.iter().map(find).collect();
         // What the CPU cannot compute must fit, all at once.
         for (home, &(unit, _)) in std::iter::zip(&mut homes, units) {
-            let needed = home.map_or(0, |h| {
-                let routing = ids.tensor(unit.ids).ne();
-                let rows = usize::try_from(routing[0].saturating_mul(routing[1])).unwrap_or(usize::MAX);
-                rows.min(self.pools[h.pool].n_experts())
-            });
+            let routing = ids.tensor(unit.ids).ne();
+            let rows = usize::try_from(routing[0].saturating_mul(routing[1])).unwrap_or(usize::MAX);
             let all_on_device = self.budget.strict || unit.chain.is_none();
-            *home = home.filter(|h| !all_on_device || needed <= self.pools[h.pool].n_slots());
+            let fits = |pool: &Pool| !all_on_device || rows.min(pool.n_experts()) <= pool.n_slots();
+            *home = home.filter(|h| h.place.is_some_and(|p| fits(&self.pools[p.pool])));
         }
         homes
     }
 
     /// Whether a home is that of a unit.
     pub fn is_home(&self, home: Home, unit: &Unit, ids: &TensorIds) -> bool {
-        let pool = self.pools.get(home.pool);
-        pool.is_some_and(|p| {
-            p.kind == Kind::of(unit, ids, home.backend) && p.layers.get(home.layer) == Some(&layer_of(unit, ids))
+        let Some(place) = home.place else { return true };
+        self.pools.get(place.pool).is_some_and(|p| {
+            p.kind == Kind::of(unit, ids, home.backend) && p.layers.get(place.layer) == Some(&layer_of(unit, ids))
         })
+    }
+
+    /// The place of a unit in a pool that there is.
+    pub fn find(&self, unit: &Unit, ids: &TensorIds, backend: usize) -> Option<Place> {
+        let (kind, layer) = (Kind::of(unit, ids, backend), layer_of(unit, ids));
+        let pool = self.pools.iter().position(|p| p.kind == kind)?;
+        Some(Place { pool, layer: self.pools[pool].layers.iter().position(|l| *l == layer)? })
     }
 
     /// Pools that no graph uses from now on. Devices may still be reading them.
@@ -290,8 +344,8 @@ impl ExpertCache {
     }
 
     /// Gives a tensor, which has the format of the weight `weight` of a unit, the slots of the unit's pool as experts.
-    pub fn fill(&self, home: Home, weight: usize, t: TensorRef) -> Result<()> {
-        let pool = &self.pools[home.pool];
+    pub fn fill(&self, place: Place, weight: usize, t: TensorRef) -> Result<()> {
+        let pool = &self.pools[place.pool];
         let part = &pool.parts[weight];
         let (mut ne, mut nb) = (t.ne(), t.nb());
         ne[2] = pool.policy.n_slots() as i64;
@@ -306,7 +360,7 @@ impl ExpertCache {
 }
 
 /// What a device has free, without a margin for what others need there.
-fn free_memory(settings: &Settings, backend: usize) -> usize {
+pub fn free_memory(settings: &Settings, backend: usize) -> usize {
     let (free, total) = settings.backends[backend].device().memory();
     free.saturating_sub(MARGIN.max(total / MARGIN_PART))
 }
@@ -331,7 +385,7 @@ impl Pool {
             if let Some(pool) = Self::try_new(kind, &layers, buft, n_slots, limit.min(buft.max_size()))? {
                 return Ok(pool);
             }
-            // The device has less, or wants gaps.
+            // The device has less, or needs gaps.
             n_slots -= n_slots.div_ceil(16);
         }
         Err(too_small(slot))
@@ -345,14 +399,14 @@ impl Pool {
         limit: usize,
     ) -> Result<Option<Self>> {
         let align = buft.alignment().max(ALIGNMENT);
-        // SAFETY: the tensors are used in this function only, which holds the context.
-        let mut ctx = unsafe { Context::owned(4096, true)? };
-        let (mut offsets, mut end) = (Vec::new(), 0usize);
+        // SAFETY: the tensors are used by the pool, which holds the context, and its uploads, which end before.
+        let mut ctx = unsafe { Context::owned((kind.shapes.len() + 1) * 1024, true)? };
+        let (mut offsets, mut tensors, mut end) = (Vec::new(), Vec::new(), 0usize);
         for shape in &kind.shapes {
             let t = ctx.new_tensor(shape.dtype, &[shape.columns, shape.rows, n_slots as i64])?;
             offsets.push((end, t.nb()[2]));
             end = buft.alloc_size(t).checked_add(end).map_or(usize::MAX, |end| end.next_multiple_of(align));
-            ctx.reset();
+            tensors.push(t);
         }
         if end > limit {
             return Ok(None);
@@ -365,9 +419,15 @@ impl Pool {
         // A kernel that reads beyond its rows, or a slot that nothing uses, finds numbers.
         buffer.clear(0);
         let base = buffer.base();
-        let parts = offsets.into_iter().map(|(at, stride)| Part { at: base.wrapping_add(at), stride }).collect();
-        let policy = Policy::new(layers.len(), kind.n_experts, n_slots);
+        let part = |(at, stride)| Part { at: base.wrapping_add(at), stride };
+        let parts: Vec<Part> = offsets.into_iter().map(part).collect();
+        for (&t, part) in std::iter::zip(&tensors, &parts) {
+            view::bind(buffer.handle(), t, part.at);
+        }
+        let mut policy = Policy::new(layers.len(), kind.n_experts, n_slots);
+        policy.set_uploads(UPLOADS);
         let (kind, layers, writes) = (kind.clone(), layers.to_vec(), WRITES.load(Relaxed));
-        Ok(Some(Self { kind, layers, parts, buffer, policy, writes }))
+        let ready = vec![Ready::Yes; n_slots];
+        Ok(Some(Self { kind, layers, parts, tensors, _ctx: ctx, buffer, policy, ready, writes }))
     }
 }

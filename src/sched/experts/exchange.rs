@@ -37,7 +37,7 @@ impl HostBytes {
     /// Reads them. No device may be writing them.
     pub fn as_slice(&self) -> &[u8] {
         match &self.pinned {
-            // SAFETY: the buffer is in host memory, it has `capacity` >= `len` bytes, which nobody writes.
+            // SAFETY: the buffer is in host memory, it has `capacity` >= `len` bytes, which no one else writes.
             Some(buffer) => unsafe { std::slice::from_raw_parts(buffer.base(), self.len) },
             None => &self.plain[..self.len],
         }

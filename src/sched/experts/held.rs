@@ -1,15 +1,20 @@
 //! The units of one graph whose experts are held in a cache.
 #![forbid(unsafe_code)]
 
-use super::cache::{ExpertCache, Home};
+use super::cache::{ExpertCache, Home, free_memory};
 use super::unit::{self, Unit};
 use crate::alloc::problem::NO_WEIGHT;
 use crate::graph::ids::TensorIds;
 use crate::sched::cause::Placement;
+use crate::sched::cost::{self, Costs};
 use crate::sched::flat::{Flat, is_view_op};
 use crate::sched::rules::Rules;
 use crate::sched::settings::Settings;
 use crate::sched::writers::Writers;
+use crate::tensor::TensorRef;
+
+/// Slots of a large batch are a multiple of this: a little change of the costs changes no plan of memory.
+const SLOTS_STEP: usize = 8;
 
 /// A unit with its home.
 pub struct HeldUnit {
@@ -58,7 +63,7 @@ impl Held {
     }
 
     /// Finds the units of a graph, and homes for them.
-    pub fn find(&mut self, cache: &mut ExpertCache, rules: &mut Rules<'_>, search: &Search<'_>) {
+    pub fn find(&mut self, cache: &mut ExpertCache, costs: &Costs, rules: &mut Rules<'_>, search: &Search<'_>) {
         self.clear();
         self.allowed = true;
         let mut found = unit::find(search.flat, search.ids, search.writers);
@@ -75,10 +80,20 @@ impl Held {
             }
             backends.push(search.device(rules, unit, recent));
         }
-        let units: Vec<_> = found.iter().zip(&backends).map(|(unit, &b)| (unit, b)).collect();
-        let homes = cache.house(&units, search.ids, search.settings, search.may_allocate);
+        // Of a large batch, the device would copy and compute everything.
+        let small = |&device: &Option<Device>| device.filter(|d| !d.offers).map(|d| d.backend);
+        let units: Vec<_> = found.iter().zip(&backends).map(|(unit, b)| (unit, small(b))).collect();
+        let mut homes = cache.house(&units, search.ids, search.settings, search.may_allocate);
         self.generation = cache.generation();
-        self.waits = !search.may_allocate && std::iter::zip(&homes, &backends).any(|(h, b)| h.is_none() && b.is_some());
+        self.waits =
+            !search.may_allocate && std::iter::zip(&homes, &units).any(|(h, (_, b))| h.is_none() && b.is_some());
+        for ((home, unit), device) in homes.iter_mut().zip(&found).zip(&backends) {
+            if let Some(device) = device.filter(|d| d.offers && !cache.is_strict()) {
+                let place = cache.find(unit, search.ids, device.backend);
+                let stage = search.stage(unit, device.backend, costs);
+                *home = stage.map(|n| Home { backend: device.backend, place, stage: Some(n) });
+            }
+        }
         let housed = std::iter::zip(found, homes).filter_map(|(unit, home)| home.map(|home| HeldUnit { unit, home }));
         self.units.extend(housed);
         for HeldUnit { unit, .. } in &self.units {
@@ -142,16 +157,38 @@ fn owner(search: &Search<'_>, rules: &mut Rules<'_>, place: usize) -> Option<usi
     (first + 1 < rules.backends.len()).then_some(first)
 }
 
+/// The device for a unit.
+#[derive(Clone, Copy)]
+struct Device {
+    backend: usize,
+    /// It would take the products from the CPU anyway.
+    offers: bool,
+}
+
 impl Search<'_> {
-    /// The device for a unit, `recent` if it can: it computes all nodes, no other rule puts one of them elsewhere, and
-    /// it would not take them from the CPU anyway.
-    fn device(&self, rules: &mut Rules<'_>, unit: &Unit, recent: Option<usize>) -> Option<usize> {
+    /// For a large batch: how many slots a unit gets on a device, so that device and CPU, which computes the experts
+    /// without a slot, need about the same time. `None` if the device had better compute all, or lacks memory.
+    fn stage(&self, unit: &Unit, device: usize, costs: &Costs) -> Option<usize> {
+        unit.chain.as_ref()?;
+        let weights: Vec<TensorRef> = unit.weights.iter().map(|&id| self.ids.tensor(id)).collect();
+        let [n_used, n_tokens] = [0, 1].map(|i| self.ids.tensor(unit.ids).ne()[i] as usize);
+        let n_experts = weights[0].ne()[2] as usize;
+        let columns = (n_used * n_tokens / n_experts).max(1);
+        let [cpu, copy, computed] = costs.of_expert(device, self.settings.backends.len() - 1, &weights, columns);
+        let on_device = cost::balance(n_experts, cpu, copy, computed);
+        let n_slots = (on_device + on_device / 8).max(1).next_multiple_of(SLOTS_STEP);
+        let bytes = weights.iter().map(|w| w.nbytes()).fold(0, usize::saturating_add);
+        let has_room = free_memory(self.settings, device) / 2 > bytes;
+        (n_slots < n_experts && has_room).then_some(n_slots)
+    }
+
+    /// The device for a unit: it computes all nodes, and no other rule puts one of them elsewhere. Of a small batch
+    /// `recent`, if it can.
+    fn device(&self, rules: &mut Rules<'_>, unit: &Unit, recent: Option<usize>) -> Option<Device> {
         let last = rules.backends.len() - 1;
         let nodes = self.flat.nodes();
         let offered = |rules: &mut Rules<'_>, b| unit.products.iter().any(|&p| rules.offers(b, nodes[p]));
-        if (0..last).any(|b| offered(rules, b)) {
-            return None;
-        }
+        let takers: Vec<usize> = (0..last).filter(|&b| offered(rules, b)).collect();
         let computes = |rules: &mut Rules<'_>, b: usize| {
             unit.places.clone().all(|place| {
                 let (id, fact) = (nodes[place], self.flat.problem.fact(nodes[place]));
@@ -164,6 +201,10 @@ impl Search<'_> {
                                 || owner(self, rules, place) == Some(b)))
             })
         };
-        recent.into_iter().chain(0..last).find(|&b| computes(rules, b))
+        if let Some(&taker) = takers.first() {
+            return computes(rules, taker).then_some(Device { backend: taker, offers: true });
+        }
+        let backend = recent.into_iter().chain(0..last).find(|&b| computes(rules, b))?;
+        Some(Device { backend, offers: false })
     }
 }

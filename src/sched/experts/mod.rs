@@ -10,7 +10,8 @@
 //!   The products of a unit read all slots as one tensor, and the routing as numbers of slots.
 //! - `serve` reads the routing when a unit is about to be computed, uploads experts, and lets the CPU compute the rows
 //!   of those that stay in host memory (`rows`), while the device computes the others. `scatter` puts these rows into
-//!   the result. `exchange` is the memory for all that passes between both.
+//!   the result. `upload` brings experts to the device for later tokens. `exchange` is the memory for all that passes
+//!   between both.
 //! - `held` has the units of one graph that are served so. `budget` reads the settings.
 //!
 //! A row of a unit's result depends on one expert only, so nothing is added up that comes from two sides. Where both
@@ -20,9 +21,12 @@ pub mod budget;
 pub mod cache;
 mod exchange;
 pub mod held;
-mod policy;
+// examples/expert_policies.rs and the tests use all of it.
+#[allow(dead_code)]
+pub mod policy;
 pub mod rows;
 mod scatter;
 pub mod serve;
 pub mod unit;
+mod upload;
 pub mod used;

@@ -271,6 +271,15 @@ impl Policy {
         Some(Admitted { slot, evicted })
     }
 
+    /// As [`Self::admit`], for an expert that has to be there: whatever it is worth, and beyond the limit of uploads.
+    pub fn force(&mut self, unit: usize, expert: usize) -> Option<Admitted> {
+        let margin = std::mem::replace(&mut self.margin, f32::NEG_INFINITY);
+        self.units[unit].uploads = self.units[unit].uploads.saturating_add(1);
+        let admitted = self.admit(unit, expert, |_| false);
+        self.margin = margin;
+        admitted
+    }
+
     /// Empties a slot, for example because the upload failed.
     pub fn forget(&mut self, slot: Slot) {
         if let Some((unit, _)) = self.remove(slot) {

@@ -201,3 +201,19 @@ fn any_order_of_calls() {
         assert!((0..12).all(|e| (0.0..=1.01).contains(&p.score(unit, e))));
     }
 }
+
+#[test]
+fn what_has_to_be_there_replaces_what_is_worth_more() {
+    let mut p = Policy::new(1, 8, 2);
+    p.set_uploads(1);
+    for _ in 0..4 {
+        step(&mut p, 0, &[0, 1]);
+    }
+    p.use_experts(0, &uses(&[2, 3]), Phase::Text);
+    assert!(p.admit(0, 2, |_| false).is_none(), "it was used once");
+    let slots = [2, 3].map(|e| p.force(0, e).expect("two slots for two experts").slot);
+    assert_ne!(slots[0], slots[1]);
+    assert!([2, 3].iter().all(|&e| p.lookup(0, e).is_some()) && [0, 1].iter().all(|&e| p.lookup(0, e).is_none()));
+    p.use_experts(0, &uses(&[4, 5, 6]), Phase::Text);
+    assert!(p.force(0, 4).is_some() && p.force(0, 5).is_some() && p.force(0, 6).is_none(), "the batch needs them all");
+}

@@ -62,8 +62,8 @@ impl Scatter {
         at: &[usize],
     ) -> Result<Option<ggml_status>> {
         if self.ctx.is_none() {
-            // SAFETY: the tensors are used by this function and by the device until it is synchronised, and `self` holds
-            // the context that long.
+            // SAFETY: the tensors are used by this function and by the device until it is synchronised, and `self`
+            // holds the context that long.
             self.ctx = Some(unsafe { Context::owned(1 << 14, true)? });
         }
         let Some(ctx) = &mut self.ctx else { return Ok(None) };

@@ -1,18 +1,21 @@
 //! Computes a unit: reads its routing, decides where each expert's rows are computed, and has both sides do it.
 
-use super::cache::{ExpertCache, Home};
+use super::cache::{ExpertCache, Home, Place, Pool, Ready};
 use super::exchange::HostBytes;
 use super::policy::{Phase, Use};
 use super::rows::{RowEngine, Task};
 use super::scatter::Scatter;
 use super::unit::Unit;
+use super::upload::Uploader;
+use super::used::TAIL;
 use crate::abi::ggml::ggml_status;
 use crate::backend::{BackendRef, BufferTypeRef, damage};
 use crate::error::Result;
 use crate::invalid;
 use crate::sched::cost::{self, Costs, Nanos, Product};
+use crate::sched::traced;
 use crate::tensor::TensorRef;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Host memory that a device may still read or write: all of it is unused again when the device is synchronised.
 #[derive(Default)]
@@ -31,6 +34,9 @@ struct Row {
     choice: usize,
     expert: usize,
 }
+
+/// No slot: the CPU computes an expert's rows.
+const NONE: u32 = u32::MAX;
 
 /// What has been served.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -58,10 +64,19 @@ pub struct ExpertServer {
     rows: RowEngine,
     /// By backend.
     exchange: Vec<Exchange>,
+    uploaders: Vec<Option<Uploader>>,
+    /// By backend: how long the host waits at least until a unit can begin.
+    wait: Vec<Nanos>,
+    /// When the last unit was served, and on which backend.
+    served_at: Option<(Instant, usize)>,
+    /// By expert of the unit that is served: its slot, or `NONE`.
+    slot_of: Vec<u32>,
 }
 
 impl Drop for ExpertServer {
     fn drop(&mut self) {
+        // Before the pools that they write.
+        self.uploaders.clear();
         self.costs.save();
     }
 }
@@ -104,9 +119,28 @@ pub trait Streams {
 
 impl ExpertServer {
     /// With a cache, and what things cost on its backends.
-    pub fn new(cache: ExpertCache, costs: Costs, n_backends: usize) -> Self {
-        let exchange = std::iter::repeat_with(Exchange::default).take(n_backends).collect();
-        Self { cache, costs, served: Served::default(), rows: RowEngine::default(), exchange }
+    pub fn new(cache: ExpertCache, costs: Costs, backends: &[BackendRef]) -> Self {
+        let strict = cache.is_strict();
+        Self {
+            cache,
+            costs,
+            served: Served::default(),
+            rows: RowEngine::default(),
+            exchange: backends.iter().map(|_| Exchange::default()).collect(),
+            uploaders: backends.iter().map(|&b| if strict { None } else { Uploader::new(b) }).collect(),
+            wait: vec![0; backends.len()],
+            served_at: None,
+            slot_of: Vec::new(),
+        }
+    }
+
+    /// Pools that no graph uses from now on; their uploads have ended.
+    pub fn take_retired(&mut self) -> Vec<Pool> {
+        let retired = self.cache.take_retired();
+        if !retired.is_empty() {
+            self.uploaders.iter_mut().flatten().for_each(Uploader::clear);
+        }
+        retired
     }
 
     /// Serves a unit: `compute` queues its nodes on the device.
@@ -123,60 +157,164 @@ impl ExpertServer {
             damage::check(w)?;
         }
         let exchange = &mut self.exchange[order.home.backend];
-        let pool = self.cache.pool_mut(order.home.pool);
-        pool.renew();
+        let begun = traced::begin();
         read(order, streams, exchange);
-        let rows = rows_of(order.routing.0, exchange.routing.as_slice(), pool.n_experts())?;
+        traced::step(begun, "wait for the routing", 0);
+        let begun = traced::begin();
+        if let Some((at, backend)) = self.served_at.take()
+            && backend == order.home.backend
+        {
+            // The least of late: uploads that take longer than that make the device wait, and must not add to it.
+            let (wait, now) = (&mut self.wait[backend], at.elapsed().as_nanos() as Nanos);
+            *wait = if *wait == 0 { now } else { now.min(*wait + *wait / 64) };
+        }
+        let n_experts = order.weights.first().map_or(0, |&w| w.ne()[2] as usize);
+        let rows = rows_of(order.routing.0, exchange.routing.as_slice(), n_experts)?;
+        let mut counts = vec![0u32; n_experts];
+        rows.iter().for_each(|row| counts[row.expert] += 1);
+        let used = (0..).zip(&counts).filter(|&(_, &tokens)| tokens > 0);
+        let uses: Vec<Use> = used.map(|(expert, &tokens)| Use { expert, tokens }).collect();
+        self.slot_of.clear();
+        self.slot_of.resize(n_experts, NONE);
+        let n_tokens = order.routing.0.ne()[1] as usize;
+        match (order.home.stage, order.home.place) {
+            (Some(n_slots), place) => self.stage(order, &uses, n_slots, place, n_tokens),
+            (None, Some(place)) => self.hold(order, &uses, place),
+            (None, None) => return Err(invalid!("the experts of '{}' are held nowhere", order.result.name())),
+        }
+        traced::step(begun, "find experts", uses.len());
+        let status = self.compute(order, &rows, compute)?;
+        let backend = order.home.backend;
+        self.upload(order.home, Duration::from_nanos(self.wait[backend]));
+        self.served_at = Some((Instant::now(), backend));
+        Ok(status)
+    }
 
-        // Which experts are used, and where they are.
-        let mut uses: Vec<Use> = Vec::new();
-        for row in &rows {
-            match uses.iter_mut().find(|u| usize::from(u.expert) == row.expert) {
-                Some(used) => used.tokens += 1,
-                None => uses.push(Use { expert: row.expert as u16, tokens: 1 }),
+    /// Continues the uploads to a device that has no small copies to wait for in the given time.
+    fn upload(&mut self, home: Home, time: Duration) {
+        let costs = &self.costs;
+        if let Some(uploader) = &mut self.uploaders[home.backend] {
+            uploader.pump(self.cache.pools_mut(), time, |bytes| costs.copy_in(home.backend, bytes, true));
+        }
+    }
+
+    /// Finds the slots of experts in a pool, and copies some of the missing ones there.
+    fn hold(&mut self, order: &Order<'_>, uses: &[Use], Place { pool: index, layer }: Place) {
+        let pool = self.cache.pool_mut(index);
+        let mut uploader = self.uploaders[order.home.backend].as_mut();
+        pool.renew(|| {
+            if let Some(uploader) = &mut uploader {
+                uploader.clear();
+            }
+        });
+        pool.policy.use_experts(layer, uses, Phase::Text);
+        let mut missing = Vec::new();
+        for used in uses {
+            match pool.policy.lookup(layer, used.expert.into()).map(|slot| (slot, pool.ready[slot])) {
+                Some((_, Ready::Waits)) => {}
+                Some((slot, ready)) => {
+                    if let (Ready::After(number), Some(uploader)) = (ready, &mut uploader) {
+                        uploader.await_on(order.device, number);
+                        pool.ready[slot] = Ready::Yes;
+                    }
+                    self.slot_of[usize::from(used.expert)] = slot as u32;
+                    self.served.hits += u64::from(used.tokens);
+                }
+                None => missing.push(used.expert),
             }
         }
-        let layer = order.home.layer;
-        pool.policy.use_experts(layer, &uses, Phase::Text);
-        let is_missing = |u: &&Use| pool.policy.lookup(layer, u.expert.into()).is_none();
-        let mut missing: Vec<u16> = uses.iter().filter(is_missing).map(|u| u.expert).collect();
         pool.policy.rank(layer, &mut missing);
         let n_copies = match order.input {
             Some(_) => {
-                let each = cost_of_one(order, &self.costs);
-                cost::balance(missing.len(), each[0], each[1], each[2])
+                let [cpu, copy, device] = self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, 1);
+                cost::balance(missing.len(), cpu, copy, device)
             }
             None => missing.len(),
         };
-        let was_missing = missing.clone();
-        for &expert in &missing[..n_copies] {
-            let mut admitted = pool.policy.admit(layer, expert.into(), |_| false);
+        let mut copied = 0;
+        for &expert in &missing {
+            let is_now = copied < n_copies;
+            if !is_now && !uploader.as_ref().is_some_and(|u| u.takes_more()) {
+                break;
+            }
+            let ready = &pool.ready;
+            let mut admitted = pool.policy.admit(layer, expert.into(), |slot| ready[slot] == Ready::Waits);
             if admitted.is_none() && order.input.is_none() {
                 // It has to be there, whatever it replaces.
-                pool.policy.set_margin(f32::NEG_INFINITY);
-                admitted = pool.policy.admit(layer, expert.into(), |_| false);
-                pool.policy.set_margin(0.0);
+                admitted = pool.policy.force(layer, expert.into());
             }
             let Some(admitted) = admitted else { continue };
-            for (k, &weight) in order.weights.iter().enumerate() {
-                let (bytes, from) = (pool.stride(k), usize::from(expert) * weight.nb()[2]);
-                let at = admitted.slot * bytes;
-                // SAFETY: the weight's data is in host memory, and stays while the graph runs; the expert is one of
-                // those that the weight has (`rows_of`).
-                unsafe { order.device.set_async(order.slots[k], weight.data().wrapping_add(from), at, bytes) };
+            if let (false, Some(uploader)) = (is_now, &mut uploader) {
+                pool.ready[admitted.slot] = Ready::Waits;
+                let matrix = |w: &TensorRef| w.data().wrapping_add(usize::from(expert) * w.nb()[2]).cast_const();
+                uploader.push(index, admitted.slot, order.weights.iter().map(matrix));
+            } else {
+                if let (Ready::After(number), Some(uploader)) = (pool.ready[admitted.slot], &mut uploader) {
+                    // An upload to this slot may still be under way.
+                    uploader.await_on(order.device, number);
+                }
+                pool.ready[admitted.slot] = Ready::Yes;
+                self.slot_of[usize::from(expert)] = admitted.slot as u32;
+                copy(order, expert.into(), admitted.slot, 1);
+                let tokens = uses.iter().find(|u| u.expert == expert).map_or(0, |u| u.tokens);
+                self.served.copied += u64::from(tokens);
+                copied += 1;
             }
             self.served.bytes += pool.slot_bytes() as u64;
         }
+    }
 
-        // Rows that the CPU computes read some other slot on the device, and are overwritten.
-        let place = |row: &Row| pool.policy.lookup(layer, row.expert);
+    /// Copies the experts of a large batch that the device is to compute: those with the most tokens, until it needs as
+    /// long as the CPU for the others.
+    fn stage(&mut self, order: &Order<'_>, uses: &[Use], n_slots: usize, place: Option<Place>, n_tokens: usize) {
+        if let Some(Place { pool, layer }) = place {
+            self.cache.pool_mut(pool).policy.use_experts(layer, uses, Phase::Prompt { tokens: n_tokens as u32 });
+        }
+        let mut by_tokens: Vec<Use> = uses.to_vec();
+        by_tokens.sort_unstable_by_key(|u| (std::cmp::Reverse(u.tokens), u.expert));
+        let times = |tokens: u32| self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, tokens as usize);
+        let times: Vec<[Nanos; 3]> = by_tokens.iter().map(|u| times(u.tokens)).collect();
+        let mut on_cpu: Nanos = times.iter().map(|t| t[0]).sum();
+        let (mut on_device, mut n) = (0, 0);
+        while n < by_tokens.len().min(n_slots) {
+            let [cpu, copy, device] = times[n];
+            if on_device + copy + device >= on_cpu {
+                break;
+            }
+            on_cpu -= cpu;
+            on_device += copy + device;
+            n += 1;
+        }
+        // Experts that follow each other are copied together.
+        let mut chosen: Vec<usize> = by_tokens[..n].iter().map(|u| usize::from(u.expert)).collect();
+        chosen.sort_unstable();
+        let (mut slot, mut rest) = (0, &chosen[..]);
+        while let [first, ..] = *rest {
+            let n = rest.iter().zip(first..).take_while(|&(&e, next)| e == next).count();
+            self.served.bytes += copy(order, first, slot, n);
+            (0..n).for_each(|i| self.slot_of[first + i] = (slot + i) as u32);
+            (slot, rest) = (slot + n, &rest[n..]);
+        }
+        self.served.copied += by_tokens[..n].iter().map(|u| u64::from(u.tokens)).sum::<u64>();
+    }
+
+    /// Lets the device compute the rows of experts that have a slot, and the CPU those of the others.
+    fn compute(
+        &mut self,
+        order: &Order<'_>,
+        rows: &[Row],
+        compute: impl FnOnce() -> ggml_status,
+    ) -> Result<ggml_status> {
+        let exchange = &mut self.exchange[order.home.backend];
+        let place = |row: &Row| Some(self.slot_of[row.expert]).filter(|&slot| slot != NONE);
         let [n_used, n_tokens] = [0, 1].map(|i| order.routing.0.ne()[i] as usize);
-        let any = rows.iter().find_map(place).unwrap_or(0) as i32;
+        // Rows that the CPU computes read some other slot on the device, and are overwritten.
+        let any = rows.iter().find_map(place).unwrap_or(0);
         exchange.slots.resize(n_used * n_tokens * 4, order.device);
         let numbers = exchange.slots.as_mut_slice();
         numbers.fill(0xff); // -1: no expert at all
-        for row in &rows {
-            let slot = place(row).map_or(any, |slot| slot as i32);
+        for row in rows {
+            let slot = place(row).unwrap_or(any);
             numbers[(row.token * n_used + row.choice) * 4..][..4].copy_from_slice(&slot.to_ne_bytes());
         }
         let by_cpu: Vec<Row> = rows.iter().copied().filter(|row| place(row).is_none()).collect();
@@ -187,19 +325,21 @@ impl ExpertServer {
         // SAFETY: the numbers stay until the device is synchronised.
         unsafe { order.device.set_async(order.numbers, numbers.as_ptr(), 0, numbers.len()) };
         let status = compute();
-        if status != ggml_status::GGML_STATUS_SUCCESS {
-            return Ok(status);
-        }
         self.served.units += 1;
-        self.served.on_cpu += by_cpu.len() as u64;
-        let copied = rows.iter().filter(|r| was_missing.contains(&(r.expert as u16))).count() - by_cpu.len();
-        self.served.copied += copied as u64;
-        self.served.hits += (rows.len() - by_cpu.len() - copied) as u64;
-        if by_cpu.is_empty() {
+        if status != ggml_status::GGML_STATUS_SUCCESS || by_cpu.is_empty() {
             return Ok(status);
         }
-
-        let begun = Instant::now();
+        self.served.on_cpu += by_cpu.len() as u64;
+        let each = self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, 1)[0];
+        let mut distinct: Vec<usize> = by_cpu.iter().map(|row| row.expert).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let time = Duration::from_nanos(each.saturating_mul(distinct.len() as Nanos));
+        if order.home.stage.is_none() {
+            self.upload(order.home, time);
+        }
+        let exchange = &mut self.exchange[order.home.backend];
+        let (begun, event) = (Instant::now(), traced::begin());
         let input: Vec<u8> = gather(order, exchange.input.as_slice(), &by_cpu);
         let experts: Vec<i32> = by_cpu.iter().map(|row| row.expert as i32).collect();
         let task =
@@ -212,9 +352,30 @@ impl ExpertServer {
             return Ok(status);
         }
         note_cpu(order, &self.costs, &experts, begun);
+        traced::step(event, "rows by the CPU", by_cpu.len());
+        let event = traced::begin();
         let at: Vec<usize> = by_cpu.iter().map(|row| row.token * n_used + row.choice).collect();
-        exchange.scatter.write((order.device, order.buft), order.result, &exchange.results, &at)
+        let status = exchange.scatter.write((order.device, order.buft), order.result, &exchange.results, &at);
+        traced::step(event, "rows to the device", by_cpu.len());
+        status
     }
+}
+
+/// Queues the copies of `n` experts, from `expert` on, to as many slots. Returns their bytes.
+fn copy(order: &Order<'_>, expert: usize, slot: usize, n: usize) -> u64 {
+    let mut sum = 0;
+    for (&weight, &slots) in std::iter::zip(order.weights, order.slots) {
+        let bytes = weight.nb()[2];
+        // Slots for one graph have anything in them.
+        let follows = expert + n < weight.ne()[2] as usize && slot + n < slots.ne()[2] as usize;
+        let tail = if order.home.stage.is_some() && follows { bytes.min(TAIL) } else { 0 };
+        let from = weight.data().wrapping_add(expert * bytes);
+        // SAFETY: the weight's data is in host memory, and stays while the graph runs; the experts, and the one after
+        // them for the tail, are some of those that the weight has (`rows_of`).
+        unsafe { order.device.set_async(slots, from, slot * bytes, n * bytes + tail) };
+        sum += n * bytes;
+    }
+    sum as u64
 }
 
 /// Reads the routing, and the input if the CPU may compute rows. The device has then done all of its work.
@@ -266,20 +427,6 @@ fn gather(order: &Order<'_>, bytes: &[u8], rows: &[Row]) -> Vec<u8> {
         all.extend_from_slice(&bytes[row.token * nb[2] + choice * nb[1]..][..width]);
     }
     all
-}
-
-/// Times of one expert for one token: computed by the CPU; copied; computed by the device.
-fn cost_of_one(order: &Order<'_>, costs: &Costs) -> [Nanos; 3] {
-    let (device, cpu) = (order.home.backend, order.cpu.1);
-    let mut sum: [Nanos; 3] = [0; 3];
-    for &w in order.weights {
-        let (dtype, bytes) = (w.dtype(), w.nb()[2]);
-        let is_pinned = w.data_buffer().is_some_and(|b| costs.is_pinned(device, b.buft()));
-        sum[0] += costs.product(cpu, dtype, bytes, 1);
-        sum[1] += costs.copy_in(device, bytes, is_pinned);
-        sum[2] += costs.product(device, dtype, bytes, 1);
-    }
-    sum
 }
 
 /// Notes what the CPU took for its rows.

@@ -1,5 +1,5 @@
-//! Finds the units of experts in a graph: the products `MUL_MAT_ID` of a layer that share their routing, mostly gate, up
-//! and down, with what lies between them.
+//! Finds the units of experts in a graph: the products `MUL_MAT_ID` of a layer that share their routing, mostly gate,
+//! up and down, with what is between them.
 //!
 //! Each row of a unit's result, one for each token and choice, depends on one expert only. So a row can be computed
 //! wherever the expert is, if the nodes between the products are computed row by row: the unit has a *chain* then.

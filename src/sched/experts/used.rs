@@ -8,7 +8,7 @@ use crate::invalid;
 use crate::tensor::TensorRef;
 
 /// Bytes copied of the expert after a run, so that a kernel that reads beyond the last row finds no garbage there.
-const TAIL: usize = 512;
+pub const TAIL: usize = 512;
 
 /// The experts in use, remembered from one copy to the next: the matrices of a layer share their routing.
 #[derive(Default)]

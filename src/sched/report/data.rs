@@ -145,6 +145,7 @@ impl View<'_> {
             "fallbacks": self.fallbacks().into_iter().map(fallback).collect::<Value>(),
             "memory": self.memory_json(&nodes, &steps),
             "weights": self.weights_json(),
+            "experts": self.experts_json(),
         })
     }
 }

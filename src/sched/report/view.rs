@@ -2,10 +2,12 @@
 
 use crate::alloc::GraphAllocator;
 use crate::sched::cause::Placement;
+use crate::sched::experts::serve::ExpertServer;
 use crate::sched::flat::is_view_op;
 use crate::sched::settings::Settings;
 use crate::sched::split_graph::SplitGraph;
 use crate::tensor::TensorRef;
+use std::cell::RefCell;
 
 /// A node of the split graph, in the order in which nodes are computed.
 pub(super) struct Node {
@@ -36,6 +38,8 @@ pub struct View<'a> {
     pub graph: &'a SplitGraph,
     /// Its memory, if it has any.
     pub allocator: &'a GraphAllocator,
+    /// Experts that devices hold.
+    pub experts: Option<&'a RefCell<ExpertServer>>,
 }
 
 impl View<'_> {
