@@ -19,10 +19,10 @@ use super::{race, traced};
 use crate::abi::ggml::ggml_status;
 use crate::alloc::{GraphAllocator, Likeness, Misfit, Ticket};
 use crate::backend::{BackendRef, BufferTypeRef};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{GraphRef, next_uid};
 use crate::tensor::TensorRef;
-use crate::{ggml_abort, invalid};
+use crate::{ggml_abort, invalid, log_warn};
 use std::cell::RefCell;
 
 /// A graph that is split, and that no plan serves.
@@ -266,7 +266,12 @@ impl Engine {
         }
         self.split_graph(graph)?;
         let (problem, buffers) = self.cache.current_mut().0.owned_problem();
-        self.allocator.reserve(problem, buffers)?;
+        if let Err(error) = self.allocator.reserve(problem, buffers) {
+            self.release_experts(error)?;
+            self.split_graph(graph)?;
+            let (problem, buffers) = self.cache.current_mut().0.owned_problem();
+            self.allocator.reserve(problem, buffers)?;
+        }
         self.allocator.set_node_bytes(bytes_of_nodes(graph));
         self.reset();
         Ok(())
@@ -383,13 +388,34 @@ impl Engine {
         }
         // Buffers may move, so no backend may be using them. Not `synchronize`, which may change the copy in use.
         self.queues.drain_all();
+        let (problem, buffers) = self.cache.current_mut().0.owned_problem();
+        if let Err(error) = self.allocator.replan(problem, buffers) {
+            self.release_experts(error)?;
+            self.split(graph, true)?;
+            let (problem, buffers) = self.cache.current_mut().0.owned_problem();
+            self.allocator.replan(problem, buffers)?;
+        }
         let (current, _) = self.cache.current_mut();
-        let (problem, buffers) = current.owned_problem();
-        self.allocator.replan(problem, buffers)?;
         self.allocator.bind_planned(&mut current.bindings)?;
         self.allocator.set_node_bytes(bytes_of_nodes(graph));
         self.has_memory(graph, begun);
         Ok(())
+    }
+
+    /// After an error of memory, gives up the memory of experts on devices. The graph is then to be split again. Fails
+    /// with the error if that is of another kind, or if there is no such memory.
+    fn release_experts(&mut self, error: Error) -> Result<()> {
+        let experts = self.experts.as_ref().filter(|_| matches!(&error, Error::OutOfMemory { .. }));
+        if let Some(mut server) = experts.map(RefCell::borrow_mut)
+            && server.cache.release()
+        {
+            log_warn!("experts are no longer held on devices: {error}");
+            let retired = server.take_retired();
+            self.queues.drain_all();
+            drop(retired);
+            return Ok(());
+        }
+        Err(error)
     }
 
     /// Starts computing the graph that is allocated. The status is that of the first backend that fails.

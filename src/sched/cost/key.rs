@@ -39,23 +39,39 @@ impl Route {
     }
 }
 
-/// A figure of a copy.
+/// Sizes of copies of which there are figures, each 16 times the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The time of a copy of nothing.
-    Latency,
-    /// The time of each byte.
-    PerByte,
+pub enum Size {
+    /// 4 KiB: columns, ids.
+    Kib4,
+    /// 64 KiB: what crosses between layers.
+    Kib64,
+    /// 1 MiB: weights of an expert.
+    Mib1,
+    /// 16 MiB: weights of a layer.
+    Mib16,
 }
 
-impl Part {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Latency, Self::PerByte];
+impl Size {
+    /// All sizes.
+    pub const ALL: [Self; 4] = [Self::Kib4, Self::Kib64, Self::Mib1, Self::Mib16];
+
+    /// Its bytes.
+    pub fn bytes(self) -> f64 {
+        f64::from(4096 << (4 * self as u32))
+    }
+
+    /// Where a number of bytes is among the sizes: 0 for the first one and fewer, 3 for the last one and more.
+    pub fn place(bytes: f64) -> f64 {
+        ((bytes / 4096.0).log2() / 4.0).clamp(0.0, (Self::ALL.len() - 1) as f64)
+    }
 
     fn name(self) -> &'static str {
         match self {
-            Self::Latency => "latency",
-            Self::PerByte => "bytes",
+            Self::Kib4 => "4 KiB",
+            Self::Kib64 => "64 KiB",
+            Self::Mib1 => "1 MiB",
+            Self::Mib16 => "16 MiB",
         }
     }
 }
@@ -64,7 +80,7 @@ impl Part {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// Of copies between host and device.
-    Copy(Route, Part),
+    Copy(Route, Size),
     /// Starting a split.
     Launch,
     /// Of matrix products.
@@ -74,10 +90,10 @@ pub enum Key {
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Copy(route, part) => {
+            Self::Copy(route, size) => {
                 let way = if route.way == Way::In { "in" } else { "out" };
                 let memory = if route.pinned { "pinned" } else { "pageable" };
-                write!(f, "copy {way} {memory} {}", part.name())
+                write!(f, "copy {way} {memory} {}", size.name())
             }
             Self::Launch => f.write_str("launch"),
             Self::Product(dtype, class) => write!(f, "product {} {}", quant::traits(dtype).name(), class.name()),
@@ -94,14 +110,14 @@ impl Key {
             let class = Class::ALL.into_iter().find(|c| c.name() == class)?;
             return Some(Self::Product(ggml_type::ALL.into_iter().find(has_name)?, class));
         }
-        let copies = Route::ALL.into_iter().flat_map(|r| Part::ALL.map(|part| Self::Copy(r, part)));
+        let copies = Route::ALL.into_iter().flat_map(|r| Size::ALL.map(|size| Self::Copy(r, size)));
         copies.chain([Self::Launch]).find(|key| key.to_string() == text)
     }
 }
 
 /// A figure of copies between two devices, as text: `from` identifies the source.
-pub fn between(from: &str, part: Part) -> String {
-    format!("copy from {from} {}", part.name())
+pub fn between(from: &str, size: Size) -> String {
+    format!("copy from {from} {}", size.name())
 }
 
 #[cfg(test)]
@@ -109,11 +125,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn sizes_have_places() {
+        for (i, size) in Size::ALL.into_iter().enumerate() {
+            assert_eq!((Size::place(size.bytes()), size as usize), (i as f64, i));
+        }
+        assert_eq!([0.0, 1.0, 1e30].map(Size::place), [0.0, 0.0, 3.0]);
+        assert!((Size::place(256.0 * 1024.0) - 1.5).abs() < 1e-9);
+    }
+
+    #[test]
     fn texts_name_keys() {
         for (i, route) in Route::ALL.into_iter().enumerate() {
             assert_eq!(route.index(), i);
-            for part in Part::ALL {
-                let key = Key::Copy(route, part);
+            for size in Size::ALL {
+                let key = Key::Copy(route, size);
                 assert_eq!(Key::parse(&key.to_string()), Some(key));
             }
         }

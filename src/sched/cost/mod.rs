@@ -4,7 +4,7 @@
 //! The files:
 //!
 //! - `table` is the table. Its figures start as those of `defaults`, by kind of device, and follow what is measured.
-//! - `estimate` smooths measurements of one figure, and `line` those of copies (latency and bandwidth).
+//! - `estimate` smooths measurements of one figure, and `curve` has those of copies, by size.
 //! - `products` has the figures of matrix products, by format of the weights and `class` of the number of columns.
 //! - `probe` measures copies once, before anything was computed, with the tensors of `scratch`.
 //! - `key` names the figures. `store` keeps them in files, beside the pipelines of Vulkan. `rows` shows them.
@@ -15,11 +15,11 @@
 #![allow(dead_code, unused_imports)]
 
 mod class;
+mod curve;
 mod decide;
 mod defaults;
 mod estimate;
 mod key;
-mod line;
 mod probe;
 mod products;
 mod rows;

@@ -12,8 +12,8 @@ use crate::log_debug;
 use crate::sys::foreign;
 use crate::sys::time::monotonic_ns;
 
-/// Copies of one size. The first one does not count.
-const ROUNDS: usize = 4;
+/// Copies of one size.
+const ROUNDS: usize = 6;
 /// The time for all copies of one way. One more copy may begin before its end.
 const BUDGET: Nanos = 2_000_000;
 
@@ -42,26 +42,26 @@ impl Ends<'_> {
         }
     }
 
-    /// Times of copies of each size, as medians. Sizes for which there is no time are left out.
+    /// Times of copies of each size, the least of several: other work on the machine only adds time. Sizes for which
+    /// there is no time are left out.
     fn times(&self, way: Way) -> Result<Vec<(usize, Nanos)>> {
+        // Drivers prepare what they need at the first copy.
+        self.copy(way, 0)?;
         let (mut times, mut spent): (Vec<(usize, Nanos)>, Nanos) = (Vec::new(), 0);
         for (i, &bytes) in SIZES.iter().enumerate() {
-            let mut all: Vec<Nanos> = Vec::new();
-            while all.len() < ROUNDS {
-                if spent + all.iter().min().map_or_else(|| expected(&times, bytes), |&ns| ns) > BUDGET {
+            let mut least = None;
+            for _ in 0..ROUNDS {
+                if spent + least.unwrap_or_else(|| expected(&times, bytes)) > BUDGET {
                     break;
                 }
                 let ns = self.copy(way, i)?;
                 spent += ns;
-                all.push(ns);
+                least = Some(least.map_or(ns, |least: Nanos| least.min(ns)));
             }
-            if all.is_empty() {
-                break;
+            match least {
+                Some(ns) => times.push((bytes, ns)),
+                None => break,
             }
-            let uncounted = usize::from(all.len() > 1);
-            let counted = &mut all[uncounted..];
-            counted.sort_unstable();
-            times.push((bytes, counted[counted.len() / 2]));
         }
         Ok(times)
     }
@@ -87,8 +87,11 @@ impl Costs {
         if self.devices[backend].buft.is_host() || self.knows_copies(backend) {
             return;
         }
-        if let Err(e) = self.try_probe(backend) {
-            log_debug!("copies to and from {} are not measured: {e}", self.devices[backend].backend.name());
+        let (begun, result) = (monotonic_ns(), self.try_probe(backend));
+        let (name, us) = (self.devices[backend].backend.name(), (monotonic_ns() - begun) / 1000);
+        match result {
+            Ok(()) => log_debug!("copies to and from {name} are measured ({us} us)"),
+            Err(e) => log_debug!("copies to and from {name} are not measured: {e}"),
         }
     }
 
@@ -109,14 +112,15 @@ impl Costs {
             let ends = Ends { host: (&memory, cpu), device: (&scratch, device.backend) };
             for way in [Way::In, Way::Out] {
                 let (route, times) = (Route { way, pinned }, ends.times(way)?);
-                let mut line = self.line(b, route);
-                for _ in 1..ROUNDS {
-                    times.iter().for_each(|&(bytes, ns)| line.note(bytes, ns));
-                }
-                self.put_line(b, route, line);
+                let mut curve = self.curve(b, route);
+                times.iter().for_each(|&(bytes, ns)| curve.measure(bytes, ns, COUNT));
+                self.put_curve(b, route, curve);
                 self.changed.set(true);
             }
         }
         Ok(())
     }
 }
+
+/// As so many measurements each time counts.
+const COUNT: u32 = 3;

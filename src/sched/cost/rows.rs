@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::estimate::Estimate;
-use super::key::{self, Key, Part};
+use super::key::{self, Key, Size};
 use super::table::Costs;
 use serde_json::{Value, json};
 
@@ -62,9 +62,9 @@ impl Costs {
                 }
             }
             for from in 0..n {
-                let Some(line) = self.measured_between(from, b) else { continue };
+                let Some(curve) = self.measured_between(from, b) else { continue };
                 let name = self.devices[from].backend.name();
-                rows.extend(Part::ALL.map(|part| Row::new(b, key::between(&name, part), line.part(part))));
+                rows.extend(Size::ALL.map(|size| Row::new(b, key::between(&name, size), curve.at(size))));
             }
         }
         rows

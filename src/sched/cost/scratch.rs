@@ -7,8 +7,8 @@ use crate::sys::foreign;
 use crate::tensor::context::{OBJECT_SIZE, TENSOR_SIZE};
 use crate::tensor::{Context, TensorRef};
 
-/// Sizes of the copies. The second one only says whether there is time for the third.
-pub const SIZES: [usize; 3] = [4 << 10, 256 << 10, 4 << 20];
+/// Sizes of the copies. The first ones say whether there is time for the others.
+pub const SIZES: [usize; 4] = [4 << 10, 64 << 10, 1 << 20, 4 << 20];
 
 /// A tensor of each size, in memory of one type.
 pub struct Scratch {

@@ -6,9 +6,9 @@
 //! whole: if anything in it is wrong, the figures stay as they are.
 #![forbid(unsafe_code)]
 
+use super::curve::Curve;
 use super::estimate::{Estimate, Unit};
-use super::key::{self, Key, Part};
-use super::line::Line;
+use super::key::{self, Key, Size};
 use super::table::{Costs, Device};
 use crate::abi::backend::ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_CPU;
 use crate::backend::handle::name_of;
@@ -30,29 +30,29 @@ const MAX_COUNT: u32 = 1 << 30;
 pub(super) enum Name {
     Of(Key),
     /// Copies from another device, which its tag identifies.
-    Between(String, Part),
+    Between(String, Size),
 }
 
 impl Name {
     fn unit(&self) -> Unit {
         match self {
-            Self::Of(Key::Launch | Key::Copy(_, Part::Latency)) | Self::Between(_, Part::Latency) => Unit::Nanos,
-            Self::Of(_) | Self::Between(..) => Unit::NanosPerByte,
+            Self::Of(Key::Launch | Key::Copy(..)) | Self::Between(..) => Unit::Nanos,
+            Self::Of(Key::Product(..)) => Unit::NanosPerByte,
         }
     }
 
     fn text(&self) -> String {
         match self {
             Self::Of(key) => key.to_string(),
-            Self::Between(tag, part) => key::between(tag, *part),
+            Self::Between(tag, size) => key::between(tag, *size),
         }
     }
 
     fn parse(text: &str) -> Option<Self> {
         let Some(rest) = text.strip_prefix("copy from ") else { return Key::parse(text).map(Self::Of) };
         let tag = rest.get(..TAG).filter(|tag| tag.bytes().all(|b| b.is_ascii_hexdigit()))?;
-        let part = Part::ALL.into_iter().find(|&part| key::between(tag, part) == text)?;
-        Some(Self::Between(tag.into(), part))
+        let size = Size::ALL.into_iter().find(|&size| key::between(tag, size) == text)?;
+        Some(Self::Between(tag.into(), size))
     }
 }
 
@@ -168,34 +168,33 @@ impl Costs {
     /// Takes figures of backend `b` that this process has not measured.
     fn take(&self, b: usize, figures: Vec<(Name, Estimate)>, identities: &[String]) {
         let own: Vec<Key> = self.keys(b).into_iter().filter(|&key| self.get(b, key).count() > 0).collect();
-        let mut lines: Vec<(usize, Line)> = Vec::new();
+        let mut curves: Vec<(usize, Curve)> = Vec::new();
         for (name, figure) in figures {
             match name {
                 Name::Of(key) if !own.contains(&key) => self.put(b, key, figure),
                 Name::Of(_) => {}
-                Name::Between(tag, part) => {
+                Name::Between(tag, size) => {
                     let Some(from) = identities.iter().position(|i| tag_of(i) == tag) else { continue };
                     if self.measured_between(from, b).is_some() {
                         continue;
                     }
-                    let at = lines.iter().position(|l| l.0 == from).unwrap_or_else(|| {
-                        lines.push((from, self.line_between(from, b)));
-                        lines.len() - 1
+                    let at = curves.iter().position(|c| c.0 == from).unwrap_or_else(|| {
+                        curves.push((from, self.curve_between(from, b)));
+                        curves.len() - 1
                     });
-                    lines[at].1.set_part(part, figure);
+                    curves[at].1.set(size, figure);
                 }
             }
         }
-        lines.into_iter().for_each(|(from, line)| self.put_between(from, b, line));
+        curves.into_iter().for_each(|(from, curve)| self.put_between(from, b, curve));
     }
 
     /// The figures of a backend that were measured, in this process or an earlier one.
     fn measured(&self, b: usize, identities: &[String]) -> Vec<(Name, Estimate)> {
         let keys = self.keys(b).into_iter().map(|key| (Name::Of(key), self.get(b, key)));
         let between = (0..self.devices.len()).filter_map(|from| {
-            let line = self.measured_between(from, b)?;
-            let name = |part| Name::Between(tag_of(&identities[from]), part);
-            Some(Part::ALL.map(|part| (name(part), line.part(part))))
+            let (curve, tag) = (self.measured_between(from, b)?, tag_of(&identities[from]));
+            Some(Size::ALL.map(|size| (Name::Between(tag.clone(), size), curve.at(size))))
         });
         keys.chain(between.flatten()).filter(|(_, e)| e.count() > 0).collect()
     }

@@ -2,7 +2,7 @@
 
 use super::class::Class;
 use super::estimate::{Estimate, Unit};
-use super::key::{Key, Part, Route};
+use super::key::{Key, Route, Size};
 use super::store::{Name, decode, encode};
 use super::tests::costs;
 use crate::abi::ggml::ggml_type::*;
@@ -71,12 +71,12 @@ fn signed(text: &str) -> Vec<u8> {
 #[test]
 fn damaged_files_are_not_used() {
     let names = [
-        Name::Of(Key::Copy(Route::ALL[2], Part::PerByte)),
+        Name::Of(Key::Copy(Route::ALL[2], Size::Mib1)),
         Name::Of(Key::Launch),
         Name::Of(Key::Product(GGML_TYPE_Q4_K, Class::Many)),
-        Name::Between("0123456789abcdef".into(), Part::Latency),
+        Name::Between("0123456789abcdef".into(), Size::Mib16),
     ];
-    let units = [Unit::NanosPerByte, Unit::Nanos, Unit::NanosPerByte, Unit::Nanos];
+    let units = [Unit::Nanos, Unit::Nanos, Unit::NanosPerByte, Unit::Nanos];
     let figures: Vec<_> = std::iter::zip(names, units)
         .map(|(name, unit)| (name, Estimate::kept(unit, 0.1 + 1.0 / 3.0 + 1.0, 7)))
         .collect();
@@ -113,7 +113,8 @@ fn figures_that_no_machine_has_are_not_used() {
         "1e11 2 launch",
         "1e999 2 launch",
         "1e-9 2 launch",
-        "1e7 2 copy in pinned bytes",
+        "1e11 2 copy in pinned 1 MiB",
+        "1e7 2 product q4_K 1",
         "1e-6 2 product q4_K 1",
         "1 0 launch",
         "1 -1 launch",
@@ -124,10 +125,10 @@ fn figures_that_no_machine_has_are_not_used() {
         "1 2 launch launch",
         "1 2 product q4_K 3",
         "1 2 product no_format 1",
-        "1 2 copy from 0123456789abcde latency",
-        "1 2 copy from 0123456789abcdeg latency",
-        "1 2 copy from 0123456789abcdef bytes more",
-        "1 2 copy from ü1234567 latency",
+        "1 2 copy from 0123456789abcde 16 MiB",
+        "1 2 copy from 0123456789abcdeg 16 MiB",
+        "1 2 copy from 0123456789abcdef 1 MiB more",
+        "1 2 copy from ü1234567 16 MiB",
         "",
         " ",
     ];

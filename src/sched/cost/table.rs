@@ -2,10 +2,10 @@
 #![forbid(unsafe_code)]
 
 use super::class::Class;
+use super::curve::Curve;
 use super::defaults::Defaults;
 use super::estimate::{Estimate, Nanos, Unit};
-use super::key::{Key, Part, Route, Way};
-use super::line::Line;
+use super::key::{Key, Route, Size, Way};
 use super::products::{Product, Products};
 use crate::abi::ggml::ggml_type;
 use crate::backend::{BackendRef, BufferTypeRef};
@@ -19,7 +19,7 @@ pub(super) struct Device {
     pub buft: BufferTypeRef,
     pub defaults: Defaults,
     /// By [`Route::index`].
-    copies: [Cell<Line>; 4],
+    copies: [Cell<Curve>; 4],
     launch: Cell<Estimate>,
     products: Products,
 }
@@ -27,15 +27,15 @@ pub(super) struct Device {
 impl Device {
     fn new(backend: BackendRef, buft: BufferTypeRef) -> Self {
         let defaults = Defaults::of(backend.device_opt().and_then(|d| d.kind()), buft.is_host());
-        let line = |route: Route| {
+        let curve = |route: Route| {
             let bandwidth = if route.pinned { defaults.pinned } else { defaults.pageable };
-            Cell::new(Line::new(defaults.latency, 1.0 / bandwidth))
+            Cell::new(Curve::new(defaults.latency, 1.0 / bandwidth))
         };
         Self {
             backend,
             buft,
             defaults,
-            copies: Route::ALL.map(line),
+            copies: Route::ALL.map(curve),
             launch: Cell::new(Estimate::new(Unit::Nanos, defaults.launch)),
             products: Products::default(),
         }
@@ -46,7 +46,7 @@ impl Device {
 pub struct Costs {
     pub(super) devices: Vec<Device>,
     /// Copies between devices, by source and destination. `None` until one was measured.
-    between: Vec<Cell<Option<Line>>>,
+    between: Vec<Cell<Option<Curve>>>,
     /// Whether something was measured since the last [`Self::save`].
     pub(super) changed: Cell<bool>,
 }
@@ -67,18 +67,18 @@ impl Costs {
 
     /// The time to copy bytes from host memory to a backend.
     pub fn copy_in(&self, backend: usize, bytes: usize, pinned: bool) -> Nanos {
-        self.line(backend, Route { way: Way::In, pinned }).time(bytes)
+        self.curve(backend, Route { way: Way::In, pinned }).time(bytes)
     }
 
     /// The time to copy bytes from a backend to host memory.
     pub fn copy_out(&self, backend: usize, bytes: usize, pinned: bool) -> Nanos {
-        self.line(backend, Route { way: Way::Out, pinned }).time(bytes)
+        self.curve(backend, Route { way: Way::Out, pinned }).time(bytes)
     }
 
     /// The time to copy bytes from one backend to another. Until it was measured: through host memory, unless one of
     /// them computes there.
     pub fn copy_between(&self, from: usize, to: usize, bytes: usize) -> Nanos {
-        self.line_between(from, to).time(bytes)
+        self.curve_between(from, to).time(bytes)
     }
 
     /// The time to start a split on a backend and to wait for its end, less that of its nodes.
@@ -119,10 +119,10 @@ impl Costs {
 
     /// Adds the time of a copy between backends.
     pub fn note_copy_between(&self, from: usize, to: usize, bytes: usize, ns: Nanos) {
-        let mut line = self.line_between(from, to);
-        line.note(bytes, ns);
-        if line != self.line_between(from, to) {
-            self.put_between(from, to, line);
+        let mut curve = self.curve_between(from, to);
+        curve.note(bytes, ns);
+        if curve != self.curve_between(from, to) {
+            self.put_between(from, to, curve);
             self.changed.set(true);
         }
     }
@@ -158,7 +158,7 @@ impl Costs {
 
     /// Whether copies between host memory and a backend were measured, in this process or an earlier one.
     pub fn knows_copies(&self, backend: usize) -> bool {
-        self.devices[backend].copies.iter().map(Cell::get).any(|line| line.count() > 0)
+        self.devices[backend].copies.iter().map(Cell::get).any(|curve| curve.count() > 0)
     }
 
     /// Whether products of this format and number of columns were measured. What was never tried has no other figure
@@ -169,55 +169,51 @@ impl Costs {
     }
 
     fn note_copy(&self, backend: usize, route: Route, bytes: usize, ns: Nanos) {
-        let mut line = self.line(backend, route);
-        line.note(bytes, ns);
-        self.put_line(backend, route, line);
+        let mut curve = self.curve(backend, route);
+        curve.note(bytes, ns);
+        self.put_curve(backend, route, curve);
         self.changed.set(true);
     }
 
-    pub(super) fn line(&self, backend: usize, route: Route) -> Line {
+    pub(super) fn curve(&self, backend: usize, route: Route) -> Curve {
         self.devices[backend].copies[route.index()].get()
     }
 
-    pub(super) fn put_line(&self, backend: usize, route: Route, line: Line) {
-        self.devices[backend].copies[route.index()].set(line);
+    pub(super) fn put_curve(&self, backend: usize, route: Route, curve: Curve) {
+        self.devices[backend].copies[route.index()].set(curve);
     }
 
-    fn place_between(&self, from: usize, to: usize) -> &Cell<Option<Line>> {
+    fn place_between(&self, from: usize, to: usize) -> &Cell<Option<Curve>> {
         &self.between[from * self.devices.len() + to]
     }
 
-    /// The line of copies between backends, if one was measured.
-    pub(super) fn measured_between(&self, from: usize, to: usize) -> Option<Line> {
+    /// Copies between backends, if one was measured.
+    pub(super) fn measured_between(&self, from: usize, to: usize) -> Option<Curve> {
         self.place_between(from, to).get()
     }
 
-    pub(super) fn line_between(&self, from: usize, to: usize) -> Line {
+    pub(super) fn curve_between(&self, from: usize, to: usize) -> Curve {
         let default = || {
             let is_host = |b: usize| self.devices[b].buft.is_host();
             let (out, into) = (Route { way: Way::Out, pinned: false }, Route { way: Way::In, pinned: false });
             match (is_host(from), is_host(to)) {
-                (true, _) => self.line(to, into),
-                (false, true) => self.line(from, out),
-                (false, false) => {
-                    let (out, into) = (self.line(from, out), self.line(to, into));
-                    let sum = |part| out.part(part).value() + into.part(part).value();
-                    Line::new(sum(Part::Latency), sum(Part::PerByte))
-                }
+                (true, _) => self.curve(to, into),
+                (false, true) => self.curve(from, out),
+                (false, false) => self.curve(from, out).sum(&self.curve(to, into)),
             }
         };
         self.measured_between(from, to).unwrap_or_else(default)
     }
 
-    pub(super) fn put_between(&self, from: usize, to: usize, line: Line) {
-        self.place_between(from, to).set(Some(line));
+    pub(super) fn put_between(&self, from: usize, to: usize, curve: Curve) {
+        self.place_between(from, to).set(Some(curve));
     }
 
     /// A figure.
     pub(super) fn get(&self, backend: usize, key: Key) -> Estimate {
         let device = &self.devices[backend];
         match key {
-            Key::Copy(route, part) => self.line(backend, route).part(part),
+            Key::Copy(route, size) => self.curve(backend, route).at(size),
             Key::Launch => device.launch.get(),
             Key::Product(dtype, class) => device.products.get(&device.defaults, dtype, class, class.middle()),
         }
@@ -227,10 +223,10 @@ impl Costs {
     pub(super) fn put(&self, backend: usize, key: Key, estimate: Estimate) {
         let device = &self.devices[backend];
         match key {
-            Key::Copy(route, part) => {
-                let mut line = self.line(backend, route);
-                line.set_part(part, estimate);
-                self.put_line(backend, route, line);
+            Key::Copy(route, size) => {
+                let mut curve = self.curve(backend, route);
+                curve.set(size, estimate);
+                self.put_curve(backend, route, curve);
             }
             Key::Launch => device.launch.set(estimate),
             Key::Product(dtype, class) => device.products.put(dtype, class, estimate),
@@ -239,7 +235,7 @@ impl Costs {
 
     /// All figures of a backend: of products, those that were measured.
     pub(super) fn keys(&self, backend: usize) -> Vec<Key> {
-        let copies = Route::ALL.into_iter().flat_map(|r| Part::ALL.map(|part| Key::Copy(r, part)));
+        let copies = Route::ALL.into_iter().flat_map(|r| Size::ALL.map(|size| Key::Copy(r, size)));
         let products =
             self.devices[backend].products.measured().into_iter().map(|(t, class, _)| Key::Product(t, class));
         copies.chain([Key::Launch]).chain(products).collect()

@@ -6,8 +6,8 @@
 
 use super::budget::{Budget, Limit};
 use super::policy::{Policy, Slot};
+use super::streams;
 use super::unit::Unit;
-use super::upload;
 use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_ANY;
 use crate::abi::ggml::{ggml_status, ggml_type};
 use crate::backend::{BufferBox, BufferTypeRef, observe, observe::Operation, view};
@@ -41,7 +41,7 @@ fn watch_weights() {
         };
         if buffer.is_some_and(|b| b.is_weights() && b.is_host()) {
             if matches!(operation, Operation::FreeBuffer(_)) {
-                upload::drain_all();
+                streams::drain_all();
             }
             WRITES.fetch_add(1, Relaxed);
         }
@@ -182,11 +182,19 @@ pub struct Home {
     pub stage: Option<usize>,
 }
 
+/// Slots that units of large batches get, by their device, the bytes of their weights, and tokens of an expert.
+struct Stage {
+    of: (usize, usize, usize),
+    n_slots: usize,
+}
+
 /// The pools of a scheduler.
 pub struct ExpertCache {
     budget: Budget,
     pools: Vec<Pool>,
     retired: Vec<Pool>,
+    /// What units of large batches were granted.
+    stages: Vec<Stage>,
     /// Kinds that got no memory, and are not tried again.
     refused: Vec<Kind>,
     /// Rises when pools change: their addresses are in graphs.
@@ -198,7 +206,14 @@ impl ExpertCache {
     pub fn new(budget: Budget) -> Option<Self> {
         budget.is_on().then(|| {
             watch_weights();
-            Self { budget, pools: Vec::new(), retired: Vec::new(), refused: Vec::new(), generation: 0 }
+            Self {
+                budget,
+                pools: Vec::new(),
+                retired: Vec::new(),
+                stages: Vec::new(),
+                refused: Vec::new(),
+                generation: 0,
+            }
         })
     }
 
@@ -276,6 +291,33 @@ impl ExpertCache {
         let (kind, layer) = (Kind::of(unit, ids, backend), layer_of(unit, ids));
         let pool = self.pools.iter().position(|p| p.kind == kind)?;
         Some(Place { pool, layer: self.pools[pool].layers.iter().position(|l| *l == layer)? })
+    }
+
+    /// How many slots a unit of a large batch gets, if `n_slots` would be best now: mostly as many as before, so that
+    /// its graph's plan of memory stays. `bytes`: of its weights. `None` if the device has no room for them.
+    pub fn stage(&mut self, settings: &Settings, of: (usize, usize, usize), n_slots: usize) -> Option<usize> {
+        match self.stages.iter_mut().find(|stage| stage.of == of) {
+            Some(stage) => {
+                if n_slots.abs_diff(stage.n_slots) > stage.n_slots / 4 {
+                    stage.n_slots = n_slots;
+                }
+                Some(stage.n_slots)
+            }
+            None if free_memory(settings, of.0) / 2 > of.1 => {
+                self.stages.push(Stage { of, n_slots });
+                Some(n_slots)
+            }
+            None => None,
+        }
+    }
+
+    /// Gives up all pools, for good: their memory is needed. Returns whether there were any.
+    pub fn release(&mut self) -> bool {
+        let has_some = !self.pools.is_empty();
+        self.refused.extend(self.pools.iter().map(|p| p.kind.clone()));
+        self.retired.append(&mut self.pools);
+        self.generation += u64::from(has_some);
+        has_some
     }
 
     /// Pools that no graph uses from now on. Devices may still be reading them.
@@ -360,7 +402,7 @@ impl ExpertCache {
 }
 
 /// What a device has free, without a margin for what others need there.
-pub fn free_memory(settings: &Settings, backend: usize) -> usize {
+fn free_memory(settings: &Settings, backend: usize) -> usize {
     let (free, total) = settings.backends[backend].device().memory();
     free.saturating_sub(MARGIN.max(total / MARGIN_PART))
 }

@@ -1,7 +1,7 @@
 //! The units of one graph whose experts are held in a cache.
 #![forbid(unsafe_code)]
 
-use super::cache::{ExpertCache, Home, free_memory};
+use super::cache::{ExpertCache, Home};
 use super::unit::{self, Unit};
 use crate::alloc::problem::NO_WEIGHT;
 use crate::graph::ids::TensorIds;
@@ -90,7 +90,7 @@ impl Held {
         for ((home, unit), device) in homes.iter_mut().zip(&found).zip(&backends) {
             if let Some(device) = device.filter(|d| d.offers && !cache.is_strict()) {
                 let place = cache.find(unit, search.ids, device.backend);
-                let stage = search.stage(unit, device.backend, costs);
+                let stage = search.stage(unit, device.backend, costs, cache);
                 *home = stage.map(|n| Home { backend: device.backend, place, stage: Some(n) });
             }
         }
@@ -168,7 +168,7 @@ struct Device {
 impl Search<'_> {
     /// For a large batch: how many slots a unit gets on a device, so that device and CPU, which computes the experts
     /// without a slot, need about the same time. `None` if the device had better compute all, or lacks memory.
-    fn stage(&self, unit: &Unit, device: usize, costs: &Costs) -> Option<usize> {
+    fn stage(&self, unit: &Unit, device: usize, costs: &Costs, cache: &mut ExpertCache) -> Option<usize> {
         unit.chain.as_ref()?;
         let weights: Vec<TensorRef> = unit.weights.iter().map(|&id| self.ids.tensor(id)).collect();
         let [n_used, n_tokens] = [0, 1].map(|i| self.ids.tensor(unit.ids).ne()[i] as usize);
@@ -178,8 +178,8 @@ impl Search<'_> {
         let on_device = cost::balance(n_experts, cpu, copy, computed);
         let n_slots = (on_device + on_device / 8).max(1).next_multiple_of(SLOTS_STEP);
         let bytes = weights.iter().map(|w| w.nbytes()).fold(0, usize::saturating_add);
-        let has_room = free_memory(self.settings, device) / 2 > bytes;
-        (n_slots < n_experts && has_room).then_some(n_slots)
+        let n_slots = cache.stage(self.settings, (device, bytes, columns), n_slots)?;
+        (n_slots < n_experts).then_some(n_slots)
     }
 
     /// The device for a unit: it computes all nodes, and no other rule puts one of them elsewhere. Of a small batch

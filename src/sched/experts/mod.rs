@@ -27,6 +27,7 @@ pub mod policy;
 pub mod rows;
 mod scatter;
 pub mod serve;
+mod streams;
 pub mod unit;
 mod upload;
 pub mod used;

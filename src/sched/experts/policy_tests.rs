@@ -172,7 +172,7 @@ fn a_margin_saves_uploads() {
     let run = |margin| {
         let mut p = Policy::new(1, 16, 4);
         p.set_margin(margin);
-        (0..500u16).for_each(|t| _ = step(&mut p, 0, &[t * t % 16, t * 7 % 16]));
+        (0..500u32).for_each(|t| _ = step(&mut p, 0, &[(t * t % 16) as u16, (t * 7 % 16) as u16]));
         p.counters().admitted
     };
     assert!(run(0.2) < run(0.0));

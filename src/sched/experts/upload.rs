@@ -6,23 +6,14 @@
 
 use super::cache::{Pool, Ready};
 use super::policy::Slot;
+use super::streams;
 use crate::backend::{BackendBox, BackendRef, EventBox};
 use crate::sched::cost::Nanos;
-use crate::sys::sync::lock;
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Experts that wait for their upload at most: they have slots already, which nothing uses so long.
 const MOST_WAITING: usize = 8;
-
-/// The streams of all uploaders in the process: a buffer of weights is not freed while they read it.
-static STREAMS: Mutex<Vec<BackendRef>> = Mutex::new(Vec::new());
-
-/// Waits for all uploads in the process.
-pub fn drain_all() {
-    lock(&STREAMS).iter().for_each(|stream| stream.synchronize());
-}
 
 /// An expert that has a slot, and is not there yet.
 struct Waiting {
@@ -52,7 +43,7 @@ impl Uploader {
         let device = of.device_opt().filter(|_| of.has_queue() && of.queues_copies())?;
         let event = device.event_new()?;
         let stream = device.init(None)?;
-        lock(&STREAMS).push(stream.handle());
+        streams::add(stream.handle());
         let (waiting, busy_until) = (VecDeque::new(), Instant::now());
         Some(Self { stream, event, waiting, queued: 0, awaited: 0, busy_until })
     }
@@ -81,7 +72,8 @@ impl Uploader {
             if busy > end {
                 break;
             }
-            // SAFETY: the weights are in host memory and stay: before their buffer is freed, `drain_all` is called.
+            // SAFETY: the weights are in host memory and stay: before their buffer is freed, `streams::drain_all` is
+            // called.
             unsafe { self.stream.set_async(slots, matrix, first.slot * bytes, bytes) };
             (self.busy_until, has_queued) = (busy, true);
             first.matrices.pop_front();
@@ -114,10 +106,6 @@ impl Uploader {
 impl Drop for Uploader {
     fn drop(&mut self) {
         self.stream.synchronize();
-        let this = self.stream.handle();
-        let mut all = lock(&STREAMS);
-        if let Some(i) = all.iter().position(|&stream| stream == this) {
-            all.swap_remove(i);
-        }
+        streams::remove(self.stream.handle());
     }
 }

@@ -4,6 +4,7 @@ mod attention;
 mod backend;
 mod chains;
 mod columns;
+mod costs;
 pub mod devices;
 mod experts;
 mod families;
