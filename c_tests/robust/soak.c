@@ -271,19 +271,20 @@ static void * works(void * seed) {
 /* SystemExtendedHandleInformation, which MinGW's headers lack. */
 #define EXTENDED_HANDLES ((SYSTEM_INFORMATION_CLASS) 64)
 
-static void uses(long now[3]) {
-    now[0] = resident_kib();
-    /* The system's lists of processes and of handles: GetProcessHandleCount of Wine 8 says 0, and its list of processes
-     * the size of the table that the handles are in. */
-    static char   bytes[1 << 24];
-    ULONG         size = 0;
-    const DWORD   own  = GetCurrentProcessId();
+/* The system's lists of processes and of handles: GetProcessHandleCount of Wine 8 says 0, and its list of processes the
+ * size of the table that the handles are in. */
+static char bytes[1 << 24];
+
+static long own_threads(void) {
     const SYSTEM_PROCESS_INFORMATION * of = (const void *) bytes;
-    MUST(NtQuerySystemInformation(SystemProcessInformation, bytes, sizeof bytes, &size) == 0);
-    while ((DWORD) (size_t) of->UniqueProcessId != own && of->NextEntryOffset != 0) {
+    MUST(NtQuerySystemInformation(SystemProcessInformation, bytes, sizeof bytes, NULL) == 0);
+    while ((DWORD) (size_t) of->UniqueProcessId != GetCurrentProcessId() && of->NextEntryOffset != 0) {
         of = (const void *) ((const char *) of + of->NextEntryOffset);
     }
-    now[2] = (long) of->NumberOfThreads;
+    return (long) of->NumberOfThreads;
+}
+
+static long own_handles(void) {
     struct handle {
         void *    object;
         ULONG_PTR process, value;
@@ -293,9 +294,20 @@ static void uses(long now[3]) {
         ULONG_PTR     n, reserved;
         struct handle all[];
     } * handles = (const void *) bytes;
-    MUST(NtQuerySystemInformation(EXTENDED_HANDLES, bytes, sizeof bytes, &size) == 0);
-    now[1] = -now[2]; /* each thread has one, and they are counted apart */
-    for (ULONG_PTR i = 0; i < handles->n; i++) { now[1] += handles->all[i].process == own; }
+    long n = 0;
+    MUST(NtQuerySystemInformation(EXTENDED_HANDLES, bytes, sizeof bytes, NULL) == 0);
+    for (ULONG_PTR i = 0; i < handles->n; i++) { n += handles->all[i].process == GetCurrentProcessId(); }
+    return n;
+}
+
+static void uses(long now[3]) {
+    now[0] = resident_kib();
+    /* Each thread has a handle, and they are counted apart. On a loaded machine threads start and end between the two
+     * lists, which then say nothing together. */
+    do {
+        now[2] = own_threads();
+        now[1] = own_handles() - now[2];
+    } while (own_threads() != now[2] && !wrong);
 }
 #else
 static long entries(const char * folder) {
