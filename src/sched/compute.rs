@@ -125,7 +125,7 @@ impl Run<'_> {
                 event.record(backend);
                 self.queues.in_flight.borrow_mut().note_event(split.backend, self.graph.cur_copy);
             }
-            traced::split(begun, number, split, backend);
+            traced::split(begun, number, (split.nodes.len(), split.inputs.len()), backend);
             before = Some(split.backend);
         }
         traced::end(traced);

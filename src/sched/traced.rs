@@ -1,7 +1,6 @@
 //! Splits and copies as events of the trace. Times are those of the calling thread: of a backend that computes
 //! asynchronously they show when the work was queued; its own line, if it records one, shows when it was done.
 
-use super::split::Split;
 use crate::backend::BackendRef;
 use crate::tensor::{TensorRef, traced::type_and_shape};
 use crate::trace::{self, Arg, Event, Track};
@@ -12,14 +11,14 @@ pub(super) fn begin() -> Option<u64> {
     trace::is_on().then(trace::now)
 }
 
-/// A split that was computed, or queued, since `from`.
-pub(super) fn split(from: Option<u64>, number: usize, split: &Split, backend: BackendRef) {
+/// A split that was computed, or queued, since `from`: its number, its nodes and its inputs.
+pub(super) fn split(from: Option<u64>, number: usize, (nodes, inputs): (usize, usize), backend: BackendRef) {
     let Some(from) = from else { return };
     let (to, name) = (trace::now(), backend.name());
     let args = [
         ("split", Arg::Number(number as u64)),
-        ("nodes", Arg::Number(split.nodes.len() as u64)),
-        ("inputs", Arg::Number(split.inputs.len() as u64)),
+        ("nodes", Arg::Number(nodes as u64)),
+        ("inputs", Arg::Number(inputs as u64)),
     ];
     let title = format!("split {number}");
     trace::record(&Event { track: Track::Here(&name), name: &title, category: "split", from, to, args: &args });

@@ -42,7 +42,9 @@ impl Route {
 /// Sizes of copies of which there are figures, each 16 times the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// 4 KiB: columns, ids.
+    /// 256 bytes: the choice of experts.
+    B256,
+    /// 4 KiB: columns.
     Kib4,
     /// 64 KiB: what crosses between layers.
     Kib64,
@@ -54,20 +56,21 @@ pub enum Size {
 
 impl Size {
     /// All sizes.
-    pub const ALL: [Self; 4] = [Self::Kib4, Self::Kib64, Self::Mib1, Self::Mib16];
+    pub const ALL: [Self; 5] = [Self::B256, Self::Kib4, Self::Kib64, Self::Mib1, Self::Mib16];
 
     /// Its bytes.
     pub fn bytes(self) -> f64 {
-        f64::from(4096 << (4 * self as u32))
+        f64::from(256 << (4 * self as u32))
     }
 
-    /// Where a number of bytes is among the sizes: 0 for the first one and fewer, 3 for the last one and more.
+    /// Where a number of bytes is among the sizes: 0 for the first one and fewer, 4 for the last one and more.
     pub fn place(bytes: f64) -> f64 {
-        ((bytes / 4096.0).log2() / 4.0).clamp(0.0, (Self::ALL.len() - 1) as f64)
+        ((bytes / 256.0).log2() / 4.0).clamp(0.0, (Self::ALL.len() - 1) as f64)
     }
 
     fn name(self) -> &'static str {
         match self {
+            Self::B256 => "256 B",
             Self::Kib4 => "4 KiB",
             Self::Kib64 => "64 KiB",
             Self::Mib1 => "1 MiB",
@@ -129,8 +132,8 @@ mod tests {
         for (i, size) in Size::ALL.into_iter().enumerate() {
             assert_eq!((Size::place(size.bytes()), size as usize), (i as f64, i));
         }
-        assert_eq!([0.0, 1.0, 1e30].map(Size::place), [0.0, 0.0, 3.0]);
-        assert!((Size::place(256.0 * 1024.0) - 1.5).abs() < 1e-9);
+        assert_eq!([0.0, 1.0, 1e30].map(Size::place), [0.0, 0.0, 4.0]);
+        assert!((Size::place(1024.0) - 0.5).abs() < 1e-9);
     }
 
     #[test]

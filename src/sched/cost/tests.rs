@@ -130,8 +130,8 @@ fn reports_say_what_is_measured() {
     let (gpu, cpu) = (Fake::new(Spec::gpu()), Fake::new(Spec::cpu()));
     let c = costs(&[&gpu, &cpu]);
     let rows = c.rows();
-    // Four ways to and from the device, with four sizes; starting a split on both.
-    assert_eq!((rows.len(), rows.iter().filter(|r| r.is_measured()).count()), (18, 0));
+    // Four ways to and from the device, with five sizes; starting a split on both.
+    assert_eq!((rows.len(), rows.iter().filter(|r| r.is_measured()).count()), (22, 0));
     c.note_launch(0, 40_000);
     c.note_launch(0, 41_234);
     c.note_copy_between(1, 0, 100, 7);
@@ -141,7 +141,7 @@ fn reports_say_what_is_measured() {
         "backend": 0, "what": "launch", "value": 40000.0, "unit": "ns", "measurements": 2, "source": "measured",
     });
     assert_eq!(find("launch"), expected);
-    assert_eq!(find("copy from CPU 4 KiB")["measurements"], 1);
+    assert_eq!(find("copy from CPU 256 B")["measurements"], 1);
     assert_eq!(find("copy in pinned 1 MiB")["source"], "default");
     assert_eq!(find("copy in pinned 1 MiB")["value"], 102_400.0);
 }

@@ -22,6 +22,11 @@ impl HostBytes {
         self.len = len;
     }
 
+    /// Whether the memory is pinned.
+    pub fn is_pinned(&self) -> bool {
+        self.pinned.is_some()
+    }
+
     fn capacity(&self) -> usize {
         self.pinned.as_ref().map_or(self.plain.len(), |b| b.size())
     }

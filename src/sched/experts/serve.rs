@@ -247,7 +247,10 @@ impl ExpertServer {
             if let (false, Some(uploader)) = (is_now, &mut uploader) {
                 pool.ready[admitted.slot] = Ready::Waits;
                 let matrix = |w: &TensorRef| w.data().wrapping_add(usize::from(expert) * w.nb()[2]).cast_const();
-                uploader.push(index, admitted.slot, order.weights.iter().map(matrix));
+                let is_pinned =
+                    |w: &TensorRef| w.data_buffer().is_some_and(|b| self.costs.is_pinned(order.home.backend, b.buft()));
+                let all_pinned = order.weights.iter().all(is_pinned);
+                uploader.push(index, admitted.slot, all_pinned, order.weights.iter().map(matrix));
             } else {
                 if let (Ready::After(number), Some(uploader)) = (pool.ready[admitted.slot], &mut uploader) {
                     // An upload to this slot may still be under way.

@@ -5,6 +5,7 @@
 //! matrix, only when there is time for them: while the CPU computes rows, and while the device computes what follows.
 
 use super::cache::{Pool, Ready};
+use super::exchange::HostBytes;
 use super::policy::Slot;
 use super::streams;
 use crate::backend::{BackendBox, BackendRef, EventBox};
@@ -15,6 +16,9 @@ use std::time::{Duration, Instant};
 /// Experts that wait for their upload at most: they have slots already, which nothing uses so long.
 const MOST_WAITING: usize = 8;
 
+/// Bytes of pinned memory for uploads.
+const STAGING: usize = 4 << 20;
+
 /// An expert that has a slot, and is not there yet.
 struct Waiting {
     pool: usize,
@@ -23,12 +27,34 @@ struct Waiting {
     matrices: VecDeque<*const u8>,
     /// The number of its matrices.
     n: usize,
+    /// They are in pinned memory, out of which the device copies by itself.
+    is_pinned: bool,
+}
+
+/// Pinned memory for matrices that are not in such memory: copies out of other memory would occupy the host's thread
+/// for as long as they take, and a copy from memory to memory is faster.
+#[derive(Default)]
+struct Staging {
+    memory: HostBytes,
+    used: usize,
+}
+
+impl Staging {
+    /// A matrix in pinned memory, while there is room for it.
+    fn copy(&mut self, matrix: *const u8, bytes: usize) -> Option<*const u8> {
+        let room = self.memory.as_mut_slice().get_mut(self.used..)?.get_mut(..bytes)?;
+        // SAFETY: the matrix is in host memory, has so many bytes and stays (`Uploader::pump`).
+        unsafe { room.as_mut_ptr().copy_from_nonoverlapping(matrix, bytes) };
+        self.used += bytes;
+        Some(room.as_ptr())
+    }
 }
 
 /// The uploads to one device.
 pub struct Uploader {
     stream: BackendBox,
     event: EventBox,
+    staging: Staging,
     waiting: VecDeque<Waiting>,
     /// Experts that were queued as a whole, and how many of them the device waits for.
     queued: u64,
@@ -44,8 +70,8 @@ impl Uploader {
         let event = device.event_new()?;
         let stream = device.init(None)?;
         streams::add(stream.handle());
-        let (waiting, busy_until) = (VecDeque::new(), Instant::now());
-        Some(Self { stream, event, waiting, queued: 0, awaited: 0, busy_until })
+        let (waiting, staging, busy_until) = (VecDeque::new(), Staging::default(), Instant::now());
+        Some(Self { stream, event, staging, waiting, queued: 0, awaited: 0, busy_until })
     }
 
     /// Whether another expert may be admitted.
@@ -54,9 +80,9 @@ impl Uploader {
     }
 
     /// Adds an expert that has got a slot.
-    pub fn push(&mut self, pool: usize, slot: Slot, matrices: impl Iterator<Item = *const u8>) {
+    pub fn push(&mut self, pool: usize, slot: Slot, is_pinned: bool, matrices: impl Iterator<Item = *const u8>) {
         let matrices: VecDeque<_> = matrices.collect();
-        self.waiting.push_back(Waiting { pool, slot, n: matrices.len(), matrices });
+        self.waiting.push_back(Waiting { pool, slot, n: matrices.len(), matrices, is_pinned });
     }
 
     /// Queues as many matrices as can be copied in a time. `cost`: that of one with so many bytes.
@@ -64,6 +90,15 @@ impl Uploader {
         let now = Instant::now();
         let (end, mut busy) = (now + time, self.busy_until.max(now));
         let mut has_queued = false;
+        if self.waiting.front().is_some_and(|first| !first.is_pinned) {
+            if self.staging.used > 0 {
+                // Mostly it has been idle for long.
+                self.stream.synchronize();
+                self.staging.used = 0;
+            } else {
+                self.staging.memory.resize(STAGING, self.stream.handle());
+            }
+        }
         while let Some(first) = self.waiting.front_mut() {
             let Some(&matrix) = first.matrices.front() else { break };
             let (pool, k) = (&mut pools[first.pool], first.n - first.matrices.len());
@@ -72,8 +107,15 @@ impl Uploader {
             if busy > end {
                 break;
             }
+            let is_staged = !first.is_pinned && self.staging.memory.is_pinned() && bytes <= STAGING;
+            let matrix = match is_staged {
+                true => self.staging.copy(matrix, bytes),
+                false => Some(matrix),
+            };
+            let Some(matrix) = matrix else { break };
             // SAFETY: the weights are in host memory and stay: before their buffer is freed, `streams::drain_all` is
             // called.
+            // What is staged stays until the stream was synchronised.
             unsafe { self.stream.set_async(slots, matrix, first.slot * bytes, bytes) };
             (self.busy_until, has_queued) = (busy, true);
             first.matrices.pop_front();
