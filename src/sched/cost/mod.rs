@@ -11,7 +11,7 @@
 //! - `decide` chooses by cost.
 //!
 //! A table belongs to one scheduler and is used from one thread at a time. All times are nanoseconds.
-// Nothing uses the table yet: the scheduler places by the rules of `assign`.
+// Only experts are placed by it so far (`experts`): not all of it is used.
 #![allow(dead_code, unused_imports)]
 
 mod class;
