@@ -14,6 +14,8 @@
 #include "ggml-backend-impl.h"
 #include "ggml-cpu.h"
 
+#include "../common/node.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -276,20 +278,6 @@ static bool device_cpy_async(ggml_backend_t from, ggml_backend_t to, const struc
     return true;
 }
 
-static bool is_view(const struct ggml_tensor * t) {
-    return t->op == GGML_OP_NONE || t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
-}
-
-static struct ggml_tensor * shallow(struct ggml_context * ctx, const struct ggml_tensor * t) {
-    struct ggml_tensor * copy = ggml_new_tensor(ctx, t->type, GGML_MAX_DIMS, t->ne);
-    memcpy(copy, t, sizeof(*t));
-    copy->data = real(t);
-    copy->buffer = NULL;
-    copy->view_src = NULL;
-    copy->extra = NULL;
-    return copy;
-}
-
 /* The graph as it is now: the host may free its tensors while the work is queued. */
 static enum ggml_status device_compute(ggml_backend_t b, struct ggml_cgraph * g) {
     struct device * d = device_of(b);
@@ -303,10 +291,10 @@ static enum ggml_status device_compute(ggml_backend_t b, struct ggml_cgraph * g)
     for (int i = 0; i < n; i++) {
         struct ggml_tensor * node = ggml_graph_node(g, i);
         if (is_view(node) || ggml_is_empty(node)) continue;
-        struct ggml_tensor * copy = shallow(ctx, node);
+        struct ggml_tensor * copy = shallow(ctx, node, real(node));
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             if (node->src[k] == NULL) continue;
-            copy->src[k] = shallow(ctx, node->src[k]);
+            copy->src[k] = shallow(ctx, node->src[k], real(node->src[k]));
             copy->src[k]->op = GGML_OP_NONE;
             memset(copy->src[k]->src, 0, sizeof(copy->src[k]->src));
         }

@@ -3,6 +3,7 @@
 #define CARD_GRAPHS_H
 
 #include "memory.h"
+#include "../common/node.h"
 
 /* ---- traces: which experts routers choose in timing mode ---- */
 
@@ -80,11 +81,6 @@ struct step {
     double expert_bytes, expert_flops, other_bytes; /* flops: for each row */
     int64_t n_experts;
 };
-
-static bool is_view(const struct ggml_tensor * t) {
-    return t->op == GGML_OP_NONE || t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_PERMUTE
-        || t->op == GGML_OP_TRANSPOSE;
-}
 
 static double product(const int64_t * ne) { return (double) ne[0] * (double) ne[1] * (double) ne[2] * (double) ne[3]; }
 
@@ -177,16 +173,6 @@ static void work_end(struct job * j) {
     ggml_free(w->ctx);
 }
 
-static struct ggml_tensor * shallow(struct ggml_context * ctx, const struct ggml_tensor * t) {
-    struct ggml_tensor * copy = ggml_new_tensor(ctx, t->type, GGML_MAX_DIMS, t->ne);
-    memcpy(copy, t, sizeof(*t));
-    copy->data = real(t);
-    copy->buffer = NULL;
-    copy->view_src = NULL;
-    copy->extra = NULL;
-    return copy;
-}
-
 static bool computed(const struct ggml_tensor * t) { return !is_view(t) && !ggml_is_empty(t); }
 
 /* The graph as it is now: a host may free its tensors while the job is queued. */
@@ -204,10 +190,10 @@ static bool work_copy_graph(struct work * w, struct ggml_cgraph * g, int n) {
         struct ggml_tensor * node = ggml_graph_node(g, i);
         if (!computed(node)) continue;
         if (piece == NULL) piece = w->pieces[w->n_pieces++] = ggml_new_graph_custom(w->ctx, (size_t) n + 1, false);
-        struct ggml_tensor * copy = shallow(w->ctx, node);
+        struct ggml_tensor * copy = shallow(w->ctx, node, real(node));
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             if (node->src[k] == NULL) continue;
-            copy->src[k] = shallow(w->ctx, node->src[k]);
+            copy->src[k] = shallow(w->ctx, node->src[k], real(node->src[k]));
             copy->src[k]->op = GGML_OP_NONE;
             memset(copy->src[k]->src, 0, sizeof(copy->src[k]->src));
         }

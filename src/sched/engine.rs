@@ -230,9 +230,8 @@ impl Engine {
         let served = experts.as_mut().map(|server| (&mut **server, may_repeat));
         let warned = &mut self.history.warned_fallbacks;
         let is_kept = current.split(graph, &self.settings, pool, user, follows, warned, served);
-        if let Some(retired) = experts.map(|mut server| server.take_retired()).filter(|r| !r.is_empty()) {
-            self.queues.drain_all();
-            drop(retired);
+        if let Some(mut server) = experts {
+            drop_retired(&mut server, &self.queues);
         }
         let is_kept = is_kept?;
         self.history.n_follows += u64::from(is_kept);
@@ -410,9 +409,7 @@ impl Engine {
             && server.cache.release()
         {
             log_warn!("experts are no longer held on devices: {error}");
-            let retired = server.take_retired();
-            self.queues.drain_all();
-            drop(retired);
+            drop_retired(&mut server, &self.queues);
             return Ok(());
         }
         Err(error)
@@ -433,6 +430,14 @@ fn expert_server(settings: &Settings) -> Option<RefCell<ExpertServer>> {
     costs.load();
     (0..n - 1).filter(|&b| !costs.knows_copies(b)).for_each(|b| costs.probe_copies(b));
     Some(RefCell::new(ExpertServer::new(cache, costs, &settings.backends)))
+}
+
+/// Frees the pools that no graph uses from now on, once no device uses them.
+fn drop_retired(server: &mut ExpertServer, queues: &Queues) {
+    let retired = server.take_retired();
+    if !retired.is_empty() {
+        queues.drain_all();
+    }
 }
 
 fn allocator(settings: &Settings) -> GraphAllocator {

@@ -82,14 +82,6 @@ fn layer_of(unit: &Unit, ids: &TensorIds) -> Layer {
     unit.weights.iter().map(|&id| ids.tensor(id).data() as usize).collect()
 }
 
-/// The place of a weight in each slot.
-struct Part {
-    /// Address of slot 0.
-    at: *mut u8,
-    /// From one slot to the next, in bytes.
-    stride: usize,
-}
-
 /// Whether what a slot is to hold is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ready {
@@ -105,7 +97,6 @@ pub enum Ready {
 pub struct Pool {
     kind: Kind,
     layers: Vec<Layer>,
-    parts: Vec<Part>,
     /// All slots as one tensor, for each weight; they are in `ctx`.
     tensors: Vec<TensorRef>,
     _ctx: Context,
@@ -121,7 +112,7 @@ pub struct Pool {
 impl Pool {
     /// Bytes of a slot.
     pub fn slot_bytes(&self) -> usize {
-        self.parts.iter().map(|p| p.stride).sum()
+        self.tensors.iter().map(|t| t.nb()[2]).sum()
     }
 
     /// Slots.
@@ -131,7 +122,7 @@ impl Pool {
 
     /// Bytes from one slot to the next, for a weight of the unit.
     pub fn stride(&self, weight: usize) -> usize {
-        self.parts[weight].stride
+        self.tensors[weight].nb()[2]
     }
 
     /// All slots for a weight of the unit, as one tensor.
@@ -262,9 +253,7 @@ impl ExpertCache {
         }
         let find = |kind: &Option<(Kind, Layer)>| {
             let (kind, layer) = kind.as_ref()?;
-            let pool = self.pools.iter().position(|p| p.kind == *kind)?;
-            let layer = self.pools[pool].layers.iter().position(|l| l == layer)?;
-            Some(Home { backend: kind.backend, place: Some(Place { pool, layer }), stage: None })
+            Some(Home { backend: kind.backend, place: Some(self.place_of(kind, layer)?), stage: None })
         };
         let mut homes: Vec<_> = kinds.iter().map(find).collect();
         // What the CPU cannot compute must fit, all at once.
@@ -288,9 +277,12 @@ impl ExpertCache {
 
     /// The place of a unit in a pool that there is.
     pub fn find(&self, unit: &Unit, ids: &TensorIds, backend: usize) -> Option<Place> {
-        let (kind, layer) = (Kind::of(unit, ids, backend), layer_of(unit, ids));
-        let pool = self.pools.iter().position(|p| p.kind == kind)?;
-        Some(Place { pool, layer: self.pools[pool].layers.iter().position(|l| *l == layer)? })
+        self.place_of(&Kind::of(unit, ids, backend), &layer_of(unit, ids))
+    }
+
+    fn place_of(&self, kind: &Kind, layer: &Layer) -> Option<Place> {
+        let pool = self.pools.iter().position(|p| p.kind == *kind)?;
+        Some(Place { pool, layer: self.pools[pool].layers.iter().position(|l| l == layer)? })
     }
 
     /// How many slots a unit of a large batch gets, if `n_slots` would be best now: mostly as many as before, so that
@@ -388,13 +380,10 @@ impl ExpertCache {
     /// Gives a tensor, which has the format of the weight `weight` of a unit, the slots of the unit's pool as experts.
     pub fn fill(&self, place: Place, weight: usize, t: TensorRef) -> Result<()> {
         let pool = &self.pools[place.pool];
-        let part = &pool.parts[weight];
-        let (mut ne, mut nb) = (t.ne(), t.nb());
-        ne[2] = pool.policy.n_slots() as i64;
-        (nb[2], nb[3]) = (part.stride, part.stride * pool.policy.n_slots());
-        t.set_ne(ne);
-        t.set_nb(nb);
-        match view::bind(pool.buffer.handle(), t, part.at) {
+        let slots = pool.slots(weight);
+        t.set_ne(slots.ne());
+        t.set_nb(slots.nb());
+        match view::bind(pool.buffer.handle(), t, slots.data()) {
             ggml_status::GGML_STATUS_SUCCESS => Ok(()),
             status => Err(Error::Unsupported(format!("a device does not take '{}': {status:?}", t.name()))),
         }
@@ -446,7 +435,7 @@ impl Pool {
         let (mut offsets, mut tensors, mut end) = (Vec::new(), Vec::new(), 0usize);
         for shape in &kind.shapes {
             let t = ctx.new_tensor(shape.dtype, &[shape.columns, shape.rows, n_slots as i64])?;
-            offsets.push((end, t.nb()[2]));
+            offsets.push(end);
             end = buft.alloc_size(t).checked_add(end).map_or(usize::MAX, |end| end.next_multiple_of(align));
             tensors.push(t);
         }
@@ -461,15 +450,13 @@ impl Pool {
         // A kernel that reads beyond its rows, or a slot that nothing uses, finds numbers.
         buffer.clear(0);
         let base = buffer.base();
-        let part = |(at, stride)| Part { at: base.wrapping_add(at), stride };
-        let parts: Vec<Part> = offsets.into_iter().map(part).collect();
-        for (&t, part) in std::iter::zip(&tensors, &parts) {
-            view::bind(buffer.handle(), t, part.at);
+        for (&t, at) in std::iter::zip(&tensors, offsets) {
+            view::bind(buffer.handle(), t, base.wrapping_add(at));
         }
         let mut policy = Policy::new(layers.len(), kind.n_experts, n_slots);
         policy.set_uploads(UPLOADS);
         let (kind, layers, writes) = (kind.clone(), layers.to_vec(), WRITES.load(Relaxed));
         let ready = vec![Ready::Yes; n_slots];
-        Ok(Some(Self { kind, layers, parts, tensors, _ctx: ctx, buffer, policy, ready, writes }))
+        Ok(Some(Self { kind, layers, tensors, _ctx: ctx, buffer, policy, ready, writes }))
     }
 }

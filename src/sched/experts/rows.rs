@@ -1,14 +1,12 @@
 //! Rows of a unit's result, computed by the CPU from the experts in host memory.
 
 use super::unit::{Rows, Unit};
+use super::workspace::Workspace;
 use crate::abi::ggml::{ggml_op, ggml_status, ggml_type};
-use crate::backend::{BackendRef, BufferBox, BufferTypeRef, tensor_io, view};
+use crate::backend::{BackendRef, BufferTypeRef, tensor_io, view};
 use crate::error::{Error, Result};
 use crate::graph::build;
-use crate::tensor::{Context, TensorRef};
-
-/// Alignment of tensors in the buffer.
-const ALIGNMENT: usize = 64;
+use crate::tensor::TensorRef;
 
 /// What the CPU has to compute.
 pub struct Task<'a> {
@@ -26,10 +24,7 @@ pub struct Task<'a> {
 
 /// Memory for such tasks.
 #[derive(Default)]
-pub struct RowEngine {
-    ctx: Option<Context>,
-    buffer: Option<BufferBox>,
-}
+pub struct RowEngine(Workspace);
 
 impl RowEngine {
     /// Computes rows on a CPU and writes them to `out`, one after the other.
@@ -45,12 +40,8 @@ impl RowEngine {
     ) -> Result<ggml_status> {
         let Some(chain) = &task.unit.chain else { return Err(Error::Unsupported("a unit without a chain".into())) };
         let n = task.experts.len() as i64;
-        if self.ctx.is_none() {
-            // SAFETY: the tensors are used in this function only, and `self` holds the context.
-            self.ctx = Some(unsafe { Context::owned(1 << 16, true)? });
-        }
-        let Some(ctx) = &mut self.ctx else { return Ok(ggml_status::GGML_STATUS_FAILED) };
-        ctx.reset();
+        // SAFETY: the tensors are used in this function only.
+        let ctx = unsafe { self.0.context(1 << 16)? };
         let columns = (task.input.len() / 4) as i64 / n.max(1);
         let input = ctx.new_tensor(ggml_type::GGML_TYPE_F32, &[columns, 1, n])?;
         let routing = ctx.new_tensor(ggml_type::GGML_TYPE_I32, &[1, n])?;
@@ -82,7 +73,7 @@ impl RowEngine {
         let Some(&result) = steps.last() else { return Err(Error::Unsupported("a unit without nodes".into())) };
         let graph = build::new(ctx, 64, false)?;
         graph.expand(result, true);
-        self.place(buft, [input, routing].into_iter().chain(steps.iter().copied()))?;
+        self.0.place(buft, [input, routing].into_iter().chain(steps.iter().copied()))?;
         for part in views {
             view::init(part);
         }
@@ -92,26 +83,5 @@ impl RowEngine {
         let status = cpu.graph_compute(graph);
         tensor_io::get_bytes(result, out, 0);
         Ok(status)
-    }
-
-    /// Gives tensors memory, one after the other.
-    fn place(&mut self, buft: BufferTypeRef, tensors: impl Iterator<Item = TensorRef> + Clone) -> Result<()> {
-        let align = buft.alignment().max(ALIGNMENT);
-        let size = |t: TensorRef| buft.alloc_size(t).next_multiple_of(align);
-        let bytes = tensors.clone().fold(align, |sum, t| sum.saturating_add(size(t)));
-        if self.buffer.as_ref().is_none_or(|b| b.size() < bytes) {
-            self.buffer = None;
-            let more = bytes.saturating_add(bytes / 2);
-            self.buffer = buft.alloc_buffer(more);
-        }
-        let Some(buffer) = &self.buffer else {
-            return Err(Error::OutOfMemory { what: "rows of experts".into(), bytes });
-        };
-        let mut at = buffer.base().wrapping_add(buffer.base().align_offset(align));
-        for t in tensors {
-            view::bind(buffer.handle(), t, at);
-            at = at.wrapping_add(size(t));
-        }
-        Ok(())
     }
 }

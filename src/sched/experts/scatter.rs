@@ -1,12 +1,13 @@
 //! Puts rows that the CPU has computed among those of a result on a device.
 
 use super::exchange::HostBytes;
+use super::workspace::Workspace;
 use crate::abi::ggml::{ggml_status, ggml_type};
-use crate::backend::{BackendRef, BufferBox, BufferTypeRef, view};
+use crate::backend::{BackendRef, BufferTypeRef, view};
 use crate::error::Result;
 use crate::graph::build;
+use crate::tensor::TensorRef;
 use crate::tensor::ops::rows;
-use crate::tensor::{Context, TensorRef};
 
 /// Up to this many pieces are copied one by one.
 const FEW: usize = 2;
@@ -14,8 +15,7 @@ const FEW: usize = 2;
 /// Memory of a device for rows and their places.
 #[derive(Default)]
 pub struct Scatter {
-    ctx: Option<Context>,
-    buffer: Option<BufferBox>,
+    workspace: Workspace,
     places: HostBytes,
 }
 
@@ -61,13 +61,9 @@ impl Scatter {
         rows: &HostBytes,
         at: &[usize],
     ) -> Result<Option<ggml_status>> {
-        if self.ctx.is_none() {
-            // SAFETY: the tensors are used by this function and by the device until it is synchronised, and `self`
-            // holds the context that long.
-            self.ctx = Some(unsafe { Context::owned(1 << 14, true)? });
-        }
-        let Some(ctx) = &mut self.ctx else { return Ok(None) };
-        ctx.reset();
+        // SAFETY: the tensors are used by this function, and by the device until it is synchronised: before the next
+        // call.
+        let ctx = unsafe { self.workspace.context(1 << 14)? };
         let (width, n, ne) = (result.ne()[0], at.len() as i64, result.ne());
         let packed = ctx.new_tensor(ggml_type::GGML_TYPE_F32, &[width, n])?;
         let places = ctx.new_tensor(ggml_type::GGML_TYPE_I64, &[n])?;
@@ -76,22 +72,13 @@ impl Scatter {
         if !device.supports_op(node) {
             return Ok(None);
         }
-        let align = buft.alignment().max(64);
-        let size = |t: TensorRef| buft.alloc_size(t).next_multiple_of(align);
-        let bytes = size(packed) + size(places) + align;
-        if self.buffer.as_ref().is_none_or(|b| b.size() < bytes) {
-            self.buffer = None;
-            self.buffer = buft.alloc_buffer(bytes.saturating_mul(2));
-        }
-        let Some(buffer) = &self.buffer else { return Ok(None) };
-        let base = buffer.base();
-        let first = base.wrapping_add((align - base.addr() % align) % align);
-        view::bind(buffer.handle(), packed, first);
-        view::bind(buffer.handle(), places, first.wrapping_add(size(packed)));
-        view::init(all);
-        view::init(node);
         let graph = build::new(ctx, 8, false)?;
         graph.expand(node, true);
+        if self.workspace.place(buft, [packed, places].into_iter()).is_err() {
+            return Ok(None);
+        }
+        view::init(all);
+        view::init(node);
         self.places.resize(at.len() * 8, device);
         for (bytes, &place) in std::iter::zip(self.places.as_mut_slice().chunks_exact_mut(8), at) {
             bytes.copy_from_slice(&(place as i64).to_ne_bytes());

@@ -7,7 +7,7 @@ use super::rows::{RowEngine, Task};
 use super::scatter::Scatter;
 use super::unit::Unit;
 use super::upload::Uploader;
-use super::used::TAIL;
+use super::used::{self, TAIL};
 use crate::abi::ggml::ggml_status;
 use crate::backend::{BackendRef, BufferTypeRef, damage};
 use crate::error::Result;
@@ -337,7 +337,8 @@ impl ExpertServer {
         let mut distinct: Vec<usize> = by_cpu.iter().map(|row| row.expert).collect();
         distinct.sort_unstable();
         distinct.dedup();
-        let time = Duration::from_nanos(each.saturating_mul(distinct.len() as Nanos));
+        let n_experts = distinct.len();
+        let time = Duration::from_nanos(each.saturating_mul(n_experts as Nanos));
         if order.home.stage.is_none() {
             self.upload(order.home, time);
         }
@@ -354,7 +355,7 @@ impl ExpertServer {
         if status != ggml_status::GGML_STATUS_SUCCESS {
             return Ok(status);
         }
-        note_cpu(order, &self.costs, &experts, begun);
+        note_cpu(order, &self.costs, by_cpu.len(), n_experts, begun);
         traced::step(event, "rows by the CPU", by_cpu.len());
         let event = traced::begin();
         let at: Vec<usize> = by_cpu.iter().map(|row| row.token * n_used + row.choice).collect();
@@ -401,21 +402,8 @@ fn read(order: &Order<'_>, streams: &impl Streams, exchange: &mut Exchange) {
 
 /// The rows of a routing (numbers of experts, by token and choice).
 fn rows_of(routing: TensorRef, bytes: &[u8], n_experts: usize) -> Result<Vec<Row>> {
-    let (ne, nb) = (routing.ne(), routing.nb());
-    let mut rows = Vec::with_capacity((ne[0] * ne[1]) as usize);
-    for token in 0..ne[1] as usize {
-        for choice in 0..ne[0] as usize {
-            let at = token * nb[1] + choice * nb[0];
-            let word = bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(i32::from_ne_bytes);
-            if word == Some(-1) {
-                continue; // no expert at all
-            }
-            let expert = word.and_then(|w| usize::try_from(w).ok()).filter(|&e| e < n_experts);
-            let expert =
-                expert.ok_or_else(|| invalid!("'{}' names an expert that is not there: {word:?}", routing.name()))?;
-            rows.push(Row { token, choice, expert });
-        }
-    }
+    let mut rows = Vec::with_capacity((routing.ne()[0] * routing.ne()[1]) as usize);
+    used::each_choice(routing, bytes, n_experts, |token, choice, expert| rows.push(Row { token, choice, expert }))?;
     Ok(rows)
 }
 
@@ -432,14 +420,11 @@ fn gather(order: &Order<'_>, bytes: &[u8], rows: &[Row]) -> Vec<u8> {
     all
 }
 
-/// Notes what the CPU took for its rows.
-fn note_cpu(order: &Order<'_>, costs: &Costs, experts: &[i32], begun: Instant) {
+/// Notes what the CPU took for its rows, which are of so many experts.
+fn note_cpu(order: &Order<'_>, costs: &Costs, n_rows: usize, n_experts: usize, begun: Instant) {
     let took = begun.elapsed().as_nanos() as Nanos;
-    let mut distinct = experts.to_vec();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let columns = experts.len() / distinct.len().max(1);
-    let product = |w: &TensorRef| Product { dtype: w.dtype(), weight_bytes: w.nb()[2] * distinct.len(), columns };
+    let columns = n_rows / n_experts.max(1);
+    let product = |w: &TensorRef| Product { dtype: w.dtype(), weight_bytes: w.nb()[2] * n_experts, columns };
     let products: Vec<Product> = order.weights.iter().map(product).collect();
     costs.note_products(order.cpu.1, &products, took);
 }

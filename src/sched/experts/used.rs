@@ -27,6 +27,33 @@ pub fn applies(node: Option<TensorRef>, copy: TensorRef) -> bool {
     node.is_some_and(|n| n.op_raw() == ggml_op::GGML_OP_MUL_MAT_ID as i32 && n.src(0) == Some(copy))
 }
 
+/// Calls `f` with token, choice and expert for each choice in `bytes`, which were read from `ids` (numbers of experts,
+/// by token and choice). Choices of -1 are of no expert at all.
+///
+/// # Errors
+/// A number is that of no expert.
+pub fn each_choice(
+    ids: TensorRef,
+    bytes: &[u8],
+    n_experts: usize,
+    mut f: impl FnMut(usize, usize, usize),
+) -> Result<()> {
+    let (ne, nb) = (ids.ne(), ids.nb());
+    for token in 0..ne[1] as usize {
+        for choice in 0..ne[0] as usize {
+            let at = token * nb[1] + choice * nb[0];
+            let word = bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(i32::from_ne_bytes);
+            if word == Some(-1) {
+                continue;
+            }
+            let expert = word.and_then(|w| usize::try_from(w).ok()).filter(|&e| e < n_experts);
+            let none = || invalid!("'{}' names an expert that is not there: {word:?}", ids.name());
+            f(token, choice, expert.ok_or_else(none)?);
+        }
+    }
+    Ok(())
+}
+
 impl Routing {
     /// Reads which experts `ids` (numbers of experts, by token and choice), last written on `backend`, names.
     fn read(&mut self, ids: TensorRef, backend: BackendRef, n_experts: usize) -> Result<()> {
@@ -40,18 +67,7 @@ impl Routing {
         backend.synchronize();
         self.used.clear();
         self.used.resize(n_experts, false);
-        let (ne, nb) = (ids.ne(), ids.nb());
-        for token in 0..ne[1] as usize {
-            for choice in 0..ne[0] as usize {
-                let at = token * nb[1] + choice * nb[0];
-                let word = bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(i32::from_ne_bytes);
-                if word == Some(-1) {
-                    continue; // no expert at all
-                }
-                let expert = word.and_then(|w| usize::try_from(w).ok()).and_then(|e| self.used.get_mut(e));
-                *expert.ok_or_else(|| invalid!("'{}' names an expert that is not there: {word:?}", ids.name()))? = true;
-            }
-        }
+        each_choice(ids, &bytes, n_experts, |_, _, expert| self.used[expert] = true)?;
         self.of = Some((ids, n_experts));
         Ok(())
     }
