@@ -140,6 +140,16 @@ impl Pool {
         self.kind.n_experts
     }
 
+    /// Forgets the experts that wait for an upload, which will not come.
+    fn forget_waiting(&mut self) {
+        for slot in 0..self.ready.len() {
+            if self.ready[slot] == Ready::Waits {
+                self.ready[slot] = Ready::Yes;
+                self.policy.forget(slot);
+            }
+        }
+    }
+
     /// Forgets all contents if weights were written since they were copied. `stop` ends uploads first.
     pub fn renew(&mut self, stop: impl FnOnce()) {
         let now = WRITES.load(Relaxed);
@@ -312,8 +322,12 @@ impl ExpertCache {
         has_some
     }
 
-    /// Pools that no graph uses from now on. Devices may still be reading them.
+    /// Pools that no graph uses from now on. Devices may still be reading them. If there are some, no upload that waits
+    /// will come: the others have new numbers.
     pub fn take_retired(&mut self) -> Vec<Pool> {
+        if !self.retired.is_empty() {
+            self.pools.iter_mut().for_each(Pool::forget_waiting);
+        }
         std::mem::take(&mut self.retired)
     }
 

@@ -82,7 +82,7 @@ fn is_product(flat: &Flat, ids: &TensorIds, writers: &Writers, place: usize) -> 
         && used::is_host_weight(w)
         && !writers.write(flat, weight)
         && w.known_dtype().is_some()
-        && w.ne()[2] > 1
+        && (2..=i64::from(u16::MAX)).contains(&w.ne()[2])
         && w.ne()[3] == 1
         && !w.data().is_null()
         && is_packed(w)
