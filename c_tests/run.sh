@@ -108,6 +108,14 @@ same() {
     bad "$1" "$(grep -c '^[<>]' "$2.diff") lines differ from the facts, see $2.diff: $(grep -m 2 '^[<>]' "$2.diff" | cut -c1-160 | tr '\n' '|')"
 }
 
+# What the original prints. Its compiler for ARM makes two tensors of a convolution in the other order (arguments of one
+# call), so their numbers are left out there.
+same_original() { # WHAT FILE FACTS
+    [ "${ORACLE_FOR:-}:${3##*/}" = arm:constructors.txt ] || { same "$@"; return; }
+    sed 's/#[0-9]*/#/g' "$2" | sort > "$2.unordered" && sed 's/#[0-9]*/#/g' "$3" | sort > "$out/text/facts.unordered"
+    same "$1" "$2.unordered" "$out/text/facts.unordered"
+}
+
 suite_abi() {
     counted "abi headers" python3 "$here/abi/abi.py" headers "$prefix/include"
     counted "abi layout" python3 "$here/abi/abi.py" layout "$prefix/include"
@@ -150,12 +158,12 @@ suite_dump() {
             continue
         fi
         on oracle "$out/ours/$name" > "$text.back.txt" 2> "$text.err"
-        same "dump $name: built for this library, run on the original" "$text.back.txt" "$here/host/facts/$name.txt"
+        same_original "dump $name: built for this library, run on the original" "$text.back.txt" "$here/host/facts/$name.txt"
         if [ "$internal" = -I ]; then note "$name is not built for the original (GGML_ORACLE_SRC)"; continue; fi
         # shellcheck disable=SC2086
         build oracle "host/$name.c" "$name" $internal || continue
         on oracle "$out/oracle/$name" > "$text.original.txt" 2> "$text.err"
-        same "dump $name: the original agrees with the facts" "$text.original.txt" "$here/host/facts/$name.txt"
+        same_original "dump $name: the original agrees with the facts" "$text.original.txt" "$here/host/facts/$name.txt"
         on ours "$out/oracle/$name" > "$text.swap.txt" 2> "$text.err"
         same "dump $name: built for the original, run on this library" "$text.swap.txt" "$here/host/facts/$name.txt"
     done

@@ -4,6 +4,9 @@ that differ of all.
 
 Only the codes of IQ4_NL blocks of zeros at the very start of a quick conversion may differ: the original takes them
 from memory that it never wrote (src/quant/iq4_nl.rs). They decode to zeros anyway.
+
+ORACLE_FOR=arm: the original runs on ARM, where converting an infinite quotient to an integer gives another number than
+on x86-64. Numbers below 1e-38 have such quotients. This library has the bytes of x86-64.
 """
 import collections
 import os
@@ -39,7 +42,7 @@ def main():
             leading = leading and name == "iq4_nl" and way == "quick" and a[:2] == b"\0\0"
             if a == b:
                 continue
-            if leading and b[:2] == b"\0\0":
+            if leading and b[:2] == b"\0\0" or kind == "subnormal" and os.environ.get("ORACLE_FOR") == "arm":
                 by_chance[name, way] += 1
                 continue
             different[name, way] += 1

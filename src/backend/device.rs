@@ -99,6 +99,11 @@ impl DeviceRef {
         unsafe { BufferTypeRef::from_ptr(slot!(self.get_host_buffer_type)?(self.as_ptr())) }
     }
 
+    /// Whether the device copies memory of a type by itself, because it is pinned.
+    pub fn pins(self, buft: BufferTypeRef) -> bool {
+        self.host_buffer_type() == Some(buft)
+    }
+
     /// A buffer of memory that the host already has; `None` when the device cannot use it.
     ///
     /// # Safety

@@ -367,7 +367,9 @@ impl<const ASYNC: bool> Stream for FakeStream<ASYNC> {
     }
 }
 
-struct FakeDevice<const ASYNC: bool>(Spec, Arc<Control>, OnceLock<BufferTypeRef>);
+/// A device: what it is like, what a test sees, its buffer type, and whether it has a stream. Streams after the first
+/// one have queues of their own.
+struct FakeDevice<const ASYNC: bool>(Spec, Arc<Control>, OnceLock<BufferTypeRef>, AtomicBool);
 
 impl<const ASYNC: bool> Device for FakeDevice<ASYNC> {
     type Stream = FakeStream<ASYNC>;
@@ -397,7 +399,8 @@ impl<const ASYNC: bool> Device for FakeDevice<ASYNC> {
     }
     fn open(&self, this: DeviceRef, _: Option<&CStr>) -> Result<FakeStream<ASYNC>> {
         let usable = std::iter::once(self.buffer_type(this)).chain(self.0.reads.iter().copied()).collect();
-        Ok(FakeStream(self.0.name, self.1.clone(), self.0.host_copies, usable))
+        let state = if self.3.swap(true, SeqCst) { Arc::default() } else { self.1.clone() };
+        Ok(FakeStream(self.0.name, state, self.0.host_copies, usable))
     }
     fn buffer_type(&self, this: DeviceRef) -> BufferTypeRef {
         let Spec { name, host, alignment, max_size, .. } = self.0;
@@ -440,7 +443,7 @@ pub(crate) struct Fake {
 impl Fake {
     fn make<const ASYNC: bool>(spec: Spec) -> Self {
         let state = Arc::new(Control::default());
-        let device = FakeDevice::<ASYNC>(spec, state.clone(), OnceLock::new());
+        let device = FakeDevice::<ASYNC>(spec, state.clone(), OnceLock::new(), AtomicBool::new(false));
         let family = publish(Family(Mutex::new(Some(device))));
         // It lives until the process ends. The static keeps it reachable, so that LeakSanitizer reports no leak.
         static PUBLISHED: Mutex<Vec<RegRef>> = Mutex::new(Vec::new());

@@ -29,6 +29,8 @@ macro_rules! settings {
 settings! {
     PLANNER = "planner", ["online"],
         "Plans compute memory node by node, as the original does, without the search for a smaller plan.";
+    AHEAD = "ahead", ["off"],
+        "Copies weights that are in host memory to a device when it needs them, one at a time, as the original does.";
     THREADS = "threads", ["all"],
         "Computes every graph with the host's number of threads, even if other programs use the processors so much that one thread is faster.";
     GRAPHS = "vk-graphs", ["record"],

@@ -88,16 +88,23 @@ impl Assembler<'_> {
     /// All nodes in the order of their evaluation.
     fn nodes(&mut self, graph: GraphRef, mut kept: Retained) -> Result<()> {
         let (s, reorders) = (self.graph, self.settings.reorders);
-        for split in &s.splits {
+        let mut ahead = &s.ahead[..];
+        for (number, split) in s.splits.iter().enumerate() {
             for input in &split.inputs {
                 // The original stays until the copy has been made; the copy is in memory from there on.
                 self.problem.dependency();
                 self.problem.src(input.id);
                 self.problem.end_node();
                 self.buffers.push(input.from as i32);
-                self.problem.node(s.copies.get(input.set, s.cur_copy).key);
-                self.problem.end_node();
-                self.buffers.push(split.backend as i32);
+                if !input.is_ahead {
+                    self.copy(input.set, split.backend);
+                }
+            }
+            while let [first, rest @ ..] = ahead
+                && first.during == number
+            {
+                self.copy(first.set, split.backend);
+                ahead = rest;
             }
             if !reorders && kept.is_empty() {
                 self.problem.append(&s.flat.problem, split.nodes.clone());
@@ -128,6 +135,13 @@ impl Assembler<'_> {
             Some(until) => Err(invalid!("a backend wants to keep memory until '{}', which is no node", until.name())),
             None => Ok(()),
         }
+    }
+
+    /// A copy gets its memory.
+    fn copy(&mut self, set: u32, backend: usize) {
+        self.problem.node(self.graph.copies.get(set, self.graph.cur_copy).key);
+        self.problem.end_node();
+        self.buffers.push(backend as i32);
     }
 
     fn keepers(&mut self, list: &[TensorRef], backend: usize) -> Result<()> {

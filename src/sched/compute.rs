@@ -1,6 +1,7 @@
 //! Runs the splits of a graph one after the other, each after the copies of its inputs. The contract in `mod.rs` says
 //! how the work of different backends is ordered.
 
+use super::ahead::{Readers, Reading};
 use super::experts::serve::{ExpertServer, Order, Streams};
 use super::experts::used::{self, Routing};
 use super::flat;
@@ -41,6 +42,8 @@ pub struct Run<'a> {
     pub graph: &'a SplitGraph,
     /// Experts on devices.
     pub experts: Option<&'a RefCell<ExpertServer>>,
+    /// What copies weights ahead.
+    pub readers: &'a Readers,
 }
 
 impl Streams for Run<'_> {
@@ -78,6 +81,8 @@ impl Run<'_> {
 
     fn start_splits(&self) -> Result<ggml_status> {
         let mut routing = Routing::default();
+        // A host that looks at nodes has them computed in pieces.
+        let mut reading = self.readers.begin(&self.graph.ahead, self.settings.eval.get().callback.is_none());
         let mut before = None;
         let traced = traced::begin();
         for (number, split) in self.graph.splits.iter().enumerate() {
@@ -98,7 +103,7 @@ impl Run<'_> {
                 split.inputs.iter().filter(|i| !i.is_served).partition(|i| used::is_host_weight(i.tensor));
             for input in others.into_iter().chain(weights) {
                 let begun = traced::begin();
-                self.copy_input(split, input, &mut routing)?;
+                self.copy_input(split, input, &mut routing, &mut reading)?;
                 traced::copy(begun, input.tensor, self.backend(input.from), self.backend(split.backend));
             }
             let backend = self.backend(split.backend);
@@ -112,6 +117,7 @@ impl Run<'_> {
                         Some(_) => self.run_observed(backend, graph),
                     }
                 };
+                reading.before(number, split.backend, backend);
                 let status = match split.unit {
                     None => compute(),
                     Some(unit) => self.serve(split, unit, compute)?,
@@ -120,6 +126,7 @@ impl Run<'_> {
                     report_failure(backend, number, status);
                     return Ok(status);
                 }
+                reading.during(number, split.backend, &self.graph.copies);
             }
             if let Some(event) = self.event(split.backend) {
                 event.record(backend);
@@ -149,10 +156,14 @@ impl Run<'_> {
         self.graph.copies.get(input.set, self.graph.cur_copy).tensor
     }
 
-    fn copy_input(&self, split: &Split, input: &Input, routing: &mut Routing) -> Result<()> {
+    fn copy_input(&self, split: &Split, input: &Input, routing: &mut Routing, reading: &mut Reading<'_>) -> Result<()> {
         let (to, from) = (self.backend(split.backend), self.backend(input.from));
         let (tensor, copy) = (input.tensor, self.copy_of(input));
         damage::check(tensor)?;
+        if reading.arrive(input.set, to) {
+            self.copied_ahead(split, tensor, copy);
+            return Ok(());
+        }
         // Other backends that share the memory of `from` may still be writing the tensor.
         let writers = self.queues.in_flight.borrow().writers(input.from);
         self.queues.wait_out(writers & !(1 << input.from) & !(1 << split.backend));
@@ -189,6 +200,20 @@ impl Run<'_> {
         self.queues.drain(input.from);
         self.wait_for(split.backend);
         tensor_io::copy(tensor, copy)
+    }
+
+    /// A weight was copied ahead. The host's callback may copy it all the same, and then does so each time.
+    fn copied_ahead(&self, split: &Split, weight: TensorRef, copy: TensorRef) {
+        let copies = self.settings.copies_weights.get();
+        // SAFETY: as above.
+        if let (Some(_), Some(graph)) = (copies.callback, unsafe { split.graph() }) {
+            // It may write the copy at once.
+            self.queues.drain(split.backend);
+            self.queues.in_flight.borrow_mut().note_work(split.backend, 0);
+            if copies.copy(self.backend(split.backend), weight, copy, graph) {
+                self.readers.leave_to_host();
+            }
+        }
     }
 
     /// Copies the part of a weight in host memory that its split needs: with the host's callback if there is one,

@@ -1,6 +1,7 @@
 //! The state of a scheduler, and the order in which its parts work: see `mod.rs` for the life of a graph.
 #![forbid(unsafe_code)]
 
+use super::ahead::Readers;
 use super::cache::{GRAPHS_PER_COPY, GraphCache};
 use super::cause::{Cause, Placement};
 use super::compute::Run;
@@ -54,6 +55,8 @@ pub struct Engine {
     allocator: GraphAllocator,
     /// Experts on devices, if they have a budget. A graph is computed with the engine borrowed shared.
     experts: Option<RefCell<ExpertServer>>,
+    /// What copies weights ahead.
+    readers: Readers,
     /// The results for earlier graphs. Its current entry belongs to the current graph.
     cache: GraphCache,
     /// The progress of the current graph.
@@ -80,6 +83,7 @@ impl Engine {
             queues: Queues::new(&settings),
             allocator: allocator(&settings),
             experts: expert_server(&settings),
+            readers: Readers::new(&settings),
             cache,
             progress: Progress::new(settings.n_copies),
             settings,
@@ -229,7 +233,7 @@ impl Engine {
         let mut experts = self.experts.as_ref().map(RefCell::borrow_mut);
         let served = experts.as_mut().map(|server| (&mut **server, may_repeat));
         let warned = &mut self.history.warned_fallbacks;
-        let is_kept = current.split(graph, &self.settings, pool, user, follows, warned, served);
+        let is_kept = current.split(graph, &self.settings, pool, user, follows, warned, served, &self.readers);
         if let Some(mut server) = experts {
             drop_retired(&mut server, &self.queues);
         }
@@ -265,11 +269,12 @@ impl Engine {
         }
         self.split_graph(graph)?;
         let (problem, buffers) = self.cache.current_mut().0.owned_problem();
-        if let Err(error) = self.allocator.reserve(problem, buffers) {
-            self.release_experts(error)?;
+        let mut reserved = self.allocator.reserve(problem, buffers);
+        while let Err(error) = reserved {
+            self.give_way(error)?;
             self.split_graph(graph)?;
             let (problem, buffers) = self.cache.current_mut().0.owned_problem();
-            self.allocator.reserve(problem, buffers)?;
+            reserved = self.allocator.reserve(problem, buffers);
         }
         self.allocator.set_node_bytes(bytes_of_nodes(graph));
         self.reset();
@@ -388,11 +393,12 @@ impl Engine {
         // Buffers may move, so no backend may be using them. Not `synchronize`, which may change the copy in use.
         self.queues.drain_all();
         let (problem, buffers) = self.cache.current_mut().0.owned_problem();
-        if let Err(error) = self.allocator.replan(problem, buffers) {
-            self.release_experts(error)?;
+        let mut planned = self.allocator.replan(problem, buffers);
+        while let Err(error) = planned {
+            self.give_way(error)?;
             self.split(graph, true)?;
             let (problem, buffers) = self.cache.current_mut().0.owned_problem();
-            self.allocator.replan(problem, buffers)?;
+            planned = self.allocator.replan(problem, buffers);
         }
         let (current, _) = self.cache.current_mut();
         self.allocator.bind_planned(&mut current.bindings)?;
@@ -401,11 +407,18 @@ impl Engine {
         Ok(())
     }
 
-    /// After an error of memory, gives up the memory of experts on devices. The graph is then to be split again. Fails
-    /// with the error if that is of another kind, or if there is no such memory.
-    fn release_experts(&mut self, error: Error) -> Result<()> {
-        let experts = self.experts.as_ref().filter(|_| matches!(&error, Error::OutOfMemory { .. }));
-        if let Some(mut server) = experts.map(RefCell::borrow_mut)
+    /// After an error of memory, gives up memory that only makes graphs faster: that of weights that are copied ahead,
+    /// then that of experts on devices. The graph is then to be split again. Fails with the error if that is of another
+    /// kind, or if there is no such memory.
+    fn give_way(&mut self, error: Error) -> Result<()> {
+        if !matches!(&error, Error::OutOfMemory { .. }) {
+            return Err(error);
+        }
+        if !self.cache.current().ahead.is_empty() && self.readers.stop() {
+            log_warn!("weights are no longer copied ahead: {error}");
+            return Ok(());
+        }
+        if let Some(mut server) = self.experts.as_ref().map(RefCell::borrow_mut)
             && server.cache.release()
         {
             log_warn!("experts are no longer held on devices: {error}");
@@ -418,7 +431,7 @@ impl Engine {
     /// Starts computing the graph that is allocated. The status is that of the first backend that fails.
     pub fn compute(&self) -> Result<ggml_status> {
         let (settings, queues, graph) = (&self.settings, &self.queues, self.cache.current());
-        Run { settings, queues, graph, experts: self.experts.as_ref() }.start()
+        Run { settings, queues, graph, experts: self.experts.as_ref(), readers: &self.readers }.start()
     }
 }
 
@@ -464,6 +477,10 @@ impl Engine {
 
     pub(super) fn cur_copy(&self) -> usize {
         self.progress.copy
+    }
+
+    pub(super) fn ahead(&self) -> &[super::ahead::Ahead] {
+        &self.cache.current().ahead
     }
 
     pub(super) fn splits(&self) -> &[super::split::Split] {

@@ -33,6 +33,8 @@ pub struct Input {
     pub is_written: bool,
     /// Its copy is filled when the unit that the split computes is served.
     pub is_served: bool,
+    /// Its copy is in memory since an earlier split.
+    pub is_ahead: bool,
 }
 
 /// Consecutive nodes that one backend computes.
@@ -418,7 +420,7 @@ impl Splitter<'_, '_> {
                 let name = self.rules.backends[split.backend].name();
                 set = self.copies.make(self.pool, self.slot, id, tensor, split.backend, &name, node as u32, None)?;
                 let is_written = self.writers.write(self.flat, id);
-                split.inputs.push(Input { tensor, id, from, set, is_written, is_served: false });
+                split.inputs.push(Input { tensor, id, from, set, is_written, is_served: false, is_ahead: false });
             }
             self.replace(node, i, slot, set);
         }
@@ -443,7 +445,15 @@ impl Splitter<'_, '_> {
                     };
                     let set = self.copies.make_own(self.pool, self.slot, tensor, &name, node as u32, false, shorten)?;
                     let from = self.backend_of(id)?;
-                    split.inputs.push(Input { tensor, id, from, set, is_written: false, is_served: true });
+                    split.inputs.push(Input {
+                        tensor,
+                        id,
+                        from,
+                        set,
+                        is_written: false,
+                        is_served: true,
+                        is_ahead: false,
+                    });
                     set
                 }
                 (None, Some(place)) => {
@@ -463,7 +473,7 @@ impl Splitter<'_, '_> {
                 let set = self.copies.make_own(self.pool, self.slot, tensor, &name, node as u32, false, pack)?;
                 self.routings.push((unit, set));
                 let from = self.backend_of(id)?;
-                split.inputs.push(Input { tensor, id, from, set, is_written: false, is_served: true });
+                split.inputs.push(Input { tensor, id, from, set, is_written: false, is_served: true, is_ahead: false });
                 set
             }
             _ => return Ok(false),

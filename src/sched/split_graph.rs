@@ -1,6 +1,7 @@
 //! Everything that a scheduler works out for one graph, step by step: numbers, placement, splits with their copies, the
 //! problem for the allocator, and what it needs to repeat the graph without these steps.
 
+use super::ahead::{Ahead, Readers};
 use super::arena::{CopyPool, Rewired};
 use super::assign::Assigner;
 use super::cause::{Cause, Placement};
@@ -8,6 +9,7 @@ use super::cpu_only;
 use super::experts::cache::ExpertCache;
 use super::experts::held::{Held, Search};
 use super::experts::serve::ExpertServer;
+use super::experts::used;
 use super::flat::Flat;
 use super::plans::BackendPlans;
 use super::rules::{Known, Rules};
@@ -66,6 +68,8 @@ pub struct SplitGraph {
     pub held: Held,
     /// The splits.
     pub splits: Vec<Split>,
+    /// Weights that are copied ahead of the splits that need them.
+    pub ahead: Vec<Ahead>,
     /// Their copies.
     pub copies: Copies,
     /// The sources in the host's graph that were replaced by copies.
@@ -111,6 +115,7 @@ impl SplitGraph {
             cur_copy: 0,
             held: Held::default(),
             splits: Vec::new(),
+            ahead: Vec::new(),
             copies: Copies::new(0, settings.backends.len(), settings.n_copies),
             rewired: Vec::new(),
             graph_inputs: Vec::new(),
@@ -147,6 +152,7 @@ impl SplitGraph {
     /// Forgets what was split, after an error or before another split.
     pub fn clear_splits(&mut self) {
         self.splits.clear();
+        self.ahead.clear();
         self.graph_inputs.clear();
     }
 
@@ -207,7 +213,7 @@ impl SplitGraph {
     /// Places all tensors that are described, unless the placement is kept, and splits the graph. `user`: what the host
     /// has placed. `experts`: those on devices, and whether they may get memory. `follows`: the graph has the structure
     /// of the one before. `warned_fallbacks`: a bit for each operation that the log has already reported as computed by
-    /// the CPU only. Returns whether the placement was kept.
+    /// the CPU only. `readers`: what copies weights ahead. Returns whether the placement was kept.
     pub fn split(
         &mut self,
         graph: GraphRef,
@@ -217,6 +223,7 @@ impl SplitGraph {
         follows: bool,
         warned_fallbacks: &mut u128,
         mut experts: Option<(&mut ExpertServer, bool)>,
+        readers: &Readers,
     ) -> Result<bool> {
         let is_placed = follows
             && self.keeps_placement(settings, user, experts.as_ref().map(|(server, may)| (&server.cache, *may)));
@@ -281,6 +288,13 @@ impl SplitGraph {
         self.splits = splitter.run(&self.visits)?;
         if settings.n_copies > 1 {
             self.graph_inputs = splitter.graph_inputs()?;
+        }
+        self.ahead = readers.plan(settings, &self.splits, &self.copies, |split, copy| {
+            let first = self.flat.nodes().get(split.nodes.start);
+            used::applies(first.map(|&id| self.ids.tensor(id)), copy)
+        });
+        for a in &self.ahead {
+            self.splits[a.split].inputs.iter_mut().filter(|i| i.set == a.set).for_each(|i| i.is_ahead = true);
         }
         Ok(is_placed)
     }

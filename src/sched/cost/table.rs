@@ -62,7 +62,7 @@ impl Costs {
     /// Whether memory of a type is pinned for a backend: its device copies it without the help of the host.
     pub fn is_pinned(&self, backend: usize, buft: BufferTypeRef) -> bool {
         let device = self.devices[backend].backend.device_opt();
-        device.is_some_and(|d| d.host_buffer_type() == Some(buft))
+        device.is_some_and(|d| d.pins(buft))
     }
 
     /// The time to copy bytes from host memory to a backend.

@@ -5,12 +5,20 @@ use super::workspace::Workspace;
 use crate::abi::ggml::{ggml_status, ggml_type};
 use crate::backend::{BackendRef, BufferTypeRef, view};
 use crate::error::Result;
-use crate::graph::build;
+use crate::graph::{GraphRef, build};
 use crate::tensor::TensorRef;
 use crate::tensor::ops::rows;
 
 /// Up to this many pieces are copied one by one.
 const FEW: usize = 2;
+
+/// How rows get to their places.
+enum Way {
+    /// In pieces: the first row's place, and how many rows.
+    Pieces(Vec<(usize, usize)>),
+    /// All at once to `packed`, from where the device puts them in their places.
+    Graph { packed: TensorRef, graph: GraphRef },
+}
 
 /// Memory of a device for rows and their places.
 #[derive(Default)]
@@ -19,17 +27,21 @@ pub struct Scatter {
     places: HostBytes,
 }
 
+/// Rows whose places are on their way to the device.
+pub struct Prepared {
+    way: Way,
+    result: TensorRef,
+}
+
 impl Scatter {
-    /// Queues the writes of rows, given one after the other, to rows of `result`, which has no gaps and is on `device`.
-    /// `at`: their numbers, rising. The bytes stay until the device is synchronised; it was, since the last call.
-    pub fn write(
+    /// Queues what is known before the rows are: their places among the rows of `result`, which has no gaps and is on
+    /// `device`. `at`: their numbers, rising. The device was synchronised since the last call.
+    pub fn prepare(
         &mut self,
         (device, buft): (BackendRef, BufferTypeRef),
         result: TensorRef,
-        rows: &HostBytes,
         at: &[usize],
-    ) -> Result<ggml_status> {
-        let row = result.nb()[1];
+    ) -> Result<Prepared> {
         let mut pieces: Vec<(usize, usize)> = Vec::new();
         for &place in at {
             match pieces.last_mut() {
@@ -37,32 +49,20 @@ impl Scatter {
                 _ => pieces.push((place, 1)),
             }
         }
-        if pieces.len() > FEW
-            && let Some(status) = self.by_graph(device, buft, result, rows, at)?
-        {
-            return Ok(status);
-        }
-        let mut from = 0;
-        for (first, n) in pieces {
-            let bytes = &rows.as_slice()[from * row..][..n * row];
-            // SAFETY: the rows stay until the device is synchronised.
-            unsafe { device.set_async(result, bytes.as_ptr(), first * row, n * row) };
-            from += n;
-        }
-        Ok(ggml_status::GGML_STATUS_SUCCESS)
+        let by_graph = if pieces.len() > FEW { self.graph(device, buft, result, at)? } else { None };
+        Ok(Prepared { way: by_graph.unwrap_or(Way::Pieces(pieces)), result })
     }
 
-    /// Copies all rows at once, and lets the device put them in their places. `None` if it cannot.
-    fn by_graph(
+    /// A graph that puts rows in their places. `None` if the device cannot.
+    fn graph(
         &mut self,
         device: BackendRef,
         buft: BufferTypeRef,
         result: TensorRef,
-        rows: &HostBytes,
         at: &[usize],
-    ) -> Result<Option<ggml_status>> {
-        // SAFETY: the tensors are used by this function, and by the device until it is synchronised: before the next
-        // call.
+    ) -> Result<Option<Way>> {
+        // SAFETY: the tensors are used for these rows only, and by the device until it is synchronised: before the
+        // next call.
         let ctx = unsafe { self.workspace.context(1 << 14)? };
         let (width, n, ne) = (result.ne()[0], at.len() as i64, result.ne());
         let packed = ctx.new_tensor(ggml_type::GGML_TYPE_F32, &[width, n])?;
@@ -83,11 +83,31 @@ impl Scatter {
         for (bytes, &place) in std::iter::zip(self.places.as_mut_slice().chunks_exact_mut(8), at) {
             bytes.copy_from_slice(&(place as i64).to_ne_bytes());
         }
-        // SAFETY: rows and places stay until the device is synchronised.
-        unsafe {
-            device.set_async(packed, rows.as_slice().as_ptr(), 0, packed.nbytes());
-            device.set_async(places, self.places.as_slice().as_ptr(), 0, places.nbytes());
+        // SAFETY: the places stay until the device is synchronised.
+        unsafe { device.set_async(places, self.places.as_slice().as_ptr(), 0, places.nbytes()) };
+        Ok(Some(Way::Graph { packed, graph }))
+    }
+
+    /// Queues the writes of rows, given one after the other. They stay until the device is synchronised; it was not
+    /// since they were prepared.
+    pub fn write(&mut self, prepared: Prepared, device: BackendRef, rows: &HostBytes) -> ggml_status {
+        let row = prepared.result.nb()[1];
+        match prepared.way {
+            Way::Graph { packed, graph } => {
+                // SAFETY: the rows stay until the device is synchronised.
+                unsafe { device.set_async(packed, rows.as_slice().as_ptr(), 0, packed.nbytes()) };
+                device.graph_compute_async(graph)
+            }
+            Way::Pieces(pieces) => {
+                let mut from = 0;
+                for (first, n) in pieces {
+                    let bytes = &rows.as_slice()[from * row..][..n * row];
+                    // SAFETY: as above.
+                    unsafe { device.set_async(prepared.result, bytes.as_ptr(), first * row, n * row) };
+                    from += n;
+                }
+                ggml_status::GGML_STATUS_SUCCESS
+            }
         }
-        Ok(Some(device.graph_compute_async(graph)))
     }
 }

@@ -185,7 +185,11 @@ impl ExpertServer {
         traced::step(begun, "find experts", uses.len());
         let status = self.compute(order, &rows, compute)?;
         let backend = order.home.backend;
-        self.upload(order.home, Duration::from_nanos(self.wait[backend]));
+        let wait = self.wait[backend].saturating_sub(self.costs.launch(backend));
+        if let Some(uploader) = &mut self.uploaders[backend] {
+            uploader.follow(order.device);
+        }
+        self.upload(order.home, Duration::from_nanos(wait));
         self.served_at = Some((Instant::now(), backend));
         Ok(status)
     }
@@ -327,11 +331,17 @@ impl ExpertServer {
         let numbers = exchange.slots.as_slice();
         // SAFETY: the numbers stay until the device is synchronised.
         unsafe { order.device.set_async(order.numbers, numbers.as_ptr(), 0, numbers.len()) };
+        let at: Vec<usize> = by_cpu.iter().map(|row| row.token * n_used + row.choice).collect();
+        // Small copies come before the device computes: behind it they would add to what the next layer waits for.
+        let prepared = match at.is_empty() {
+            true => None,
+            false => Some(exchange.scatter.prepare((order.device, order.buft), order.result, &at)?),
+        };
         let status = compute();
         self.served.units += 1;
-        if status != ggml_status::GGML_STATUS_SUCCESS || by_cpu.is_empty() {
+        let Some(prepared) = prepared.filter(|_| status == ggml_status::GGML_STATUS_SUCCESS) else {
             return Ok(status);
-        }
+        };
         self.served.on_cpu += by_cpu.len() as u64;
         let each = self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, 1)[0];
         let mut distinct: Vec<usize> = by_cpu.iter().map(|row| row.expert).collect();
@@ -358,10 +368,9 @@ impl ExpertServer {
         note_cpu(order, &self.costs, by_cpu.len(), n_experts, begun);
         traced::step(event, "rows by the CPU", by_cpu.len());
         let event = traced::begin();
-        let at: Vec<usize> = by_cpu.iter().map(|row| row.token * n_used + row.choice).collect();
-        let status = exchange.scatter.write((order.device, order.buft), order.result, &exchange.results, &at);
+        let status = exchange.scatter.write(prepared, order.device, &exchange.results);
         traced::step(event, "rows to the device", by_cpu.len());
-        status
+        Ok(status)
     }
 }
 

@@ -54,6 +54,8 @@ impl Staging {
 pub struct Uploader {
     stream: BackendBox,
     event: EventBox,
+    /// Marks the device's queue.
+    follows: EventBox,
     staging: Staging,
     waiting: VecDeque<Waiting>,
     /// Experts that were queued as a whole, and how many of them the device waits for.
@@ -67,11 +69,11 @@ impl Uploader {
     /// For the device of a backend, if it has events and another queue.
     pub fn new(of: BackendRef) -> Option<Self> {
         let device = of.device_opt().filter(|_| of.has_queue() && of.queues_copies())?;
-        let event = device.event_new()?;
+        let (event, follows) = (device.event_new()?, device.event_new()?);
         let stream = device.init(None)?;
         streams::add(stream.handle());
         let (waiting, staging, busy_until) = (VecDeque::new(), Staging::default(), Instant::now());
-        Some(Self { stream, event, staging, waiting, queued: 0, awaited: 0, busy_until })
+        Some(Self { stream, event, follows, staging, waiting, queued: 0, awaited: 0, busy_until })
     }
 
     /// Whether another expert may be admitted.
@@ -83,6 +85,15 @@ impl Uploader {
     pub fn push(&mut self, pool: usize, slot: Slot, is_pinned: bool, matrices: impl Iterator<Item = *const u8>) {
         let matrices: VecDeque<_> = matrices.collect();
         self.waiting.push_back(Waiting { pool, slot, n: matrices.len(), matrices, is_pinned });
+    }
+
+    /// What is queued from now on begins after what the device has been given, so that it does not hold up small copies
+    /// there.
+    pub fn follow(&mut self, device: BackendRef) {
+        if !self.waiting.is_empty() {
+            self.follows.record(device);
+            self.follows.wait(self.stream.handle());
+        }
     }
 
     /// Queues as many matrices as can be copied in a time. `cost`: that of one with so many bytes.
