@@ -199,7 +199,7 @@ suite_sched() {
     while [ "$first" -le "$seeds" ]; do
         n=$((seeds - first + 1 < 1000 ? seeds - first + 1 : 1000))
         for which in oracle ours; do
-            GGML_RS_DEBUG=planner=online,threads=all on "$which" "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.$which.txt" 2> "$out/text/sched.$which.err"
+            GGML_RS_DEBUG=planner=online,threads=all,ahead=off on "$which" "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.$which.txt" 2> "$out/text/sched.$which.err"
         done
         on ours "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.small.txt" 2> "$out/text/sched.small.err"
         counted "sched plans" python3 "$here/sched/compare_plans.py" "$out/text/sched.oracle.txt" "$out/text/sched.small.txt"

@@ -245,6 +245,93 @@ static void written_weights_are_copied_again(void) {
     stop();
 }
 
+/* Computes one token; a graph that fails is computed again afterwards. */
+static enum ggml_status token(ggml_backend_sched_t sched, const struct model * m, int number, float * y) {
+    struct step s = build(m, 1, 4, false);
+    ggml_backend_sched_reset(sched);
+    CHECK(ggml_backend_sched_alloc_graph(sched, s.graph));
+    feed(&s, number, 1, 4, false);
+    enum ggml_status status = ggml_backend_sched_graph_compute(sched, s.graph);
+    if (status == GGML_STATUS_SUCCESS) ggml_backend_tensor_get(s.y, y, 0, sizeof(float) * EMBD);
+    ggml_free(s.ctx);
+    return status;
+}
+
+static ggml_backend_sched_t with_cache(const char * cache) {
+    setenv("GGML_RS_EXPERT_CACHE", cache, 1);
+    ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, 2, 512, false, true);
+    setenv("GGML_RS_EXPERT_CACHE", "0", 1);
+    return sched;
+}
+
+/* Two schedulers with caches of their own on one device, in turns. */
+static void two_schedulers_share_a_device(void) {
+    slow_gpu(true, true);
+    start(1);
+    ggml_backend_sched_t scheds[3] = { with_cache("0"), with_cache("20%"), with_cache("40%,strict") };
+    struct model m = make(APART, backends[0]);
+    float y[3][EMBD];
+    for (int i = 0; i < 30; i++) {
+        for (int k = 0; k < 3; k++) CHECK_EQ(token(scheds[k], &m, i, y[k]), GGML_STATUS_SUCCESS);
+        for (int k = 1; k < 3; k++) CHECK(memcmp(y[0], y[k], sizeof(y[0])) == 0);
+    }
+    for (int k = 1; k < 3; k++) CHECK(reported(scheds[k], "rows_from_the_cache") > 0);
+    ggml_backend_sched_free(scheds[1]);
+    CHECK_EQ(token(scheds[2], &m, 30, y[2]), GGML_STATUS_SUCCESS);
+    CHECK_EQ(token(scheds[0], &m, 30, y[0]), GGML_STATUS_SUCCESS);
+    CHECK(memcmp(y[0], y[2], sizeof(y[0])) == 0);
+    ggml_backend_sched_free(scheds[0]);
+    ggml_backend_sched_free(scheds[2]);
+    drop(&m);
+    stop();
+}
+
+static int calls_until_abort = -1;
+
+static bool aborts(void * data) {
+    (void) data;
+    return calls_until_abort >= 0 && calls_until_abort-- == 0;
+}
+
+/* A computation of the device fails, it is lost for a while, or the host cancels what the CPU computes: the graph fails,
+ * and later ones are right. */
+static void failures_leave_the_cache_right(void) {
+    for (int strict = 0; strict < 2; strict++) {
+        slow_gpu(true, true);
+        start(1);
+        ggml_backend_sched_t plain_sched = with_cache("0"), sched = with_cache(strict ? "40%,strict" : "20%");
+        struct model m = make(APART, backends[0]);
+        float want[EMBD], got[EMBD];
+        int n_failed = 0, n_cancelled = 0;
+        for (int i = 0; i < 40; i++) {
+            CHECK_EQ(token(plain_sched, &m, i, want), GGML_STATUS_SUCCESS);
+            if (i % 4 == 1) devices[0].fail_compute = 1 + i / 4;
+            if (i % 8 == 3) devices[0].lost = true;
+            if (i % 4 == 2) {
+                calls_until_abort = i;
+                ggml_backend_cpu_set_abort_callback(backends[1], aborts, NULL);
+            }
+            enum ggml_status status = token(sched, &m, i, got);
+            n_failed += status == GGML_STATUS_FAILED;
+            n_cancelled += status == GGML_STATUS_ABORTED;
+            devices[0].fail_compute = 0;
+            devices[0].lost = false;
+            calls_until_abort = -1;
+            ggml_backend_cpu_set_abort_callback(backends[1], NULL, NULL);
+            ggml_backend_sched_synchronize(sched);
+            CHECK_EQ(token(sched, &m, i, got), GGML_STATUS_SUCCESS);
+            CHECK(memcmp(want, got, sizeof(want)) == 0);
+        }
+        CHECK(n_failed > 5);
+        CHECK(strict || n_cancelled > 0);
+        CHECK(reported(sched, "rows_from_the_cache") > 0);
+        ggml_backend_sched_free(sched);
+        ggml_backend_sched_free(plain_sched);
+        drop(&m);
+        stop();
+    }
+}
+
 int main(void) {
     begin();
     setenv("GGML_VK_PIPELINE_CACHE_DIR", "", 1); /* costs of these devices are no one else's */
@@ -254,5 +341,7 @@ int main(void) {
     offloads = false;
     RUN(the_cache_gives_way);
     RUN(written_weights_are_copied_again);
+    RUN(two_schedulers_share_a_device);
+    RUN(failures_leave_the_cache_right);
     return test_summary();
 }

@@ -332,7 +332,7 @@ impl ExpertServer {
         // SAFETY: the numbers stay until the device is synchronised.
         unsafe { order.device.set_async(order.numbers, numbers.as_ptr(), 0, numbers.len()) };
         let at: Vec<usize> = by_cpu.iter().map(|row| row.token * n_used + row.choice).collect();
-        // Small copies come before the device computes: behind it they would add to what the next layer waits for.
+        // Small copies come before the device computes: after that they would add to what the next layer waits for.
         let prepared = match at.is_empty() {
             true => None,
             false => Some(exchange.scatter.prepare((order.device, order.buft), order.result, &at)?),
