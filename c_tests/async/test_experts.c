@@ -293,8 +293,8 @@ static bool aborts(void * data) {
     return calls_until_abort >= 0 && calls_until_abort-- == 0;
 }
 
-/* A computation of the device fails, it is lost for a while, or the host cancels what the CPU computes: the graph fails,
- * and later ones are right. */
+/* A computation of the device fails, it is lost for a while, or the host cancels what the CPU computes: the graph
+ * fails, and later ones are right. */
 static void failures_leave_the_cache_right(void) {
     for (int strict = 0; strict < 2; strict++) {
         slow_gpu(true, true);
