@@ -267,6 +267,7 @@ static ggml_backend_sched_t with_cache(const char * cache) {
 /* Two schedulers with caches of their own on one device, in turns. */
 static void two_schedulers_share_a_device(void) {
     slow_gpu(true, true);
+    devices[0].slow = 100;
     start(1);
     ggml_backend_sched_t scheds[3] = { with_cache("0"), with_cache("20%"), with_cache("40%,strict") };
     struct model m = make(APART, backends[0]);
@@ -298,6 +299,7 @@ static bool aborts(void * data) {
 static void failures_leave_the_cache_right(void) {
     for (int strict = 0; strict < 2; strict++) {
         slow_gpu(true, true);
+        devices[0].slow = 100;
         start(1);
         ggml_backend_sched_t plain_sched = with_cache("0"), sched = with_cache(strict ? "40%,strict" : "20%");
         struct model m = make(APART, backends[0]);

@@ -268,6 +268,8 @@ impl<'a> Worker<'a> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::cpu::threadpool;
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
     /// Runs `f` on `nth` threads with `scratch_len` bytes of scratch memory, as a region does for one node. Returns the
     /// error, if any.
@@ -278,32 +280,38 @@ pub(crate) mod tests {
         let (barrier, chunk, faults, claims) =
             (Barrier::new(nth), AtomicUsize::new(0), Faults::default(), Claims::default());
         let (stop, pieces, slept) = (Stop::new(crate::backend::Abort::NEVER), Pieces::new(nth), Slept::default());
-        std::thread::scope(|s| {
-            for ith in 0..nth {
-                let (barrier, chunk, stop, faults, claims, f) = (&barrier, &chunk, &stop, &faults, &claims, &f);
-                let (pieces, slept) = (&pieces, &slept);
-                s.spawn(move || {
-                    f(&Worker {
-                        ith,
-                        nth,
-                        scratch: Cell::new(Some(scratch)),
-                        barrier,
-                        chunk,
-                        pieces,
-                        number: 1,
-                        stop,
-                        pace: Pace::default(),
-                        use_ref: false,
-                        kept: false,
-                        joined: false,
-                        weights: None,
-                        faults,
-                        slept,
-                        claims,
-                    })
-                });
+        // Threads that are kept: an emulator has no memory for all that could end in a test. A pool goes on after a
+        // panic, a test does not.
+        let panicked = Mutex::new(None);
+        let work = |ith: usize| {
+            f(&Worker {
+                ith,
+                nth,
+                scratch: Cell::new(Some(scratch)),
+                barrier: &barrier,
+                chunk: &chunk,
+                pieces: &pieces,
+                number: 1,
+                stop: &stop,
+                pace: Pace::default(),
+                use_ref: false,
+                kept: false,
+                joined: false,
+                weights: None,
+                faults: &faults,
+                slept: &slept,
+                claims: &claims,
+            })
+        };
+        let task = |ith| {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(ith))) {
+                *lock(&panicked) = Some(panic);
             }
-        });
+        };
+        threadpool::run_anywhere(nth, &task).unwrap();
+        if let Some(panic) = lock(&panicked).take() {
+            resume_unwind(panic);
+        }
         faults.take()
     }
 
