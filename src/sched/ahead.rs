@@ -35,6 +35,8 @@ pub struct Ahead {
     pub set: u32,
     /// The weight.
     pub weight: TensorRef,
+    /// It has the experts of a unit, of which `experts` copies some (`Reading` leaves it out).
+    pub is_unit: bool,
 }
 
 /// What copies to one device.
@@ -139,6 +141,7 @@ impl Readers {
             if !planned.is_empty() && self.has_room(b, settings.backends[b], extra) {
                 all.extend(planned);
             }
+            all.extend(units(splits, b));
         }
         all.sort_unstable_by_key(|a| (a.during, a.split, a.set));
         all
@@ -176,6 +179,22 @@ impl Readers {
     }
 }
 
+/// Weights of units of large batches: their memory is there from the split before on, if that is no unit. It then has
+/// what that split needs beside it.
+fn units(splits: &[Split], backend: usize) -> Vec<Ahead> {
+    let mut all = Vec::new();
+    let mut before: Option<usize> = None;
+    for (number, split) in splits.iter().enumerate().filter(|(_, s)| s.backend == backend) {
+        if let (Some(during), true) = (before.filter(|&b| splits[b].unit.is_none()), split.unit.is_some()) {
+            let weights = split.inputs.iter().filter(|i| i.is_served && used::is_host_weight(i.tensor));
+            let entry = |i: &Input| Ahead { during, split: number, set: i.set, weight: i.tensor, is_unit: true };
+            all.extend(weights.map(entry));
+        }
+        before = Some(number);
+    }
+    all
+}
+
 /// A weight that a split needs as a whole.
 struct Entry {
     split: usize,
@@ -203,7 +222,7 @@ fn windows(entries: &[Entry]) -> (Vec<Ahead>, usize) {
         }
         let during = entries[first].split;
         if during != e.split {
-            planned.push(Ahead { during, split: e.split, set: e.set, weight: e.weight });
+            planned.push(Ahead { during, split: e.split, set: e.set, weight: e.weight, is_unit: false });
         }
     }
     (planned, second)
@@ -226,7 +245,7 @@ pub struct Reading<'a> {
 impl Reading<'_> {
     /// Notes where the queue of a backend is before a split is computed, if something is copied meanwhile.
     pub fn before(&self, split: usize, backend: usize, stream: BackendRef) {
-        if self.planned.first().is_some_and(|a| a.during == split) {
+        if self.planned.iter().take_while(|a| a.during == split).any(|a| !a.is_unit) {
             self.readers.with(backend, |reader| reader.before.record(stream));
         }
     }
@@ -239,11 +258,14 @@ impl Reading<'_> {
         }
         let (now, later) = self.planned.split_at(n);
         self.planned = later;
+        if now.iter().all(|a| a.is_unit) {
+            return;
+        }
         let under_way = &mut self.under_way;
         self.readers.with(backend, |reader| {
             let stream = reader.stream.handle();
             reader.before.wait(stream);
-            for a in now {
+            for a in now.iter().filter(|a| !a.is_unit) {
                 let event = reader.free.pop().or_else(|| stream.device().event_new());
                 // Without one, the split copies its weight itself.
                 let Some(event) = event else { continue };

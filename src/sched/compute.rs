@@ -74,6 +74,9 @@ impl Run<'_> {
     /// Starts all splits. The status is that of the first backend that fails. On return the host may write its inputs.
     pub fn start(&self) -> Result<ggml_status> {
         let result = self.start_splits();
+        if let Some(experts) = self.experts {
+            experts.borrow_mut().settle();
+        }
         race::split(None);
         self.release_inputs();
         result
@@ -118,6 +121,10 @@ impl Run<'_> {
                     }
                 };
                 reading.before(number, split.backend, backend);
+                let unit = self.unit_ahead(number);
+                if let (Some(_), Some(experts)) = (unit, self.experts) {
+                    experts.borrow_mut().before(split.backend, backend);
+                }
                 let status = match split.unit {
                     None => compute(),
                     Some(unit) => self.serve(split, unit, compute)?,
@@ -127,6 +134,9 @@ impl Run<'_> {
                     return Ok(status);
                 }
                 reading.during(number, split.backend, &self.graph.copies);
+                if let Some((split, unit)) = unit {
+                    self.with_order(split, unit, |experts, order| experts.begin(order))?;
+                }
             }
             if let Some(event) = self.event(split.backend) {
                 event.record(backend);
@@ -249,8 +259,27 @@ impl Run<'_> {
         Ok(true)
     }
 
+    /// The unit of a large batch for which experts may be copied while a split computes.
+    fn unit_ahead(&self, number: usize) -> Option<(&Split, usize)> {
+        let planned = self.graph.ahead.iter().find(|a| a.during == number && a.is_unit)?;
+        let split = &self.graph.splits[planned.split];
+        Some((split, split.unit?)).filter(|_| self.settings.eval.get().callback.is_none())
+    }
+
     /// Computes a split that is a unit of experts, which a cache holds.
     fn serve(&self, split: &Split, unit: usize, compute: impl FnOnce() -> ggml_status) -> Result<ggml_status> {
+        let status = self.with_order(split, unit, |experts, order| experts.serve(order, self, compute))?;
+        self.queues.in_flight.borrow_mut().note_work(split.backend, split.reads_in_place);
+        status
+    }
+
+    /// Calls `f` with what is known of a unit.
+    fn with_order<R>(
+        &self,
+        split: &Split,
+        unit: usize,
+        f: impl FnOnce(&mut ExpertServer, &Order<'_>) -> R,
+    ) -> Result<R> {
         let Some(experts) = self.experts else { return Err(invalid!("the experts of a split are held nowhere")) };
         let (g, held) = (self.graph, &self.graph.held.units[unit]);
         let with_owner =
@@ -280,9 +309,7 @@ impl Run<'_> {
             nodes: &nodes,
             result: node(unit.places.end - 1),
         };
-        let status = experts.borrow_mut().serve(&order, self, compute);
-        self.queues.in_flight.borrow_mut().note_work(split.backend, split.reads_in_place);
-        status
+        Ok(f(&mut experts.borrow_mut(), &order))
     }
 
     /// Backends whose memory the splits of a backend read in place.

@@ -10,8 +10,9 @@
 //!   The products of a unit read all slots as one tensor, and the routing as numbers of slots.
 //! - `serve` reads the routing when a unit is about to be computed, uploads experts, and lets the CPU compute the rows
 //!   of those that stay in host memory (`rows`), while the device computes the others. `scatter` puts these rows into
-//!   the result. `upload` brings experts to the device for later tokens. `workspace` is memory for their small graphs,
-//!   `exchange` for all that passes between both.
+//!   the result. `staged` copies experts of large batches before their routing is known. `upload` brings experts to the
+//!   device for later tokens. `workspace` is memory for their small graphs, `exchange` for all that passes between
+//!   both.
 //! - `held` has the units of one graph that are served so. `budget` reads the settings.
 //!
 //! A row of a unit's result depends on one expert only, so nothing is added up that comes from two sides. Where both
@@ -27,6 +28,7 @@ pub mod policy;
 pub mod rows;
 mod scatter;
 pub mod serve;
+mod staged;
 mod streams;
 pub mod unit;
 mod upload;

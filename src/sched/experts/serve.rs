@@ -5,6 +5,7 @@ use super::exchange::HostBytes;
 use super::policy::{Phase, Use};
 use super::rows::{RowEngine, Task};
 use super::scatter::Scatter;
+use super::staged::{StagedAhead, runs};
 use super::unit::Unit;
 use super::upload::Uploader;
 use super::used::{self, TAIL};
@@ -71,6 +72,7 @@ pub struct ExpertServer {
     served_at: Option<(Instant, usize)>,
     /// By expert of the unit that is served: its slot, or `NONE`.
     slot_of: Vec<u32>,
+    ahead: StagedAhead,
 }
 
 impl Drop for ExpertServer {
@@ -131,6 +133,36 @@ impl ExpertServer {
             wait: vec![0; backends.len()],
             served_at: None,
             slot_of: Vec::new(),
+            ahead: StagedAhead::default(),
+        }
+    }
+
+    /// A split before a unit is about to be computed, during which experts may be copied.
+    pub fn before(&mut self, backend: usize, device: BackendRef) {
+        if let Some(uploader) = &self.uploaders[backend] {
+            uploader.mark(device);
+        }
+    }
+
+    /// Copies experts that a unit of a large batch probably needs, for as long as its routing is not known.
+    pub fn begin(&mut self, order: &Order<'_>) {
+        let (Some(uploader), Some(n_slots)) = (&self.uploaders[order.home.backend], order.home.stage) else { return };
+        let is_pinned = |b: crate::backend::BufferRef| self.costs.is_pinned(order.home.backend, b.buft());
+        // Other memory is copied with the help of the host's thread.
+        if !order.weights.iter().all(|w| w.data_buffer().is_some_and(is_pinned) && damage::check(*w).is_ok()) {
+            return;
+        }
+        let [_, each, _] = self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, 1);
+        let stream = uploader.after_mark();
+        let n_experts = order.weights.first().map_or(0, |&w| w.ne()[2] as usize);
+        let copy = |expert, slot, n| copy(order, stream, expert, slot, n);
+        self.served.bytes += self.ahead.begin(number(order), n_experts, n_slots, each, copy);
+    }
+
+    /// Nothing is copied ahead any more that no unit waits for.
+    pub fn settle(&mut self) {
+        if self.ahead.settle() {
+            self.uploaders.iter().flatten().for_each(Uploader::synchronize);
         }
     }
 
@@ -160,6 +192,7 @@ impl ExpertServer {
         let begun = traced::begin();
         read(order, streams, exchange);
         traced::step(begun, "wait for the routing", 0);
+        self.ahead.routing_is_known();
         let begun = traced::begin();
         if let Some((at, backend)) = self.served_at.take()
             && backend == order.home.backend
@@ -262,7 +295,7 @@ impl ExpertServer {
                 }
                 pool.ready[admitted.slot] = Ready::Yes;
                 self.slot_of[usize::from(expert)] = admitted.slot as u32;
-                copy(order, expert.into(), admitted.slot, 1);
+                copy(order, order.device, expert.into(), admitted.slot, 1);
                 let tokens = uses.iter().find(|u| u.expert == expert).map_or(0, |u| u.tokens);
                 self.served.copied += u64::from(tokens);
                 copied += 1;
@@ -277,13 +310,21 @@ impl ExpertServer {
         if let Some(Place { pool, layer }) = place {
             self.cache.pool_mut(pool).policy.use_experts(layer, uses, Phase::Prompt { tokens: n_tokens as u32 });
         }
-        let mut by_tokens: Vec<Use> = uses.to_vec();
+        let there = self.ahead.take(number(order), uses);
+        if let (false, Some(uploader)) = (there.is_empty(), &mut self.uploaders[order.home.backend]) {
+            uploader.await_all(order.device);
+        }
+        for (slot, &expert) in there.iter().enumerate() {
+            self.slot_of[expert] = slot as u32;
+        }
+        let (ahead, mut by_tokens): (Vec<Use>, Vec<Use>) =
+            uses.iter().partition(|u| self.slot_of[usize::from(u.expert)] != NONE);
         by_tokens.sort_unstable_by_key(|u| (std::cmp::Reverse(u.tokens), u.expert));
         let times = |tokens: u32| self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, tokens as usize);
         let times: Vec<[Nanos; 3]> = by_tokens.iter().map(|u| times(u.tokens)).collect();
         let mut on_cpu: Nanos = times.iter().map(|t| t[0]).sum();
-        let (mut on_device, mut n) = (0, 0);
-        while n < by_tokens.len().min(n_slots) {
+        let (mut on_device, mut n): (Nanos, usize) = (ahead.iter().map(|u| self.device_time(order, u.tokens)).sum(), 0);
+        while n < by_tokens.len().min(n_slots.saturating_sub(there.len())) {
             let [cpu, copy, device] = times[n];
             if on_device + copy + device >= on_cpu {
                 break;
@@ -295,14 +336,17 @@ impl ExpertServer {
         // Experts that follow each other are copied together.
         let mut chosen: Vec<usize> = by_tokens[..n].iter().map(|u| usize::from(u.expert)).collect();
         chosen.sort_unstable();
-        let (mut slot, mut rest) = (0, &chosen[..]);
-        while let [first, ..] = *rest {
-            let n = rest.iter().zip(first..).take_while(|&(&e, next)| e == next).count();
-            self.served.bytes += copy(order, first, slot, n);
-            (0..n).for_each(|i| self.slot_of[first + i] = (slot + i) as u32);
-            (slot, rest) = (slot + n, &rest[n..]);
+        for (slot, expert, n) in runs(&chosen, there.len()) {
+            self.served.bytes += copy(order, order.device, expert, slot, n);
+            (0..n).for_each(|i| self.slot_of[expert + i] = (slot + i) as u32);
         }
-        self.served.copied += by_tokens[..n].iter().map(|u| u64::from(u.tokens)).sum::<u64>();
+        let copied = by_tokens[..n].iter().chain(&ahead);
+        self.served.copied += copied.map(|u| u64::from(u.tokens)).sum::<u64>();
+    }
+
+    /// How long the device computes the rows of an expert.
+    fn device_time(&self, order: &Order<'_>, tokens: u32) -> Nanos {
+        self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, tokens as usize)[2]
     }
 
     /// Lets the device compute the rows of experts that have a slot, and the CPU those of the others.
@@ -374,8 +418,13 @@ impl ExpertServer {
     }
 }
 
-/// Queues the copies of `n` experts, from `expert` on, to as many slots. Returns their bytes.
-fn copy(order: &Order<'_>, expert: usize, slot: usize, n: usize) -> u64 {
+/// A number for a unit that is the same for each graph.
+fn number(order: &Order<'_>) -> usize {
+    order.weights.first().map_or(0, |w| w.data().addr())
+}
+
+/// Queues the copies of `n` experts, from `expert` on, to as many slots, on a stream of the device. Returns bytes.
+fn copy(order: &Order<'_>, stream: BackendRef, expert: usize, slot: usize, n: usize) -> u64 {
     let mut sum = 0;
     for (&weight, &slots) in std::iter::zip(order.weights, order.slots) {
         let bytes = weight.nb()[2];
@@ -385,7 +434,7 @@ fn copy(order: &Order<'_>, expert: usize, slot: usize, n: usize) -> u64 {
         let from = weight.data().wrapping_add(expert * bytes);
         // SAFETY: the weight's data is in host memory, and stays while the graph runs; the experts, and the one after
         // them for the tail, are some of those that the weight has (`rows_of`).
-        unsafe { order.device.set_async(slots, from, slot * bytes, n * bytes + tail) };
+        unsafe { stream.set_async(slots, from, slot * bytes, n * bytes + tail) };
         sum += n * bytes;
     }
     sum as u64

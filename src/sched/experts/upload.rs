@@ -96,6 +96,29 @@ impl Uploader {
         }
     }
 
+    /// Marks the device's queue.
+    pub fn mark(&self, device: BackendRef) {
+        self.follows.record(device);
+    }
+
+    /// The stream, whose next work begins after the mark.
+    pub fn after_mark(&self) -> BackendRef {
+        self.follows.wait(self.stream.handle());
+        self.stream.handle()
+    }
+
+    /// Lets a device wait for all that is queued.
+    pub fn await_all(&mut self, device: BackendRef) {
+        self.event.record(self.stream.handle());
+        self.event.wait(device);
+        self.awaited = self.queued;
+    }
+
+    /// Waits for all that is queued.
+    pub fn synchronize(&self) {
+        self.stream.synchronize();
+    }
+
     /// Queues as many matrices as can be copied in a time. `cost`: that of one with so many bytes.
     pub fn pump(&mut self, pools: &mut [Pool], time: Duration, cost: impl Fn(usize) -> Nanos) {
         let now = Instant::now();
