@@ -121,7 +121,7 @@ mod tests {
         let none = |_: usize, _: usize, _: usize| -> u64 { panic!("nothing is known yet") };
         assert_eq!(ahead.begin(7, 7, 8, 1, none), 0);
         ahead.routing_is_known();
-        assert_eq!(ahead.take(7, &uses(&[(0, 3), (2, 9), (3, 9), (6, 1)])), []);
+        assert!(ahead.take(7, &uses(&[(0, 3), (2, 9), (3, 9), (6, 1)])).is_empty());
         ahead.units.get_mut(&7).unwrap().lead = 305;
         let mut copied = Vec::new();
         let bytes = ahead.begin(7, 7, 8, 100, |expert, slot, n| {
@@ -129,7 +129,7 @@ mod tests {
             n as u64
         });
         assert_eq!((bytes, copied), (3, vec![(0, 0, 1), (2, 1, 2)]));
-        assert_eq!(ahead.take(8, &[]), [], "another unit");
+        assert!(ahead.take(8, &[]).is_empty(), "another unit");
         assert_eq!(ahead.take(7, &uses(&[(1, 1)])), [0, 2, 3]);
         assert!(!ahead.settle());
         ahead.begin(7, 7, 1, 0, |expert, slot, n| {
