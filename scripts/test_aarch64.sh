@@ -25,7 +25,6 @@ if [ -z "${EMULATED:-}" ]; then
     fi
     emulated "$qemu" "$head" "$bits" F "$0" "$@"
 fi
-[ "${1:-}" != run ] || { shift; exec "$@"; }
 # shellcheck source=/dev/null
 . "$(dirname "$0")/checks.sh"
 here=$CC
@@ -33,6 +32,7 @@ export CC=aarch64-linux-gnu-gcc CXX=aarch64-linux-gnu-g++ OBJCOPY=aarch64-linux-
 # Where the package libc6:arm64 is installed, too, a program would get the dynamic linker of this folder and the C
 # library of that package: if the two are not of one build, starting a thread may never end.
 export LD_LIBRARY_PATH=$QEMU_LD_PREFIX/lib
+[ "${1:-}" != run ] || { shift; rm -rf "$temporary"; exec "$@"; }
 system=Linux exe= linked=-Wl,-rpath,$target/aarch64/install/lib rpc=$target/aarch64/install/lib/libggml-rpc.so
 out=$target/aarch64 ours=$target/aarch64/install x86=$target/install
 mkdir -p "$out"
