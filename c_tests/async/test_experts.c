@@ -214,37 +214,6 @@ static void the_cache_gives_way(void) {
     CHECK(memcmp(got[0], got[1], sizeof(got[0])) == 0);
 }
 
-/* Weights that the host writes again are not those in the cache. */
-static void written_weights_are_copied_again(void) {
-    slow_gpu(true, true);
-    devices[0].slow = 0;
-    start(1);
-    setenv("GGML_RS_EXPERT_CACHE", "100%", 1);
-    ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, 2, 512, false, true);
-    setenv("GGML_RS_EXPERT_CACHE", "0", 1);
-    ggml_backend_sched_t plain_sched = ggml_backend_sched_new(backends, NULL, 2, 512, false, true);
-    struct model m = make(APART, backends[0]);
-    float got[2][EMBD];
-    for (int i = 0; i < 6; i++) {
-        if (i == 3) set_random(m.gate[1], 77, 0.3f);
-        for (int side = 0; side < 2; side++) {
-            ggml_backend_sched_t of = side == 0 ? plain_sched : sched;
-            struct step s = build(&m, 1, 4, false);
-            ggml_backend_sched_reset(of);
-            CHECK(ggml_backend_sched_alloc_graph(of, s.graph));
-            feed(&s, 1, 1, 4, false);
-            CHECK_EQ(ggml_backend_sched_graph_compute(of, s.graph), GGML_STATUS_SUCCESS);
-            ggml_backend_tensor_get(s.y, got[side], 0, sizeof(got[side]));
-            ggml_free(s.ctx);
-        }
-        CHECK(memcmp(got[0], got[1], sizeof(got[0])) == 0);
-    }
-    ggml_backend_sched_free(sched);
-    ggml_backend_sched_free(plain_sched);
-    drop(&m);
-    stop();
-}
-
 /* Computes one token; a graph that fails is computed again afterwards. */
 static enum ggml_status token(ggml_backend_sched_t sched, const struct model * m, int number, float * y) {
     struct step s = build(m, 1, 4, false);
@@ -262,6 +231,26 @@ static ggml_backend_sched_t with_cache(const char * cache) {
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, 2, 512, false, true);
     setenv("GGML_RS_EXPERT_CACHE", "0", 1);
     return sched;
+}
+
+/* Weights that the host writes again are not those in the cache. */
+static void written_weights_are_copied_again(void) {
+    slow_gpu(true, true);
+    devices[0].slow = 0;
+    start(1);
+    ggml_backend_sched_t sched = with_cache("100%"), plain_sched = with_cache("0");
+    struct model m = make(APART, backends[0]);
+    float want[EMBD], got[EMBD];
+    for (int i = 0; i < 6; i++) {
+        if (i == 3) set_random(m.gate[1], 77, 0.3f);
+        CHECK_EQ(token(plain_sched, &m, 1, want), GGML_STATUS_SUCCESS);
+        CHECK_EQ(token(sched, &m, 1, got), GGML_STATUS_SUCCESS);
+        CHECK(memcmp(want, got, sizeof(want)) == 0);
+    }
+    ggml_backend_sched_free(sched);
+    ggml_backend_sched_free(plain_sched);
+    drop(&m);
+    stop();
 }
 
 /* Two schedulers with caches of their own on one device, in turns. */

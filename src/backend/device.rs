@@ -104,6 +104,11 @@ impl DeviceRef {
         self.host_buffer_type() == Some(buft)
     }
 
+    /// Whether a tensor's data is in such memory.
+    pub fn pins_data(self, t: TensorRef) -> bool {
+        t.data_buffer().is_some_and(|b| self.pins(b.buft()))
+    }
+
     /// A buffer of memory that the host already has; `None` when the device cannot use it.
     ///
     /// # Safety

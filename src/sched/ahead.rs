@@ -39,6 +39,12 @@ pub struct Ahead {
     pub is_unit: bool,
 }
 
+/// Those that are copied while a split computes. `planned`: all, in the order of [`Readers::plan`].
+pub fn during(planned: &[Ahead], split: usize) -> &[Ahead] {
+    let rest = &planned[planned.partition_point(|a| a.during < split)..];
+    &rest[..rest.partition_point(|a| a.during == split)]
+}
+
 /// What copies to one device.
 struct Reader {
     stream: BackendBox,
@@ -122,10 +128,7 @@ impl Readers {
                         && !input.is_served
                         && !experts(split, copies.get(input.set, 0).tensor)
                 };
-                let is_pinned = |t: TensorRef| {
-                    let device = settings.backends[b].device_opt();
-                    t.data_buffer().zip(device).is_some_and(|(buffer, device)| device.pins(buffer.buft()))
-                };
+                let is_pinned = |t| settings.backends[b].device_opt().is_some_and(|d| d.pins_data(t));
                 let entry = |i: &Input| Entry {
                     split: number,
                     set: i.set,
@@ -245,19 +248,14 @@ pub struct Reading<'a> {
 impl Reading<'_> {
     /// Notes where the queue of a backend is before a split is computed, if something is copied meanwhile.
     pub fn before(&self, split: usize, backend: usize, stream: BackendRef) {
-        if self.planned.iter().take_while(|a| a.during == split).any(|a| !a.is_unit) {
+        if during(self.planned, split).iter().any(|a| !a.is_unit) {
             self.readers.with(backend, |reader| reader.before.record(stream));
         }
     }
 
     /// Copies what is to be copied while a split computes.
     pub fn during(&mut self, split: usize, backend: usize, copies: &Copies) {
-        let n = self.planned.iter().take_while(|a| a.during == split).count();
-        if n == 0 {
-            return;
-        }
-        let (now, later) = self.planned.split_at(n);
-        self.planned = later;
+        let now = during(self.planned, split);
         if now.iter().all(|a| a.is_unit) {
             return;
         }

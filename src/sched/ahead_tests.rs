@@ -3,8 +3,7 @@
 use super::Scheduler;
 use super::ahead::Ahead;
 use super::callbacks::{CopyWeights, Eval};
-use super::tests::{get, set};
-use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+use super::tests::{get, set, weights};
 use crate::abi::backend_impl::ggml_backend_t;
 use crate::abi::ggml::ggml_op::GGML_OP_ADD;
 use crate::abi::ggml::ggml_tensor_flag::*;
@@ -37,9 +36,7 @@ impl Model {
         let cpu = Fake::new(Spec::cpu());
         let mut c = Context::with_size(1 << 20, true).unwrap();
         let w: Vec<_> = (0..LAYERS).map(|_| c.new_tensor(GGML_TYPE_F32, &[N as i64, N as i64]).unwrap()).collect();
-        let mut list: Vec<*mut ggml_tensor> = c.tensors().map(|t| t.as_ptr()).collect();
-        let buffer = cpu.buft.alloc_buffer_n(&mut list).unwrap().unwrap();
-        buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        let buffer = weights(&c, &cpu);
         for (i, &t) in w.iter().enumerate() {
             // Each layer multiplies by 1 or 2 and moves the columns on.
             let value = |at: usize| if at % N == (at / N + 1) % N { 1.0 + (i % 2) as f32 } else { 0.0 };

@@ -1,6 +1,7 @@
 //! The split graph as a problem for the allocator: the nodes in the order in which the backends will compute them,
 //! copies at the start of the split that reads them, and what has to stay in memory longer than its readers.
 
+use super::ahead;
 use super::settings::Settings;
 use super::split_graph::{Retained, SplitGraph};
 use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
@@ -88,7 +89,6 @@ impl Assembler<'_> {
     /// All nodes in the order of their evaluation.
     fn nodes(&mut self, graph: GraphRef, mut kept: Retained) -> Result<()> {
         let (s, reorders) = (self.graph, self.settings.reorders);
-        let mut ahead = &s.ahead[..];
         for (number, split) in s.splits.iter().enumerate() {
             for input in &split.inputs {
                 // The original stays until the copy has been made; the copy is in memory from there on.
@@ -100,11 +100,8 @@ impl Assembler<'_> {
                     self.copy(input.set, split.backend);
                 }
             }
-            while let [first, rest @ ..] = ahead
-                && first.during == number
-            {
-                self.copy(first.set, split.backend);
-                ahead = rest;
+            for a in ahead::during(&s.ahead, number) {
+                self.copy(a.set, split.backend);
             }
             if !reorders && kept.is_empty() {
                 self.problem.append(&s.flat.problem, split.nodes.clone());

@@ -1,7 +1,7 @@
 //! Runs the splits of a graph one after the other, each after the copies of its inputs. The contract in `mod.rs` says
 //! how the work of different backends is ordered.
 
-use super::ahead::{Readers, Reading};
+use super::ahead::{self, Readers, Reading};
 use super::experts::serve::{ExpertServer, Order, Streams};
 use super::experts::used::{self, Routing};
 use super::flat;
@@ -261,7 +261,7 @@ impl Run<'_> {
 
     /// The unit of a large batch for which experts may be copied while a split computes.
     fn unit_ahead(&self, number: usize) -> Option<(&Split, usize)> {
-        let planned = self.graph.ahead.iter().find(|a| a.during == number && a.is_unit)?;
+        let planned = ahead::during(&self.graph.ahead, number).iter().find(|a| a.is_unit)?;
         let split = &self.graph.splits[planned.split];
         Some((split, split.unit?)).filter(|_| self.settings.eval.get().callback.is_none())
     }

@@ -64,9 +64,9 @@
 //!   a queue cannot delay later writes to its memory. The copy is then queued on the destination only, and code that
 //!   writes the source must wait for the copy.
 //! - An event marks the end of the queue at the time of `event_record`. Recording it again moves the mark. `event_wait`
-//!   delays the work that the backend receives afterwards. `event_synchronize` blocks the host. Only the host and the
-//!   backend that recorded an event wait for it, because events of different backends are of different kinds. If a
-//!   backend has no events, the scheduler waits for all of its work.
+//!   delays the work that the backend receives afterwards. `event_synchronize` blocks the host. Only the host and
+//!   streams of the device that made an event wait for it, because events of different devices are of different kinds.
+//!   If a backend has no events, the scheduler waits for all of its work.
 //!
 //! What the host may do:
 //!

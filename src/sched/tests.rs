@@ -50,7 +50,7 @@ pub(super) fn get(t: TensorRef) -> Vec<f32> {
 }
 
 /// Memory for all tensors of a context, as weights.
-fn weights(c: &Context, device: &Fake) -> BufferBox {
+pub(super) fn weights(c: &Context, device: &Fake) -> BufferBox {
     let mut list: Vec<*mut ggml_tensor> = c.tensors().map(|t| t.as_ptr()).collect();
     let buffer = device.buft.alloc_buffer_n(&mut list).unwrap().unwrap();
     buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_WEIGHTS);

@@ -65,6 +65,11 @@ impl Costs {
         device.is_some_and(|d| d.pins(buft))
     }
 
+    /// Whether a tensor's data is in memory that is pinned for a backend.
+    pub fn has_pinned(&self, backend: usize, t: TensorRef) -> bool {
+        self.devices[backend].backend.device_opt().is_some_and(|d| d.pins_data(t))
+    }
+
     /// The time to copy bytes from host memory to a backend.
     pub fn copy_in(&self, backend: usize, bytes: usize, pinned: bool) -> Nanos {
         self.curve(backend, Route { way: Way::In, pinned }).time(bytes)
@@ -99,7 +104,7 @@ impl Costs {
         let mut sum: [Nanos; 3] = [0; 3];
         for &w in weights {
             let (dtype, bytes) = (w.dtype(), w.nb()[2]);
-            let is_pinned = w.data_buffer().is_some_and(|b| self.is_pinned(device, b.buft()));
+            let is_pinned = self.has_pinned(device, w);
             sum[0] += self.product(cpu, dtype, bytes, tokens);
             sum[1] += self.copy_in(device, bytes, is_pinned);
             sum[2] += self.product(device, dtype, bytes, tokens);

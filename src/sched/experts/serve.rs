@@ -147,9 +147,9 @@ impl ExpertServer {
     /// Copies experts that a unit of a large batch probably needs, for as long as its routing is not known.
     pub fn begin(&mut self, order: &Order<'_>) {
         let (Some(uploader), Some(n_slots)) = (&self.uploaders[order.home.backend], order.home.stage) else { return };
-        let is_pinned = |b: crate::backend::BufferRef| self.costs.is_pinned(order.home.backend, b.buft());
+        let is_pinned = |w: TensorRef| self.costs.has_pinned(order.home.backend, w);
         // Other memory is copied with the help of the host's thread.
-        if !order.weights.iter().all(|w| w.data_buffer().is_some_and(is_pinned) && damage::check(*w).is_ok()) {
+        if !order.weights.iter().all(|w| is_pinned(*w) && damage::check(*w).is_ok()) {
             return;
         }
         let [_, each, _] = self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, 1);
@@ -284,9 +284,7 @@ impl ExpertServer {
             if let (false, Some(uploader)) = (is_now, &mut uploader) {
                 pool.ready[admitted.slot] = Ready::Waits;
                 let matrix = |w: &TensorRef| w.data().wrapping_add(usize::from(expert) * w.nb()[2]).cast_const();
-                let is_pinned =
-                    |w: &TensorRef| w.data_buffer().is_some_and(|b| self.costs.is_pinned(order.home.backend, b.buft()));
-                let all_pinned = order.weights.iter().all(is_pinned);
+                let all_pinned = order.weights.iter().all(|&w| self.costs.has_pinned(order.home.backend, w));
                 uploader.push(index, admitted.slot, all_pinned, order.weights.iter().map(matrix));
             } else {
                 if let (Ready::After(number), Some(uploader)) = (pool.ready[admitted.slot], &mut uploader) {
@@ -320,10 +318,10 @@ impl ExpertServer {
         let (ahead, mut by_tokens): (Vec<Use>, Vec<Use>) =
             uses.iter().partition(|u| self.slot_of[usize::from(u.expert)] != NONE);
         by_tokens.sort_unstable_by_key(|u| (std::cmp::Reverse(u.tokens), u.expert));
-        let times = |tokens: u32| self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, tokens as usize);
-        let times: Vec<[Nanos; 3]> = by_tokens.iter().map(|u| times(u.tokens)).collect();
+        let cost = |u: &Use| self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, u.tokens as usize);
+        let times: Vec<[Nanos; 3]> = by_tokens.iter().map(cost).collect();
         let mut on_cpu: Nanos = times.iter().map(|t| t[0]).sum();
-        let (mut on_device, mut n): (Nanos, usize) = (ahead.iter().map(|u| self.device_time(order, u.tokens)).sum(), 0);
+        let (mut on_device, mut n): (Nanos, usize) = (ahead.iter().map(|u| cost(u)[2]).sum(), 0);
         while n < by_tokens.len().min(n_slots.saturating_sub(there.len())) {
             let [cpu, copy, device] = times[n];
             if on_device + copy + device >= on_cpu {
@@ -342,11 +340,6 @@ impl ExpertServer {
         }
         let copied = by_tokens[..n].iter().chain(&ahead);
         self.served.copied += copied.map(|u| u64::from(u.tokens)).sum::<u64>();
-    }
-
-    /// How long the device computes the rows of an expert.
-    fn device_time(&self, order: &Order<'_>, tokens: u32) -> Nanos {
-        self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, tokens as usize)[2]
     }
 
     /// Lets the device compute the rows of experts that have a slot, and the CPU those of the others.

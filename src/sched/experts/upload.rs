@@ -91,8 +91,8 @@ impl Uploader {
     /// there.
     pub fn follow(&mut self, device: BackendRef) {
         if !self.waiting.is_empty() {
-            self.follows.record(device);
-            self.follows.wait(self.stream.handle());
+            self.mark(device);
+            self.after_mark();
         }
     }
 
