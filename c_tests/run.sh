@@ -192,9 +192,10 @@ suite_host() {
 # original: WRITERS_SEEDS and WRITERS_WITH.
 suite_sched() {
     local which first=1 n seeds=${SCHED_SEEDS:-300}
-    build ours sched/test_writers.c test_writers -lggml-rpc &&
+    ! posix_only sched/test_writers.c && build ours sched/test_writers.c test_writers -lggml-rpc &&
         counted "sched writers" on ours env WRITERS_WITH="${WRITERS_WITH-rpc}" "$out/ours/test_writers" 1 "${WRITERS_SEEDS:-300}"
     if [ -z "$oracle" ]; then note "sched is skipped without the original"; return; fi
+    ! posix_only sched/sched_diff.c || return
     build ours sched/sched_diff.c sched_diff || return
     while [ "$first" -le "$seeds" ]; do
         n=$((seeds - first + 1 < 1000 ? seeds - first + 1 : 1000))

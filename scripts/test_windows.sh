@@ -110,7 +110,7 @@ section_original() {
     check "the original for Windows" scripts/oracle.sh original
     for name in ggml-base ggml ggml-cpu ggml-rpc; do check "$name.dll exports what the original's does" like_original $name; done
     check "its modules, and a whisper.cpp" eval "scripts/oracle.sh modules && scripts/oracle.sh whisper"
-    GGML_ORACLE_PREFIX=$original GGML_ORACLE_SRC=$GGML_CACHE/src/ggml/src GGML_MODULES=$GGML_CACHE/$CARGO_TARGET/modules GGML_WHISPER=$GGML_CACHE/src/whisper.cpp \
+    ORACLE_FOR=windows GGML_ORACLE_PREFIX=$original GGML_ORACLE_SRC=$GGML_CACHE/src/ggml/src GGML_MODULES=$GGML_CACHE/$CARGO_TARGET/modules GGML_WHISPER=$GGML_CACHE/src/whisper.cpp \
         check "c_tests with the original" hosts dump host sched quant ops train plugin foreign whisper
     grep passed "$work/log"
 }

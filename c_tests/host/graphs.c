@@ -6,6 +6,7 @@
 
 #include "ggml-cpu.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -277,28 +278,26 @@ static void backward(void) {
     show("dup of it", ggml_graph_dup(c, graph, true));
 }
 
-/* Addresses become #1, #2, ... in the order in which they appear. */
+/* Addresses become #0, #1, ... in the order in which they appear: 0x and digits, or sixteen digits (Windows). */
 static void print_without_addresses(FILE * in) {
     static char seen[4096][24];
     int         n = 0, ch;
     while ((ch = fgetc(in)) != EOF) {
-        if (ch != '0') {
-            putchar(ch);
-            continue;
-        }
-        const int next = fgetc(in);
-        if (next != 'x') {
-            putchar(ch);
-            ungetc(next, in);
-            continue;
-        }
         char   word[24];
         size_t len = 0;
-        while ((ch = fgetc(in)) != EOF && strchr("0123456789abcdef", ch) != NULL && len + 1 < sizeof word) {
+        for (; ch != EOF && len + 1 < sizeof word && (isxdigit(ch) || (len == 1 && word[0] == '0' && ch == 'x')); ch = fgetc(in)) {
             word[len++] = (char) ch;
         }
         word[len] = '\0';
+        if (len == 0) {
+            putchar(ch);
+            continue;
+        }
         ungetc(ch, in);
+        if (word[1] != 'x' && len != 16) {
+            fputs(word, stdout);
+            continue;
+        }
         int i = 0;
         while (i < n && strcmp(seen[i], word) != 0) {
             i++;
