@@ -99,10 +99,10 @@ debian-symbols: all
 fuzz:
 	@python3 scripts/fuzz.py -h "$(or $(HOURS),1)"
 
-## soak: schedulers, threads and graphs without end, for MINUTES=10
+## soak: schedulers, threads and graphs without end, for MINUTES=10; SOAK=soak_card: experts on a simulated card
 soak: all
 	@DESTDIR= scripts/install.sh target/install
-	@SOAK_SECONDS=$$(awk 'BEGIN { print 60 * $(or $(MINUTES),10) }') c_tests/run.sh soak
+	@SOAK_SECONDS=$$(awk 'BEGIN { print 60 * $(or $(MINUTES),10) }') c_tests/run.sh $(or $(SOAK),soak)
 
 ## bench: the cost of graphs, compared with the original
 bench:

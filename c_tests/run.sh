@@ -5,9 +5,9 @@
 #   GGML_ORACLE_PREFIX=DIR   the original ggml 0.28.0, installed likewise; without it the tests that need it are
 #                            skipped, with a note
 #   GGML_ORACLE_SRC=DIR      the original's ggml/src, for the headers that it does not install (optional)
-#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async meta quant ops train plugin bad robust rs
-#                                         foreign refuse whisper examples (default: all), soak (a part of robust),
-#                                         windows
+#   usage: c_tests/run.sh [suite ...]     suites: abi dump host sched async card meta quant ops train plugin bad robust
+#                                         rs foreign refuse whisper examples (default: all), soak (a part of robust),
+#                                         soak_card (a part of card), windows
 #
 # Prints PASS or FAIL for each test and, last, `N passed, M failed`. The exit status is 0 if none has failed.
 set -u
@@ -17,7 +17,7 @@ prefix=${GGML_PREFIX:-$root/target/install}
 oracle=${GGML_ORACLE_PREFIX:-}
 oracle_src=${GGML_ORACLE_SRC:-}
 out=${C_TESTS_OUT:-$root/target/c_tests}
-suites=${*:-abi dump host sched async meta quant ops train plugin bad robust rs foreign refuse whisper examples}
+suites=${*:-abi dump host sched async card meta quant ops train plugin bad robust rs foreign refuse whisper examples}
 CC=${CC:-cc} CXX=${CXX:-c++}
 export CC CXX GGML_NO_BACKTRACE=1 GGML_RS_DEBUG=threads=all ABI_OUT=$out/abi
 passed=0 failed=0 notes=()
@@ -202,7 +202,8 @@ suite_sched() {
         for which in oracle ours; do
             GGML_RS_DEBUG=planner=online,threads=all,ahead=off on "$which" "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.$which.txt" 2> "$out/text/sched.$which.err"
         done
-        on ours "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.small.txt" 2> "$out/text/sched.small.err"
+        # Reading ahead takes memory (docs/scheduler.md).
+        GGML_RS_DEBUG=threads=all,ahead=off on ours "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.small.txt" 2> "$out/text/sched.small.err"
         counted "sched plans" python3 "$here/sched/compare_plans.py" "$out/text/sched.oracle.txt" "$out/text/sched.small.txt"
         counted "sched" python3 "$here/sched/compare.py" "$out/text/sched.oracle.txt" "$out/text/sched.ours.txt"
         grep -h '^seed' "$out/text/sched.log" "$out/text/sched_plans.log" 2> /dev/null
@@ -237,6 +238,32 @@ suite_async() {
     counted "async batches on the original" on oracle "$out/ours/async_batches"
     counted "async callbacks on the original" on oracle "$out/ours/async_callbacks"
     unset ASYNC_CAREFUL
+}
+
+# A simulated card: what it computes, and experts in a cache on it, with the race checker.
+suite_card() {
+    if posix_only card/test_experts.c; then return; fi
+    the_card && build ours card/test_card.c test_card && build ours card/test_experts.c card_experts && build ours card/test_offload.c card_offload || return
+    counted "card" on ours env CARD_MODE=values "$out/ours/test_card" "$out/ours/libcard.so"
+    counted "card experts" on_card "$out/ours/card_experts" CARD0
+    counted "card experts, weights in pages of the host" on_card CARD_HOST_COPIES=1 "$out/ours/card_experts" CARD0
+    for n in 45 100 200; do counted "card experts, lost after $n" on_card CARD_LOSE_AFTER=$n "$out/ours/card_experts" CARD0 lost; done
+    # By the size of the batch; by cost: over a fast bus, over a slow one, or if a batch is set.
+    for offload in "31 cpu" "32 device" "16 device cost" "96 cpu cost CARD_H2D_GBPS=0.02" "31 cpu cost GGML_OP_OFFLOAD_MIN_BATCH=32"; do
+        set -- $offload
+        counted "card offload${3:+ by $3}${4:+, $4}" on_card GGML_RS_OFFLOAD="${3:-}" ${4:+"$4"} "$out/ours/card_offload" CARD0 "$1" "$2"
+    done
+    counted "card experts for a while" on_card "$out/ours/card_experts" CARD0 soak 15
+}
+the_card() {
+    [ -f "$out/ours/libcard.so" ] && [ "$out/ours/libcard.so" -nt "$here/card/card.c" ] ||
+        $CC -std=gnu11 -O2 -g -Wall -Wextra -Werror -shared -fPIC "-I$prefix/include" "$here/card/card.c" -o "$out/ours/libcard.so" -Wl,-z,nodelete -lpthread -lm 2> "$out/text/build.err" ||
+        { bad "build the card" "$(grep -m 3 error "$out/text/build.err" | tr '\n' '|')"; return 1; }
+}
+# Fast: its times do not matter here.
+on_card() { # [VARIABLE=VALUE ...] PROGRAM ...
+    on ours env GGML_BACKEND_PATH="$out/ours/libcard.so" GGML_DISABLE_VULKAN=1 GGML_SCHED_SANITIZE=1 CARD_MODE=values CARD_REALTIME=0 CARD_MEMORY_MIB=512 \
+        CARD_H2D_GBPS=100 CARD_COPY_LATENCY_US=1 CARD_LAUNCH_US=1 CARD_KERNEL_US=0 CARD_SPIN_US=0 "$@"
 }
 
 # Every format, quantized in every way from many kinds of rows on both libraries: bytes. QUANT_SEEDS: rows of each kind.
@@ -317,6 +344,10 @@ suite_soak() { # [VARIABLE=VALUE ...]
     fi
     module ours "$accel" -DACCEL_SCORE=10 && build ours robust/soak.c robust_soak "${libs[@]}" &&
         counted "robust soak" on ours env "$@" "$out/ours/robust_soak" "${SOAK_SECONDS:-15}" 1 "${windows:+Z:}$accel" "${unload[@]}"
+}
+# Experts on a card, with changing budgets.
+suite_soak_card() {
+    the_card && build ours card/test_experts.c card_experts && counted "card soak" on_card GGML_SCHED_SANITIZE=0 "$out/ours/card_experts" CARD0 soak "${SOAK_SECONDS:-15}"
 }
 
 # Training: regression and classifier, both optimizers, with and without static graphs, on both libraries.
@@ -564,7 +595,7 @@ suite_examples() {
 
 for suite in $suites; do
     case $suite in
-        abi|dump|host|sched|async|meta|quant|ops|train|plugin|bad|robust|soak|rs|foreign|refuse|whisper|examples|windows) echo "--- $suite"; "suite_$suite" ;;
+        abi|dump|host|sched|async|card|meta|quant|ops|train|plugin|bad|robust|soak|soak_card|rs|foreign|refuse|whisper|examples|windows) echo "--- $suite"; "suite_$suite" ;;
         *) echo "c_tests: no suite $suite"; exit 2 ;;
     esac
 done

@@ -169,6 +169,21 @@ struct ggml_rs_fallback {
 GGML_API size_t ggml_rs_sched_fallbacks(ggml_backend_sched_t sched, struct ggml_rs_fallback *list, size_t max);
 
 //
+// Experts on devices
+//
+
+/// Sets how much memory of its devices a scheduler may use to hold experts whose weights are in host memory. `limit` is
+/// a text as for GGML_RS_EXPERT_CACHE, which it replaces for this scheduler: "auto" (what a device has left, with a
+/// margin), a number of MiB such as "512", a share of all experts such as "10%", or "0" (no cache); perhaps with
+/// ",strict". It applies from the next graph on that is split or allocated after `ggml_backend_sched_reset`: what was
+/// held with another limit is freed then. Results depend on the limit only as far as devices and the CPU calculate
+/// differently. Does nothing for a scheduler with one backend.
+///
+/// If `limit` is none of these, or the caller is a callback of the scheduler, logs an error and returns false; the
+/// limit stays.
+GGML_API bool ggml_rs_sched_set_expert_cache(ggml_backend_sched_t sched, const char *limit);
+
+//
 // Timelines
 //
 

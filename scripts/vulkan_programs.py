@@ -82,13 +82,16 @@ def twice():
 
 
 def computations(t, two):
-    """Every call, whole networks, and two devices that copy to each other."""
+    """Every call, whole networks, experts in a cache, and two devices that copy to each other."""
     nets, staged = host(t, "vulkan/test_nets.c", "-lggml", "-lggml-vulkan", "-lggml-cpu"), {"GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM": "1"}
     shutil.rmtree(CACHE, ignore_errors=True)
     counted(t, "test_vulkan", TEST)
     counted(t, "test_vulkan staged", TEST, **staged)
     counted(t, "test_nets", nets)
     counted(t, "test_nets card", nets, GGML_RS_DEBUG=debug("vk-device=card"))
+    experts = host(t, "card/test_experts.c", "-lggml", "-lggml-cpu")
+    counted(t, "test_experts", experts, "Vulkan0", GGML_SCHED_SANITIZE="1")
+    counted(t, "test_experts for a while", experts, "Vulkan0", "soak", "10")
     if not two:
         print("note: no software driver to load twice: two devices are not tested")
         # A machine with a card need not have one.
@@ -167,17 +170,19 @@ def faults(t, two, every):
     """Each call of Vulkan fails once: with copies through staging memory, with mapped memory, and while steps are
     timed. Mesa's layer that sorts devices (NODEVICE_SELECT) crashes if a query fails under it, before this library gets
     the result."""
-    program = host(t, "vulkan/test_faults.c", "-lggml", "-lggml-cpu")
+    program, layer_file = host(t, "vulkan/test_faults.c", "-lggml", "-lggml-cpu"), f"{t.layer}/libfault_layer.so"
+    layered = {"VK_LAYER_PATH": t.layer, "VK_INSTANCE_LAYERS": "VK_LAYER_ggml_rs_faults", "NODEVICE_SELECT": "1", "GGML_VK_PIPELINE_CACHE_DIR": f"{OUT}/faults"}
 
     def fails(name, devices, stride, **variables):
-        counted(t, f"test_faults {name}", program, f"{t.layer}/libfault_layer.so", str(devices), str(stride), VK_LAYER_PATH=t.layer,
-                VK_INSTANCE_LAYERS="VK_LAYER_ggml_rs_faults", NODEVICE_SELECT="1", GGML_VK_PIPELINE_CACHE_DIR=f"{OUT}/faults", **variables)
+        counted(t, f"test_faults {name}", program, layer_file, str(devices), str(stride), **layered, **variables)
 
     fails("staged", 1, 1, GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM="1")
     fails("direct", 1, 1)
     fails("timed", 1, 1, GGML_VK_PERF_LOGGER="1")
     if two: # between two devices, every third call
         fails("two", 2, 1 if every else 3, **two)
+    # Experts in a cache: their uploads have a stream of their own, and memory that can be given up.
+    counted(t, "test_experts faults", f"{OUT}/test_experts", "Vulkan0", "faults", layer_file, "1" if every else "13", **layered)
 
 
 def caches(t):

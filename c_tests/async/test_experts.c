@@ -1,122 +1,9 @@
 /* Experts whose weights are in host memory, computed by a device that has a cache of some of them and by the CPU. Both
  * have the same kernels here, so that a result has the same bits whatever is in the cache. */
 #include "common.h"
-
-#include "ggml-rs.h"
+#include "../common/mixture.h"
 
 static bool offloads;
-
-enum { LAYERS = 3, EXPERTS = 16, EMBD = 64, FF = 96 };
-
-/* Kinds of models: gate and up apart or in one tensor; a step in between that only a device computes as a whole. */
-enum kind { APART, MERGED, WITH_BIAS };
-
-struct model {
-    enum kind kind;
-    struct ggml_context * ctx[2];
-    ggml_backend_buffer_t buffer[2];
-    struct ggml_tensor * dense[LAYERS], * router[LAYERS], * gate[LAYERS], * up[LAYERS], * down[LAYERS], * bias[LAYERS];
-};
-
-static struct model make(enum kind kind, ggml_backend_t dense_on) {
-    struct model m = { .kind = kind };
-    for (int i = 0; i < 2; i++) m.ctx[i] = new_ctx(ggml_tensor_overhead() * 64);
-    for (int l = 0; l < LAYERS; l++) {
-        m.dense[l]  = ggml_new_tensor_2d(m.ctx[0], GGML_TYPE_F32, EMBD, EMBD);
-        m.router[l] = ggml_new_tensor_2d(m.ctx[0], GGML_TYPE_F32, EMBD, EXPERTS);
-        enum ggml_type gate = l == 2 ? GGML_TYPE_F16 : GGML_TYPE_Q4_0; /* two kinds of layers */
-        m.gate[l]   = ggml_new_tensor_3d(m.ctx[1], gate, EMBD, kind == MERGED ? 2 * FF : FF, EXPERTS);
-        m.up[l]     = kind == MERGED ? NULL : ggml_new_tensor_3d(m.ctx[1], gate, EMBD, FF, EXPERTS);
-        m.down[l]   = ggml_new_tensor_3d(m.ctx[1], GGML_TYPE_Q8_0, FF, EMBD, EXPERTS);
-        m.bias[l]   = ggml_new_tensor_2d(m.ctx[0], GGML_TYPE_F32, FF, EXPERTS);
-    }
-    for (int i = 0; i < 2; i++) {
-        m.buffer[i] = ggml_backend_alloc_ctx_tensors(m.ctx[i], i == 0 ? dense_on : backends[n_devices]);
-        ggml_backend_buffer_set_usage(m.buffer[i], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-        uint32_t seed = 1;
-        for (struct ggml_tensor * t = ggml_get_first_tensor(m.ctx[i]); t != NULL; t = ggml_get_next_tensor(m.ctx[i], t)) set_random(t, seed++, 0.3f);
-    }
-    return m;
-}
-
-static void drop(struct model * m) {
-    for (int i = 0; i < 2; i++) {
-        ggml_backend_buffer_free(m->buffer[i]);
-        ggml_free(m->ctx[i]);
-    }
-}
-
-struct step {
-    struct ggml_context * ctx;
-    struct ggml_cgraph * graph;
-    struct ggml_tensor * x, * ids[LAYERS], * y;
-};
-
-/* `given`: the host chooses the experts. */
-static struct step build(const struct model * m, int n_tokens, int n_used, bool given) {
-    struct step s = { .ctx = new_ctx(ggml_tensor_overhead() * 512 + ggml_graph_overhead_custom(512, false)) };
-    struct ggml_context * c = s.ctx;
-    s.x = ggml_new_tensor_2d(c, GGML_TYPE_F32, EMBD, n_tokens);
-    ggml_set_input(s.x);
-    struct ggml_tensor * x = s.x;
-    for (int l = 0; l < LAYERS; l++) {
-        x = ggml_rms_norm(c, ggml_add(c, ggml_mul_mat(c, m->dense[l], x), x), 1e-5f);
-        struct ggml_tensor * probs = ggml_soft_max(c, ggml_mul_mat(c, m->router[l], x)), * ids;
-        if (given) {
-            ids = ggml_new_tensor_2d(c, GGML_TYPE_I32, n_used, n_tokens);
-            ggml_set_input(ids);
-            s.ids[l] = ids;
-        } else {
-            ids = ggml_argsort_top_k(c, probs, n_used);
-        }
-        struct ggml_tensor * in = ggml_reshape_3d(c, x, EMBD, 1, n_tokens), * h;
-        if (m->kind == MERGED) {
-            struct ggml_tensor * both = ggml_mul_mat_id(c, m->gate[l], in, ids);
-            h = ggml_swiglu_split(c, ggml_view_3d(c, both, FF, n_used, n_tokens, both->nb[1], both->nb[2], 0),
-                                  ggml_view_3d(c, both, FF, n_used, n_tokens, both->nb[1], both->nb[2], FF * sizeof(float)));
-        } else {
-            struct ggml_tensor * up = ggml_mul_mat_id(c, m->up[l], in, ids);
-            if (m->kind == WITH_BIAS) up = ggml_add_id(c, up, m->bias[l], ids);
-            h = ggml_mul(c, ggml_silu(c, ggml_mul_mat_id(c, m->gate[l], in, ids)), up);
-        }
-        struct ggml_tensor * out = ggml_mul_mat_id(c, m->down[l], h, ids);
-        struct ggml_tensor * sum = NULL;
-        for (int i = 0; i < n_used; i++) {
-            struct ggml_tensor * row = ggml_view_2d(c, out, EMBD, n_tokens, out->nb[2], (size_t) i * out->nb[1]);
-            sum = sum == NULL ? ggml_cont(c, row) : ggml_add(c, sum, row);
-        }
-        x = ggml_add(c, x, sum);
-    }
-    s.y = x;
-    ggml_set_output(s.y);
-    s.graph = ggml_new_graph_custom(c, 512, false);
-    ggml_build_forward_expand(s.graph, s.y);
-    return s;
-}
-
-static void feed(const struct step * s, int number, int n_tokens, int n_used, bool given) {
-    float x[EMBD * 8];
-    /* Similar inputs follow each other: some experts are used more often than others. */
-    for (int t = 0; t < n_tokens; t++) {
-        fill(x + t * EMBD, EMBD, (uint32_t) (100 + (number / 4) % 5), 1.0f);
-        x[t * EMBD + number % EMBD] += 0.5f + (float) t;
-    }
-    ggml_backend_tensor_set(s->x, x, 0, ggml_nbytes(s->x));
-    for (int l = 0; given && l < LAYERS; l++) {
-        int32_t ids[8 * 8];
-        for (int i = 0; i < n_tokens * n_used; i++) ids[i] = (int32_t) (mix((uint32_t) number, (uint32_t) (i + 10 * l)) % (EXPERTS + 1)) - 1;
-        ggml_backend_tensor_set(s->ids[l], ids, 0, ggml_nbytes(s->ids[l]));
-    }
-}
-
-/* A number of the placement report. */
-static double reported(ggml_backend_sched_t sched, const char * key) {
-    char * json = ggml_rs_sched_report(sched, GGML_RS_FORMAT_JSON);
-    const char * at = json != NULL ? strstr(json, key) : NULL;
-    double value = at != NULL ? strtod(at + strlen(key) + 2, NULL) : -1;
-    ggml_rs_string_free(json);
-    return value;
-}
 
 /* Computes tokens with a cache and without, on a device and on the CPU. `again`: one graph for all tokens. */
 static void same(const char * cache, enum kind kind, int n_tokens, int n_used, bool given, bool again, bool parallel) {
@@ -131,7 +18,7 @@ static void same(const char * cache, enum kind kind, int n_tokens, int n_used, b
         setenv("GGML_RS_EXPERT_CACHE", side == 0 ? "0" : cache, 1);
         ggml_backend_sched_t sched =
             side == 0 ? ggml_backend_sched_new(backends + 1, NULL, 1, 512, false, true) : ggml_backend_sched_new(backends, NULL, 2, 512, parallel, true);
-        struct model m = make(kind, side == 0 ? backends[1] : backends[0]);
+        struct model m = make(kind, side == 0 ? backends[1] : backends[0], backends[n_devices]);
         struct step s = { 0 };
         for (int i = 0; i < N; i++) {
             if (i == 0 || !again) {
@@ -188,7 +75,7 @@ static void large_batches_are_shared(void) {
     for (int i = 0; i < 4; i++) same("50%", i & 1 ? MERGED : APART, 8, 4, i & 2, false, false);
 }
 
-/* A buffer of the scheduler does not fit beside the cache: the cache is given up. */
+/* A buffer of the scheduler does not fit beside the cache: the cache gets smaller. */
 static void the_cache_gives_way(void) {
     float got[2][EMBD];
     for (int side = 0; side < 2; side++) {
@@ -197,7 +84,7 @@ static void the_cache_gives_way(void) {
         start(1);
         setenv("GGML_RS_EXPERT_CACHE", "50%", 1);
         ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, 2, 512, false, true);
-        struct model m = make(APART, backends[0]);
+        struct model m = make(APART, backends[0], backends[n_devices]);
         /* Two pools, then the buffer for results. */
         devices[0].fail_buffer = side == 0 ? 0 : 3;
         struct step s = build(&m, 1, 4, false);
@@ -205,7 +92,8 @@ static void the_cache_gives_way(void) {
         feed(&s, 1, 1, 4, false);
         CHECK_EQ(ggml_backend_sched_graph_compute(sched, s.graph), GGML_STATUS_SUCCESS);
         ggml_backend_tensor_get(s.y, got[side], 0, sizeof(got[side]));
-        CHECK_EQ((int) reported(sched, "units"), side == 0 ? LAYERS : 0);
+        CHECK_EQ((int) reported(sched, "units"), LAYERS);
+        CHECK_EQ((int) reported(sched, "slots"), side == 0 ? EXPERTS : EXPERTS / 2);
         ggml_free(s.ctx);
         ggml_backend_sched_free(sched);
         drop(&m);
@@ -213,6 +101,9 @@ static void the_cache_gives_way(void) {
     }
     CHECK(memcmp(got[0], got[1], sizeof(got[0])) == 0);
 }
+
+/* The graph of the last token: a report is about a graph that lives. */
+static struct step last;
 
 /* Computes one token; a graph that fails is computed again afterwards. */
 static enum ggml_status token(ggml_backend_sched_t sched, const struct model * m, int number, float * y) {
@@ -222,7 +113,8 @@ static enum ggml_status token(ggml_backend_sched_t sched, const struct model * m
     feed(&s, number, 1, 4, false);
     enum ggml_status status = ggml_backend_sched_graph_compute(sched, s.graph);
     if (status == GGML_STATUS_SUCCESS) ggml_backend_tensor_get(s.y, y, 0, sizeof(float) * EMBD);
-    ggml_free(s.ctx);
+    ggml_free(last.ctx);
+    last = s;
     return status;
 }
 
@@ -239,7 +131,7 @@ static void written_weights_are_copied_again(void) {
     devices[0].slow = 0;
     start(1);
     ggml_backend_sched_t sched = with_cache("100%"), plain_sched = with_cache("0");
-    struct model m = make(APART, backends[0]);
+    struct model m = make(APART, backends[0], backends[n_devices]);
     float want[EMBD], got[EMBD];
     for (int i = 0; i < 6; i++) {
         if (i == 3) set_random(m.gate[1], 77, 0.3f);
@@ -259,7 +151,7 @@ static void two_schedulers_share_a_device(void) {
     devices[0].slow = 100;
     start(1);
     ggml_backend_sched_t scheds[3] = { with_cache("0"), with_cache("20%"), with_cache("40%,strict") };
-    struct model m = make(APART, backends[0]);
+    struct model m = make(APART, backends[0], backends[n_devices]);
     float y[3][EMBD];
     for (int i = 0; i < 30; i++) {
         for (int k = 0; k < 3; k++) CHECK_EQ(token(scheds[k], &m, i, y[k]), GGML_STATUS_SUCCESS);
@@ -291,7 +183,7 @@ static void failures_leave_the_cache_right(void) {
         devices[0].slow = 100;
         start(1);
         ggml_backend_sched_t plain_sched = with_cache("0"), sched = with_cache(strict ? "40%,strict" : "20%");
-        struct model m = make(APART, backends[0]);
+        struct model m = make(APART, backends[0], backends[n_devices]);
         float want[EMBD], got[EMBD];
         int n_failed = 0, n_cancelled = 0;
         for (int i = 0; i < 40; i++) {
@@ -334,5 +226,6 @@ int main(void) {
     RUN(written_weights_are_copied_again);
     RUN(two_schedulers_share_a_device);
     RUN(failures_leave_the_cache_right);
+    ggml_free(last.ctx);
     return test_summary();
 }

@@ -11,6 +11,7 @@ original cannot compute are only listed.
 import array
 import math
 import os
+import re
 import struct
 import sys
 
@@ -146,6 +147,13 @@ def overview(groups):
     print()
 
 
+def divides_by_zero(op, details):
+    """Padding an empty tensor in a circle. The original then divides by zero, which ends the process on x86-64 and
+    gives zero on ARM (ORACLE_FOR=arm). This library refuses it."""
+    arm = os.environ.get("ORACLE_FOR") == "arm"
+    return arm and op == "PAD" and "circular" in details and re.search(r"\b0x|x0\b", details)
+
+
 def main():
     args = [a for a in sys.argv[1:] if a != "-v"]
     loud = "-v" in sys.argv
@@ -157,7 +165,7 @@ def main():
         op, group, details = name.split("|", 2)
         g = groups.setdefault((op, group), {"n": 0, "worst": 0.0, "bound": 0.0, "bad": [], "missing": [], "original": []})
         mine = tested.get(name)
-        if status != OK:
+        if status != OK or divides_by_zero(op, details):
             g["original"].append(details)
             continue
         if mine is None or mine[0] == UNSUPPORTED:

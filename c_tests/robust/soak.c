@@ -10,7 +10,7 @@
 
 #include "../common/check.h"
 #include "../common/child.h"
-#include "../common/resident.h"
+#include "../common/uses.h"
 
 #include "ggml-alloc.h"
 #include "ggml-cpu.h"
@@ -19,10 +19,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
-#ifdef _WIN32
-#include <winternl.h>
-#else
-#include <dirent.h>
+#ifndef _WIN32
 #include <fcntl.h>
 #include <spawn.h>
 
@@ -265,67 +262,6 @@ static void * works(void * seed) {
     return NULL;
 }
 
-/* ---- the process ---- */
-
-#ifdef _WIN32
-/* SystemExtendedHandleInformation, which MinGW's headers lack. */
-#define EXTENDED_HANDLES ((SYSTEM_INFORMATION_CLASS) 64)
-
-/* The system's lists of processes and of handles: GetProcessHandleCount of Wine 8 says 0, and its list of processes the
- * size of the table that the handles are in. */
-static char bytes[1 << 24];
-
-static long own_threads(void) {
-    const SYSTEM_PROCESS_INFORMATION * of = (const void *) bytes;
-    MUST(NtQuerySystemInformation(SystemProcessInformation, bytes, sizeof bytes, NULL) == 0);
-    while ((DWORD) (size_t) of->UniqueProcessId != GetCurrentProcessId() && of->NextEntryOffset != 0) {
-        of = (const void *) ((const char *) of + of->NextEntryOffset);
-    }
-    return (long) of->NumberOfThreads;
-}
-
-static long own_handles(void) {
-    struct handle {
-        void *    object;
-        ULONG_PTR process, value;
-        ULONG     access, type, attributes, reserved;
-    };
-    const struct {
-        ULONG_PTR     n, reserved;
-        struct handle all[];
-    } * handles = (const void *) bytes;
-    long n = 0;
-    MUST(NtQuerySystemInformation(EXTENDED_HANDLES, bytes, sizeof bytes, NULL) == 0);
-    for (ULONG_PTR i = 0; i < handles->n; i++) { n += handles->all[i].process == GetCurrentProcessId(); }
-    return n;
-}
-
-static void uses(long now[3]) {
-    now[0] = resident_kib();
-    /* Each thread has a handle, and they are counted apart. On a loaded machine threads start and end between the two
-     * lists, which then say nothing together. */
-    do {
-        now[2] = own_threads();
-        now[1] = own_handles() - now[2];
-    } while (own_threads() != now[2] && !wrong);
-}
-#else
-static long entries(const char * folder) {
-    long  n = 0;
-    DIR * d = opendir(folder);
-    while (d != NULL && readdir(d) != NULL) { n++; }
-    if (d != NULL) { closedir(d); }
-    return n;
-}
-
-/* Memory in KiB, descriptors and threads. */
-static void uses(long now[3]) {
-    now[0] = resident_kib();
-    now[1] = entries("/proc/self/fd");
-    now[2] = entries("/proc/self/task");
-}
-#endif
-
 static void tells(double seconds) {
     printf("note %.0f s: %ld rounds, %ld of them with Vulkan0, %ld computations, %ld cancelled, %ld failed, %ld files, %ld children, %ld modules, %ld processes that open the library\n",
            seconds, rounds, on_vulkan, computed, cancelled, refused, files, forks, loads, opened);
@@ -346,35 +282,26 @@ int main(int argc, char ** argv) {
         seeds[i] = seed + (uint64_t) i;
         pthread_create(&threads[i], NULL, works, &seeds[i]);
     }
-    /* The first third is for caches, arenas of the C library and spare threads. Of the rest, the lowest value of the
-     * first part is compared with that of the last part. */
-    const int64_t begun = ggml_time_us(), end = begun + (int64_t) (seconds * 1e6);
-    long          early[3] = { 0 }, late[3] = { 0 };
-    double        told     = 600;
-    while (ggml_time_us() < end && !wrong) {
+    const int64_t begun  = ggml_time_us();
+    struct growth growth = { 0 };
+    double        told   = 600;
+    while (!wrong) {
         nanosleep(&(struct timespec) { 0, 50000000 }, NULL);
-        const double passed = (double) (ggml_time_us() - begun) / 1e6, part = passed / seconds;
-        long         now[3];
-        uses(now);
+        const double passed = (double) (ggml_time_us() - begun) / 1e6;
+        growth_note(&growth, passed / seconds);
+        if (passed >= seconds) { break; }
         if (passed > told) { /* a long run shows its progress */
             tells(passed);
-            printf("note resident %ld KiB, descriptors %ld, threads %ld\n", now[0], now[1], now[2]);
+            printf("note resident %ld KiB, descriptors %ld, threads %ld\n", growth.now[0], growth.now[1], growth.now[2]);
             fflush(stdout);
             told += 600;
-        }
-        for (int i = 0; i < 3; i++) {
-            long * into = part > 0.33 && part < 0.5 ? &early[i] : part > 0.8 ? &late[i] : NULL;
-            if (into != NULL && (*into == 0 || now[i] < *into)) { *into = now[i]; }
         }
     }
     finished = true;
     for (int i = 0; i < THREADS; i++) { pthread_join(threads[i], NULL); }
     tells(seconds);
-    printf("note resident %ld KiB, then %ld KiB; descriptors %ld, %ld; threads %ld, %ld\n", early[0], late[0], early[1], late[1], early[2], late[2]);
     CHECK(rounds > 0 && computed > 0);
-    CHECK(late[0] <= early[0] + early[0] / 10 + 16384);
-    CHECK(late[1] <= early[1] + 2);
-    CHECK(late[2] <= early[2] + 4);
+    growth_check(&growth);
     test_end("soak");
     return test_summary();
 }

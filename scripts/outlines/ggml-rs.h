@@ -39,6 +39,12 @@
 @ enum ggml_rs_fallback_cause struct ggml_rs_fallback ggml_rs_sched_fallbacks
 
 //
+// Experts on devices
+//
+
+@ ggml_rs_sched_set_expert_cache
+
+//
 // Timelines
 //
 

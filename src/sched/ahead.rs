@@ -89,6 +89,11 @@ impl Readers {
         Self { plans: Cell::new(plans), is_left_to_host: Cell::new(false), readers: RefCell::new(readers) }
     }
 
+    /// Whether graphs get memory for what is copied ahead.
+    pub fn plans(&self) -> bool {
+        self.plans.get()
+    }
+
     /// Plans nothing from now on. Returns whether it did before.
     pub fn stop(&self) -> bool {
         self.plans.replace(false)

@@ -1,14 +1,17 @@
 //! Runs the splits of a graph one after the other, each after the copies of its inputs. The contract in `mod.rs` says
 //! how the work of different backends is ordered.
 
-use super::ahead::{self, Readers, Reading};
-use super::experts::serve::{ExpertServer, Order, Streams};
+use super::ahead::{self, Reading};
+use super::cost::Nanos;
+use super::experts::order::Order;
+use super::experts::serve::{ExpertServer, Streams};
 use super::experts::used::{self, Routing};
 use super::flat;
 use super::in_flight::Mask;
 use super::queues::Queues;
 use super::race;
 use super::settings::Settings;
+use super::spare::Spare;
 use super::split::{self, Input, Split};
 use super::split_graph::SplitGraph;
 use super::traced;
@@ -18,7 +21,7 @@ use crate::error::Result;
 use crate::graph::GraphRef;
 use crate::invalid;
 use crate::tensor::TensorRef;
-use std::cell::RefCell;
+use std::time::Instant;
 
 /// Says which backend failed, unless the host stopped it.
 fn report_failure(backend: BackendRef, split: usize, status: ggml_status) {
@@ -40,10 +43,8 @@ pub struct Run<'a> {
     pub queues: &'a Queues,
     /// The graph.
     pub graph: &'a SplitGraph,
-    /// Experts on devices.
-    pub experts: Option<&'a RefCell<ExpertServer>>,
-    /// What copies weights ahead.
-    pub readers: &'a Readers,
+    /// Experts on devices, what copies weights ahead, and choices by cost.
+    pub spare: &'a Spare,
 }
 
 impl Streams for Run<'_> {
@@ -74,7 +75,7 @@ impl Run<'_> {
     /// Starts all splits. The status is that of the first backend that fails. On return the host may write its inputs.
     pub fn start(&self) -> Result<ggml_status> {
         let result = self.start_splits();
-        if let Some(experts) = self.experts {
+        if let Some(experts) = self.spare.experts.as_ref() {
             experts.borrow_mut().settle();
         }
         race::split(None);
@@ -85,7 +86,7 @@ impl Run<'_> {
     fn start_splits(&self) -> Result<ggml_status> {
         let mut routing = Routing::default();
         // A host that looks at nodes has them computed in pieces.
-        let mut reading = self.readers.begin(&self.graph.ahead, self.settings.eval.get().callback.is_none());
+        let mut reading = self.spare.readers.begin(&self.graph.ahead, self.settings.eval.get().callback.is_none());
         let mut before = None;
         let traced = traced::begin();
         for (number, split) in self.graph.splits.iter().enumerate() {
@@ -122,11 +123,12 @@ impl Run<'_> {
                 };
                 reading.before(number, split.backend, backend);
                 let unit = self.unit_ahead(number);
-                if let (Some(_), Some(experts)) = (unit, self.experts) {
+                if let (Some(_), Some(experts)) = (unit, self.spare.experts.as_ref()) {
                     experts.borrow_mut().before(split.backend, backend);
                 }
                 let status = match split.unit {
-                    None => compute(),
+                    None if split.products.is_empty() => compute(),
+                    None => self.timed(split, compute),
                     Some(unit) => self.serve(split, unit, compute)?,
                 };
                 if status != ggml_status::GGML_STATUS_SUCCESS {
@@ -147,6 +149,27 @@ impl Run<'_> {
         }
         traced::end(traced);
         Ok(ggml_status::GGML_STATUS_SUCCESS)
+    }
+
+    /// Computes a split, and notes the time of its products if a choice depends on it: on the CPU each time, on a
+    /// device, which has to be waited for, only if the time is not known at all.
+    fn timed(&self, split: &Split, compute: impl FnOnce() -> ggml_status) -> ggml_status {
+        let is_on_cpu = split.backend + 1 == self.settings.backends.len();
+        let Some(offload) = self.spare.offload.as_ref().filter(|o| is_on_cpu || o.is_unknown(split)) else {
+            return compute();
+        };
+        if !is_on_cpu {
+            self.queues.drain(split.backend);
+        }
+        let begun = Instant::now();
+        let status = compute();
+        if !is_on_cpu {
+            self.backend(split.backend).synchronize();
+        }
+        if status == ggml_status::GGML_STATUS_SUCCESS {
+            offload.note(split, begun.elapsed().as_nanos() as Nanos);
+        }
+        status
     }
 
     /// Waits for the backends that still read memory that the host may write next.
@@ -221,7 +244,7 @@ impl Run<'_> {
             self.queues.drain(split.backend);
             self.queues.in_flight.borrow_mut().note_work(split.backend, 0);
             if copies.copy(self.backend(split.backend), weight, copy, graph) {
-                self.readers.leave_to_host();
+                self.spare.readers.leave_to_host();
             }
         }
     }
@@ -253,6 +276,11 @@ impl Run<'_> {
             // If the routing is an input, too, read the original: the routing may be a weight that is copied later.
             let input = split.inputs.iter().find(|other| self.copy_of(other) == ids);
             let ids = input.map_or((ids, to), |other| (other.tensor, self.backend(other.from)));
+            if damage::check(copy).is_err() {
+                // A copy has failed earlier, perhaps of an expert that is not used now.
+                self.queues.drain(split.backend);
+                tensor_io::memset(copy, 0, 0, copy.nbytes());
+            }
             self.queues.in_flight.borrow_mut().note_work(split.backend, 0);
             routing.copy_used(weight, copy, to, ids)?;
         }
@@ -280,7 +308,9 @@ impl Run<'_> {
         unit: usize,
         f: impl FnOnce(&mut ExpertServer, &Order<'_>) -> R,
     ) -> Result<R> {
-        let Some(experts) = self.experts else { return Err(invalid!("the experts of a split are held nowhere")) };
+        let Some(experts) = self.spare.experts.as_ref() else {
+            return Err(invalid!("the experts of a split are held nowhere"));
+        };
         let (g, held) = (self.graph, &self.graph.held.units[unit]);
         let with_owner =
             |id: u32| (g.ids.tensor(id), usize::try_from(g.placed[id as usize].backend).unwrap_or(split.backend));

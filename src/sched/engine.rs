@@ -1,20 +1,18 @@
 //! The state of a scheduler, and the order in which its parts work: see `mod.rs` for the life of a graph.
 #![forbid(unsafe_code)]
 
-use super::ahead::Readers;
 use super::cache::{GRAPHS_PER_COPY, GraphCache};
 use super::cause::{Cause, Placement};
 use super::compute::Run;
-use super::cost::Costs;
 use super::experts::budget::Budget;
-use super::experts::cache::ExpertCache;
 use super::experts::held::Held;
-use super::experts::serve::ExpertServer;
+use super::offload::Offload;
 use super::progress::{Progress, Stage};
 use super::queues::Queues;
 use super::report::View;
 use super::report::fallback::Fallback;
 use super::settings::Settings;
+use super::spare::{Spare, drop_retired};
 use super::split_graph::Life;
 use super::{race, traced};
 use crate::abi::ggml::ggml_status;
@@ -23,7 +21,7 @@ use crate::backend::{BackendRef, BufferTypeRef};
 use crate::error::{Error, Result};
 use crate::graph::{GraphRef, next_uid};
 use crate::tensor::TensorRef;
-use crate::{ggml_abort, invalid, log_warn};
+use crate::{ggml_abort, invalid};
 use std::cell::RefCell;
 
 /// A graph that is split, and that no plan serves.
@@ -53,10 +51,8 @@ pub struct Engine {
     queues: Queues,
     /// Plans and buffers.
     allocator: GraphAllocator,
-    /// Experts on devices, if they have a budget. A graph is computed with the engine borrowed shared.
-    experts: Option<RefCell<ExpertServer>>,
-    /// What copies weights ahead.
-    readers: Readers,
+    /// Memory that can be given up.
+    spare: Spare,
     /// The results for earlier graphs. Its current entry belongs to the current graph.
     cache: GraphCache,
     /// The progress of the current graph.
@@ -82,8 +78,7 @@ impl Engine {
         Self {
             queues: Queues::new(&settings),
             allocator: allocator(&settings),
-            experts: expert_server(&settings),
-            readers: Readers::new(&settings),
+            spare: Spare::new(&settings),
             cache,
             progress: Progress::new(settings.n_copies),
             settings,
@@ -135,7 +130,7 @@ impl Engine {
         if self.progress.stage == Stage::Reset || graph.splits.is_empty() || graph.ids.is_empty() {
             return Err(invalid!("no graph is split: a report is made after the allocation and before the next reset"));
         }
-        let (settings, allocator, experts) = (&self.settings, &self.allocator, self.experts.as_ref());
+        let (settings, allocator, experts) = (&self.settings, &self.allocator, self.spare.experts.as_ref());
         Ok(View { settings, graph, allocator, experts })
     }
 
@@ -173,8 +168,13 @@ impl Engine {
         self.queues.drain_all();
         self.cache = GraphCache::new(&self.settings);
         self.allocator = allocator(&self.settings);
-        self.experts = expert_server(&self.settings);
+        self.spare.start_over(&self.settings);
         self.progress = Progress::new(self.settings.n_copies);
+    }
+
+    /// Changes how much memory experts may take on devices, from the next graph on that is split after a reset.
+    pub fn set_expert_budget(&mut self, budget: Budget) {
+        self.spare.set_budget(budget);
     }
 
     /// Waits until all backends are done.
@@ -207,6 +207,9 @@ impl Engine {
     fn try_split(&mut self, graph: GraphRef, may_repeat: bool) -> Result<Life> {
         graph.set_uid(next_uid());
         let was_reset = self.progress.stage == Stage::Reset;
+        if was_reset {
+            self.spare.renew(&self.settings, &self.queues);
+        }
         let likeness = if was_reset {
             self.progress.stage = Stage::Split;
             self.cache.enter(graph, self.progress.copy, &self.settings)?
@@ -230,17 +233,18 @@ impl Engine {
         if likeness == Likeness::Sizes && may_repeat {
             current.recall.consider(graph, &current.ids, user, self.progress.copy);
         }
-        let mut experts = self.experts.as_ref().map(RefCell::borrow_mut);
+        let mut experts = self.spare.experts.as_ref().map(RefCell::borrow_mut);
         let served = experts.as_mut().map(|server| (&mut **server, may_repeat));
         let warned = &mut self.history.warned_fallbacks;
-        let is_kept = current.split(graph, &self.settings, pool, user, follows, warned, served, &self.readers);
+        let helpers = (&self.spare.readers, self.spare.offload.as_ref());
+        let is_kept = current.split(graph, &self.settings, pool, user, follows, warned, served, helpers);
         if let Some(mut server) = experts {
             drop_retired(&mut server, &self.queues);
         }
         let is_kept = is_kept?;
         self.history.n_follows += u64::from(is_kept);
         if self.settings.debug != 0 {
-            let (settings, allocator, experts) = (&self.settings, &self.allocator, self.experts.as_ref());
+            let (settings, allocator, experts) = (&self.settings, &self.allocator, self.spare.experts.as_ref());
             View { settings, graph: current, allocator, experts }.print_assignments(graph);
         }
         let assembled = current.assemble(graph, &self.settings);
@@ -334,7 +338,7 @@ impl Engine {
     /// Puts the splits and addresses of a graph in place again, when this is the same graph and its memory is still
     /// there.
     fn repeat(&mut self, graph: GraphRef) -> Result<bool> {
-        if self.progress.stage != Stage::Reset {
+        if self.progress.stage != Stage::Reset || self.spare.is_new() {
             return Ok(false);
         }
         let honours = |ticket| self.allocator.honours(ticket);
@@ -342,10 +346,12 @@ impl Engine {
         else {
             return Ok(false);
         };
-        let experts = self.experts.as_ref().map(RefCell::borrow);
+        let experts = self.spare.experts.as_ref().map(RefCell::borrow);
         let is_current =
             |held: &Held| held.is_current(experts.as_ref().map(|server| &server.cache), self.settings.may_hold());
-        if !is_current(&self.cache.current().held) {
+        let current = self.cache.current();
+        let era = self.spare.offload.as_ref().map_or(0, Offload::era);
+        if !is_current(&current.held) || current.offload_era != era {
             self.cache.current_mut().0.life = Life::Split;
             return Ok(false);
         }
@@ -353,7 +359,7 @@ impl Engine {
         let (current, pool) = self.cache.current_mut();
         current.rewire(pool);
         if self.settings.debug != 0 {
-            let (settings, allocator, experts) = (&self.settings, &self.allocator, self.experts.as_ref());
+            let (settings, allocator, experts) = (&self.settings, &self.allocator, self.spare.experts.as_ref());
             View { settings, graph: current, allocator, experts }.print_assignments(graph);
         }
         if !current.reorder_again(graph, &self.settings) {
@@ -407,49 +413,19 @@ impl Engine {
         Ok(())
     }
 
-    /// After an error of memory, gives up memory that only makes graphs faster: that of weights that are copied ahead,
-    /// then that of experts on devices. The graph is then to be split again. Fails with the error if that is of another
-    /// kind, or if there is no such memory.
+    /// As [`Spare::give_way`], for the graph that was split.
     fn give_way(&mut self, error: Error) -> Result<()> {
-        if !matches!(&error, Error::OutOfMemory { .. }) {
-            return Err(error);
-        }
-        if !self.cache.current().ahead.is_empty() && self.readers.stop() {
-            log_warn!("weights are no longer copied ahead: {error}");
-            return Ok(());
-        }
-        if let Some(mut server) = self.experts.as_ref().map(RefCell::borrow_mut)
-            && server.cache.release()
-        {
-            log_warn!("experts are no longer held on devices: {error}");
-            drop_retired(&mut server, &self.queues);
-            return Ok(());
-        }
-        Err(error)
+        let (current, _) = self.cache.current_mut();
+        self.spare.give_way(error, !current.ahead.is_empty(), &self.queues)?;
+        current.place_again();
+        Ok(())
     }
 
     /// Starts computing the graph that is allocated. The status is that of the first backend that fails.
     pub fn compute(&self) -> Result<ggml_status> {
-        let (settings, queues, graph) = (&self.settings, &self.queues, self.cache.current());
-        Run { settings, queues, graph, experts: self.experts.as_ref(), readers: &self.readers }.start()
-    }
-}
-
-/// What holds experts on devices, if the environment gives it a budget and there is an accelerator.
-fn expert_server(settings: &Settings) -> Option<RefCell<ExpertServer>> {
-    let n = settings.backends.len();
-    let cache = ExpertCache::new(Budget::from_environment()).filter(|_| n > 1)?;
-    let costs = Costs::new(&settings.backends, &settings.bufts);
-    costs.load();
-    (0..n - 1).filter(|&b| !costs.knows_copies(b)).for_each(|b| costs.probe_copies(b));
-    Some(RefCell::new(ExpertServer::new(cache, costs, &settings.backends)))
-}
-
-/// Frees the pools that no graph uses from now on, once no device uses them.
-fn drop_retired(server: &mut ExpertServer, queues: &Queues) {
-    let retired = server.take_retired();
-    if !retired.is_empty() {
-        queues.drain_all();
+        let (settings, queues, graph, spare) = (&self.settings, &self.queues, self.cache.current(), &self.spare);
+        spare.offload.iter().for_each(Offload::consider);
+        Run { settings, queues, graph, spare }.start()
     }
 }
 

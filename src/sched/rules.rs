@@ -3,6 +3,7 @@
 use super::cause::Placement;
 use super::flat::Flat;
 use super::in_flight::{self, Mask};
+use super::offload::Offload;
 use super::settings::MAX_BACKENDS;
 use crate::backend::{BackendRef, BufferRef, BufferTypeRef};
 use crate::graph::ids::{NONE, TensorIds};
@@ -46,18 +47,25 @@ impl Known {
 
     /// Repeats all queries, for a graph whose tensors have the same numbers and the same buffers. Returns true only if
     /// all answers are as they were.
-    pub fn holds(&self, backends: &[BackendRef], ids: &TensorIds) -> bool {
+    pub fn holds(&self, backends: &[BackendRef], ids: &TensorIds, offload: Option<&Offload>) -> bool {
         if self.buffers.len() > MOST_BUFFERS || self.ops.len() != ids.len() {
             return false;
         }
+        offload.inspect(|o| o.begin());
         let same = |answers: &Answers, t: TensorRef| {
             in_flight::members(answers.asked).all(|b| backends[b].supports_op(t) == (answers.yes >> b & 1 != 0))
         };
         self.buffers.iter().all(|(buffer, buft)| buffer.buft() == *buft)
             && self.types.iter().all(|&(buft, mask)| users(backends, buft) == mask)
-            && self.offers.iter().all(|&(id, b, answer)| backends[b as usize].offload_op(ids.tensor(id)) == answer)
+            && self.offers.iter().all(|&(id, b, answer)| takes(backends, offload, b.into(), ids.tensor(id)) == answer)
             && std::iter::zip(&self.ops, ids.tensors()).all(|(answers, &t)| same(answers, t))
     }
+}
+
+/// Whether a backend takes a node although its weights are in host memory.
+fn takes(backends: &[BackendRef], offload: Option<&Offload>, b: usize, node: TensorRef) -> bool {
+    let offers = || backends[b].offload_op(node);
+    offload.map_or_else(offers, |offload| offload.takes(b, node, offers))
 }
 
 /// Buffers met that are remembered. With more, a graph of the same structure is placed from the start.
@@ -71,6 +79,8 @@ pub struct Rules<'a> {
     pub bufts: &'a [BufferTypeRef],
     ids: &'a TensorIds,
     known: &'a mut Known,
+    /// Choices by cost, if they are made so.
+    offload: Option<&'a Offload>,
     /// The buffer met last, with the backends that can use its memory.
     last: Option<(BufferRef, Mask)>,
     /// By backend: the backends that can use the memory it computes in.
@@ -84,13 +94,15 @@ impl<'a> Rules<'a> {
         bufts: &'a [BufferTypeRef],
         ids: &'a TensorIds,
         known: &'a mut Known,
+        offload: Option<&'a Offload>,
     ) -> Self {
-        Self { backends, bufts, ids, known, last: None, readers_of: [None; MAX_BACKENDS] }
+        offload.inspect(|o| o.begin());
+        Self { backends, bufts, ids, known, offload, last: None, readers_of: [None; MAX_BACKENDS] }
     }
 
-    /// Whether a backend offers to compute a node although the node's weights are elsewhere.
+    /// Whether a backend takes a node from the CPU, although the node's weights are in host memory.
     pub fn offers(&mut self, b: usize, id: u32) -> bool {
-        let answer = self.backends[b].offload_op(self.ids.tensor(id));
+        let answer = takes(self.backends, self.offload, b, self.ids.tensor(id));
         self.known.offers.push((id, b as u8, answer));
         answer
     }

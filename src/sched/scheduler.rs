@@ -5,6 +5,7 @@
 
 use super::callbacks::{CopyWeights, Eval, Realloc};
 use super::engine::Engine;
+use super::experts::budget::Budget;
 use crate::abi::ggml::ggml_status;
 use crate::backend::{BackendRef, BufferTypeRef};
 use crate::error::Result;
@@ -123,6 +124,12 @@ impl Scheduler {
     /// Sets the callback that copies weights instead of the scheduler.
     pub fn set_copy(&self, copy: CopyWeights) -> Result<()> {
         self.read()?.settings.copies_weights.set(copy);
+        Ok(())
+    }
+
+    /// As [`Engine::set_expert_budget`].
+    pub fn set_expert_budget(&self, budget: Budget) -> Result<()> {
+        self.write()?.set_expert_budget(budget);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use super::arena::{CopyPool, Rewired};
 use super::cause::{Cause, Placement};
+use super::cost::Product;
 use super::experts::cache::ExpertCache;
 use super::experts::held::Held;
 use super::flat::{Flat, is_view_op};
@@ -53,6 +54,8 @@ pub struct Split {
     pub reads_inputs: bool,
     /// The unit of experts that it computes.
     pub unit: Option<usize>,
+    /// Its products of weights that are in host memory, if choices depend on their times.
+    pub products: Vec<Product>,
 }
 
 impl Split {
@@ -540,6 +543,7 @@ fn new_split(backend: usize, start: usize) -> Split {
         reads_in_place: 0,
         reads_inputs: false,
         unit: None,
+        products: Vec::new(),
     }
 }
 

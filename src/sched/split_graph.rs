@@ -11,6 +11,7 @@ use super::experts::held::{Held, Search};
 use super::experts::serve::ExpertServer;
 use super::experts::used;
 use super::flat::Flat;
+use super::offload::{self, Offload};
 use super::plans::BackendPlans;
 use super::rules::{Known, Rules};
 use super::settings::Settings;
@@ -92,6 +93,8 @@ pub struct SplitGraph {
     /// Number of tensors, counted as the original ggml counts them. The host's callback receives whether it changed.
     pub size: usize,
 
+    /// How often choices by cost had changed when it was placed.
+    pub offload_era: u64,
     /// Images of the tensors.
     pub recall: Recall,
     /// Where they were bound.
@@ -126,6 +129,7 @@ impl SplitGraph {
             problem: Problem::default(),
             buffers: Vec::new(),
             size: 0,
+            offload_era: 0,
             recall: Recall::default(),
             bindings: Vec::new(),
         }
@@ -166,6 +170,11 @@ impl SplitGraph {
         id
     }
 
+    /// Forgets where tensors were placed, but for what the host has placed: other rules apply.
+    pub fn place_again(&mut self) {
+        self.placed.iter_mut().filter(|p| p.cause != Cause::USER).for_each(|p| *p = Placement::default());
+    }
+
     /// Numbers the graph's tensors, after those that have a number already.
     pub fn describe(&mut self, graph: GraphRef, pool: &CopyPool) -> Result<()> {
         self.flat.fill(graph, &mut self.ids, |node, slot, src| pool.original(node, slot, src))
@@ -183,12 +192,13 @@ impl SplitGraph {
         settings: &Settings,
         user: &[(TensorRef, i8)],
         cache: Option<(&ExpertCache, bool)>,
+        offload: Option<&Offload>,
     ) -> bool {
         let asked = user.iter().map(|&(t, backend)| (Some(t), backend));
         let known = self.requests.iter().map(|&(id, backend)| (self.ids.tensors().get(id as usize).copied(), backend));
         asked.eq(known)
             && self.held.holds(cache, settings.may_hold(), &self.ids)
-            && self.known.holds(&settings.backends, &self.ids)
+            && self.known.holds(&settings.backends, &self.ids, offload)
     }
 
     /// Begins the placement with what the host has placed. `is_other`: what is placed already was placed for another
@@ -213,7 +223,8 @@ impl SplitGraph {
     /// Places all tensors that are described, unless the placement is kept, and splits the graph. `user`: what the host
     /// has placed. `experts`: those on devices, and whether they may get memory. `follows`: the graph has the structure
     /// of the one before. `warned_fallbacks`: a bit for each operation that the log has already reported as computed by
-    /// the CPU only. `readers`: what copies weights ahead. Returns whether the placement was kept.
+    /// the CPU only. `readers`: what copies weights ahead; `offload`: choices by cost. Returns whether the placement
+    /// was kept.
     pub fn split(
         &mut self,
         graph: GraphRef,
@@ -223,17 +234,22 @@ impl SplitGraph {
         follows: bool,
         warned_fallbacks: &mut u128,
         mut experts: Option<(&mut ExpertServer, bool)>,
-        readers: &Readers,
+        (readers, offload): (&Readers, Option<&Offload>),
     ) -> Result<bool> {
         let is_placed = follows
-            && self.keeps_placement(settings, user, experts.as_ref().map(|(server, may)| (&server.cache, *may)));
+            && self.keeps_placement(
+                settings,
+                user,
+                experts.as_ref().map(|(server, may)| (&server.cache, *may)),
+                offload,
+            );
         if !is_placed {
             self.place_requests(user, follows);
         }
         pool.reset(self.slot);
         self.rewired.clear();
         self.copies.reset(self.ids.len());
-        let mut rules = Rules::new(&settings.backends, &settings.bufts, &self.ids, &mut self.known);
+        let mut rules = Rules::new(&settings.backends, &settings.bufts, &self.ids, &mut self.known, offload);
         if !is_placed {
             self.writers.find(&self.flat);
             self.held.clear();
@@ -296,7 +312,26 @@ impl SplitGraph {
         for a in &self.ahead {
             self.splits[a.split].inputs.iter_mut().filter(|i| i.set == a.set).for_each(|i| i.is_ahead = true);
         }
+        self.offload_era = offload.map_or(0, Offload::era);
+        if offload.is_some() {
+            self.find_products(settings.backends.len() - 1);
+        }
         Ok(is_placed)
+    }
+
+    /// Notes the products of each split whose times choices depend on: those of weights in host memory.
+    fn find_products(&mut self, cpu: usize) {
+        let (copies, cur_copy) = (&self.copies, self.cur_copy);
+        for split in self.splits.iter_mut().filter(|split| split.unit.is_none()) {
+            let nodes = self.flat.nodes()[split.nodes.clone()].iter().map(|&id| self.ids.tensor(id));
+            let copied = |w: TensorRef| {
+                let mut weights = split.inputs.iter().filter(|input| used::is_host_weight(input.tensor));
+                weights.any(|input| copies.get(input.set, cur_copy).tensor == w)
+            };
+            let is_counted = |w: TensorRef| if split.backend == cpu { used::is_host_weight(w) } else { copied(w) };
+            let counts = |node: &TensorRef| node.src(0).is_some_and(is_counted);
+            split.products = nodes.filter(counts).filter_map(offload::product_of).collect();
+        }
     }
 
     /// Gives the splits new identifiers, so that backends do not reuse what they remember of earlier splits, and marks

@@ -28,17 +28,20 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// What a text is that says nothing.
+    pub const WRONG: &str = "no number of MiB, no share such as 10%, and not `auto`";
+
     /// That of the environment.
     pub fn from_environment() -> Self {
         let Some(text) = environment::EXPERT_CACHE.text() else { return Self::default() };
         Self::parse(&text).unwrap_or_else(|| {
-            log_warn!("{}={text} is no size, share or `auto`, and is ignored", environment::EXPERT_CACHE.name);
+            log_warn!("{}={text} is {}, and is ignored", environment::EXPERT_CACHE.name, Self::WRONG);
             Self::default()
         })
     }
 
     /// A limit (`auto`, a number of MiB, or a share such as `10%`), perhaps with `,strict`.
-    fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (limit, strict) = match text.split_once(',') {
             Some((limit, word)) => (limit.trim(), (word.trim() == "strict").then_some(true)?),
             None => (text.trim(), false),

@@ -34,8 +34,12 @@ pub struct Held {
     /// The pools that there were, and whether units were looked for.
     generation: u64,
     allowed: bool,
+    /// Which budget there was.
+    era: u64,
     /// Some unit has no home because no pool could be made for it yet.
     waits: bool,
+    /// The rows of units that the CPU cannot share, in the graph's order: they have to fit into a pool.
+    unshared: Vec<(u32, usize)>,
 }
 
 /// What it takes to find the units of a graph.
@@ -59,13 +63,17 @@ impl Held {
     pub fn clear(&mut self) {
         self.units.clear();
         self.bounds.clear();
+        self.unshared.clear();
         (self.allowed, self.waits) = (false, false);
     }
 
     /// Finds the units of a graph, and homes for them.
     pub fn find(&mut self, cache: &mut ExpertCache, costs: &Costs, rules: &mut Rules<'_>, search: &Search<'_>) {
         self.clear();
-        self.allowed = true;
+        (self.allowed, self.era) = (true, cache.era());
+        if !cache.is_on() {
+            return;
+        }
         let mut found = unit::find(search.flat, search.ids, search.writers);
         let mut backends = Vec::with_capacity(found.len());
         let (mut next, mut recent) = (0, None);
@@ -87,6 +95,8 @@ impl Held {
         self.generation = cache.generation();
         self.waits =
             !search.may_allocate && std::iter::zip(&homes, &units).any(|(h, (_, b))| h.is_none() && b.is_some());
+        let unshared = found.iter().filter(|unit| unit.chain.is_none());
+        self.unshared.extend(unshared.map(|unit| (unit.ids, unit.rows(search.ids))));
         for ((home, unit), device) in homes.iter_mut().zip(&found).zip(&backends) {
             if let Some(device) = device.filter(|d| d.offers && !cache.is_strict()) {
                 let place = cache.find(unit, search.ids, device.backend);
@@ -111,13 +121,16 @@ impl Held {
         let Some((cache, may_allocate)) = cache else { return self.units.is_empty() };
         self.is_current(Some(cache), allowed)
             && !(self.waits && may_allocate)
+            && self.unshared.iter().all(|&(routing, rows)| unit::rows(ids.tensor(routing)) == rows)
             && self.units.iter().all(|held| cache.is_home(held.home, &held.unit, ids))
     }
 
-    /// Whether the pools are those that there were, and units are looked for as they were.
+    /// Whether budget and pools are those that there were, and units are looked for as they were.
     pub fn is_current(&self, cache: Option<&ExpertCache>, allowed: bool) -> bool {
         let Some(cache) = cache else { return true };
-        self.allowed == allowed && (self.units.is_empty() || self.generation == cache.generation())
+        self.allowed == allowed
+            && (!allowed || self.era == cache.era())
+            && (self.units.is_empty() || self.generation == cache.generation())
     }
 
     /// Whether a split begins at a computed node.

@@ -1,21 +1,23 @@
 //! Computes a unit: reads its routing, decides where each expert's rows are computed, and has both sides do it.
 
-use super::cache::{ExpertCache, Home, Place, Pool, Ready};
+use super::budget::Budget;
+use super::cache::{ExpertCache, Home, Place};
 use super::exchange::HostBytes;
+use super::order::{Order, Row, copy, gather, note_cpu, number, rows_of};
 use super::policy::{Phase, Use};
+use super::pool::{Pool, Ready};
 use super::rows::{RowEngine, Task};
 use super::scatter::Scatter;
 use super::staged::{StagedAhead, runs};
-use super::unit::Unit;
 use super::upload::Uploader;
-use super::used::{self, TAIL};
 use crate::abi::ggml::ggml_status;
-use crate::backend::{BackendRef, BufferTypeRef, damage};
+use crate::backend::{BackendRef, damage, tensor_io};
 use crate::error::Result;
 use crate::invalid;
-use crate::sched::cost::{self, Costs, Nanos, Product};
-use crate::sched::traced;
+use crate::sched::cost::{self, Costs, Nanos};
+use crate::sched::{race, traced};
 use crate::tensor::TensorRef;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Host memory that a device may still read or write: all of it is unused again when the device is synchronised.
@@ -26,14 +28,6 @@ struct Exchange {
     slots: HostBytes,
     results: HostBytes,
     scatter: Scatter,
-}
-
-/// A row: for which token and choice, by which expert.
-#[derive(Clone, Copy)]
-struct Row {
-    token: usize,
-    choice: usize,
-    expert: usize,
 }
 
 /// No slot: the CPU computes an expert's rows.
@@ -59,7 +53,7 @@ pub struct ExpertServer {
     /// The cache.
     pub cache: ExpertCache,
     /// What things cost.
-    pub costs: Costs,
+    pub costs: Rc<Costs>,
     /// What has been served.
     pub served: Served,
     rows: RowEngine,
@@ -79,36 +73,7 @@ impl Drop for ExpertServer {
     fn drop(&mut self) {
         // Before the pools that they write.
         self.uploaders.clear();
-        self.costs.save();
     }
-}
-
-/// A unit about to be computed.
-pub struct Order<'a> {
-    /// The unit.
-    pub unit: &'a Unit,
-    /// Where its experts are held.
-    pub home: Home,
-    /// Its device.
-    pub device: BackendRef,
-    /// The memory it computes in.
-    pub buft: BufferTypeRef,
-    /// The CPU, its index, and the memory it computes in.
-    pub cpu: (BackendRef, usize, BufferTypeRef),
-    /// The weights in host memory, in the unit's order.
-    pub weights: &'a [TensorRef],
-    /// The same weights as slots on the device.
-    pub slots: &'a [TensorRef],
-    /// The routing, as numbers of experts, and the backend that computes it.
-    pub routing: (TensorRef, usize),
-    /// Where the device reads the numbers of slots.
-    pub numbers: TensorRef,
-    /// The chain's input, if rows may be computed by the CPU.
-    pub input: Option<(TensorRef, usize)>,
-    /// The nodes of the chain.
-    pub nodes: &'a [TensorRef],
-    /// The result.
-    pub result: TensorRef,
 }
 
 /// The backends of a scheduler, by number.
@@ -121,20 +86,36 @@ pub trait Streams {
 
 impl ExpertServer {
     /// With a cache, and what things cost on its backends.
-    pub fn new(cache: ExpertCache, costs: Costs, backends: &[BackendRef]) -> Self {
-        let strict = cache.is_strict();
-        Self {
+    pub fn new(cache: ExpertCache, costs: Rc<Costs>, backends: &[BackendRef]) -> Self {
+        let mut server = Self {
             cache,
             costs,
             served: Served::default(),
             rows: RowEngine::default(),
             exchange: backends.iter().map(|_| Exchange::default()).collect(),
-            uploaders: backends.iter().map(|&b| if strict { None } else { Uploader::new(b) }).collect(),
+            uploaders: Vec::new(),
             wait: vec![0; backends.len()],
             served_at: None,
             slot_of: Vec::new(),
             ahead: StagedAhead::default(),
+        };
+        server.uploaders.resize_with(backends.len(), || None);
+        server.make_uploaders(backends);
+        server
+    }
+
+    /// Makes those that the budget needs: if the device computes all rows, nothing is uploaded for later.
+    fn make_uploaders(&mut self, backends: &[BackendRef]) {
+        if self.cache.is_on() && !self.cache.is_strict() {
+            let missing = std::iter::zip(&mut self.uploaders, backends).filter(|(uploader, _)| uploader.is_none());
+            missing.for_each(|(uploader, &backend)| *uploader = Uploader::new(backend));
         }
+    }
+
+    /// Changes the budget, for graphs that are split from now on.
+    pub fn set_budget(&mut self, budget: Budget, backends: &[BackendRef]) {
+        self.cache.set_budget(budget);
+        self.make_uploaders(backends);
     }
 
     /// A split before a unit is about to be computed, during which experts may be copied.
@@ -193,6 +174,8 @@ impl ExpertServer {
         read(order, streams, exchange);
         traced::step(begun, "wait for the routing", 0);
         self.ahead.routing_is_known();
+        self.mend(order);
+        let exchange = &self.exchange[order.home.backend];
         let begun = traced::begin();
         if let Some((at, backend)) = self.served_at.take()
             && backend == order.home.backend
@@ -227,6 +210,25 @@ impl ExpertServer {
         Ok(status)
     }
 
+    /// A copy to a slot has failed earlier: what the unit's slots have is forgotten, so that later graphs are right.
+    /// The device has done its work.
+    fn mend(&mut self, order: &Order<'_>) {
+        if order.slots.iter().all(|&slots| damage::check(slots).is_ok()) {
+            return;
+        }
+        let uploader = &mut self.uploaders[order.home.backend];
+        match (order.home.stage, order.home.place) {
+            (None, Some(place)) => {
+                self.cache.pool_mut(place.pool).empty(|| uploader.iter_mut().for_each(Uploader::clear))
+            }
+            _ => {
+                uploader.iter().for_each(Uploader::synchronize);
+                self.ahead.settle();
+                order.slots.iter().for_each(|&slots| tensor_io::memset(slots, 0, 0, slots.nbytes()));
+            }
+        }
+    }
+
     /// Continues the uploads to a device that has no small copies to wait for in the given time.
     fn upload(&mut self, home: Home, time: Duration) {
         let costs = &self.costs;
@@ -248,6 +250,15 @@ impl ExpertServer {
         let mut missing = Vec::new();
         for used in uses {
             match pool.policy.lookup(layer, used.expert.into()).map(|slot| (slot, pool.ready[slot])) {
+                Some((slot, Ready::Waits)) if order.input.is_none() => {
+                    // It cannot wait for its turn.
+                    if let Some(uploader) = &mut uploader {
+                        uploader.cancel(index, slot);
+                    }
+                    pool.ready[slot] = Ready::Yes;
+                    pool.policy.forget(slot);
+                    missing.push(used.expert);
+                }
                 Some((_, Ready::Waits)) => {}
                 Some((slot, ready)) => {
                     if let (Ready::After(number), Some(uploader)) = (ready, &mut uploader) {
@@ -271,7 +282,7 @@ impl ExpertServer {
         let mut copied = 0;
         for &expert in &missing {
             let is_now = copied < n_copies;
-            if !is_now && !uploader.as_ref().is_some_and(|u| u.takes_more()) {
+            if !is_now && !uploader.as_ref().is_some_and(|u| u.takes_more(pool.n_slots())) {
                 break;
             }
             let ready = &pool.ready;
@@ -279,6 +290,11 @@ impl ExpertServer {
             if admitted.is_none() && order.input.is_none() {
                 // It has to be there, whatever it replaces.
                 admitted = pool.policy.force(layer, expert.into());
+                if let (Some(admitted), Some(uploader)) = (&admitted, &mut uploader)
+                    && pool.ready[admitted.slot] == Ready::Waits
+                {
+                    uploader.cancel(index, admitted.slot);
+                }
             }
             let Some(admitted) = admitted else { continue };
             if let (false, Some(uploader)) = (is_now, &mut uploader) {
@@ -352,8 +368,19 @@ impl ExpertServer {
         let exchange = &mut self.exchange[order.home.backend];
         let place = |row: &Row| Some(self.slot_of[row.expert]).filter(|&slot| slot != NONE);
         let [n_used, n_tokens] = [0, 1].map(|i| order.routing.0.ne()[i] as usize);
-        // Rows that the CPU computes read some other slot on the device, and are overwritten.
-        let any = rows.iter().find_map(place).unwrap_or(0);
+        // Rows that the CPU computes read some other slot on the device, to which nothing is uploaded at the time, and
+        // are overwritten.
+        let mut any = rows.iter().find_map(place);
+        if let (None, None, Some(place)) = (any, order.home.stage, order.home.place) {
+            let (pool, uploader) = (self.cache.pool(place.pool), &mut self.uploaders[order.home.backend]);
+            any = pool.idle().map(|slot| slot as u32);
+            if let (None, Some(uploader)) = (any, uploader) {
+                // One of those that are on their way, once they have arrived.
+                any = pool.ready.iter().position(|&ready| ready != Ready::Waits).map(|slot| slot as u32);
+                uploader.await_all(order.device);
+            }
+        }
+        let any = any.unwrap_or(0);
         exchange.slots.resize(n_used * n_tokens * 4, order.device);
         let numbers = exchange.slots.as_mut_slice();
         numbers.fill(0xff); // -1: no expert at all
@@ -365,6 +392,7 @@ impl ExpertServer {
         if !by_cpu.is_empty() && order.input.is_none() {
             return Err(invalid!("the cache has no slot for an expert that '{}' needs", order.result.name()));
         }
+        race::reads(order.numbers, rows.iter().map(|row| place(row).unwrap_or(any)));
         let numbers = exchange.slots.as_slice();
         // SAFETY: the numbers stay until the device is synchronised.
         unsafe { order.device.set_async(order.numbers, numbers.as_ptr(), 0, numbers.len()) };
@@ -411,28 +439,6 @@ impl ExpertServer {
     }
 }
 
-/// A number for a unit that is the same for each graph.
-fn number(order: &Order<'_>) -> usize {
-    order.weights.first().map_or(0, |w| w.data().addr())
-}
-
-/// Queues the copies of `n` experts, from `expert` on, to as many slots, on a stream of the device. Returns bytes.
-fn copy(order: &Order<'_>, stream: BackendRef, expert: usize, slot: usize, n: usize) -> u64 {
-    let mut sum = 0;
-    for (&weight, &slots) in std::iter::zip(order.weights, order.slots) {
-        let bytes = weight.nb()[2];
-        // Slots for one graph have anything in them.
-        let follows = expert + n < weight.ne()[2] as usize && slot + n < slots.ne()[2] as usize;
-        let tail = if order.home.stage.is_some() && follows { bytes.min(TAIL) } else { 0 };
-        let from = weight.data().wrapping_add(expert * bytes);
-        // SAFETY: the weight's data is in host memory, and stays while the graph runs; the experts, and the one after
-        // them for the tail, are some of those that the weight has (`rows_of`).
-        unsafe { stream.set_async(slots, from, slot * bytes, n * bytes + tail) };
-        sum += n * bytes;
-    }
-    sum as u64
-}
-
 /// Reads the routing, and the input if the CPU may compute rows. The device has then done all of its work.
 fn read(order: &Order<'_>, streams: &impl Streams, exchange: &mut Exchange) {
     let queue = |(t, backend): (TensorRef, usize), bytes: &mut HostBytes| {
@@ -449,33 +455,4 @@ fn read(order: &Order<'_>, streams: &impl Streams, exchange: &mut Exchange) {
     }
     let of_input = order.input.map(|(_, backend)| backend).filter(|&b| b != order.routing.1);
     [Some(order.routing.1), of_input].into_iter().flatten().for_each(|b| streams.drain(b));
-}
-
-/// The rows of a routing (numbers of experts, by token and choice).
-fn rows_of(routing: TensorRef, bytes: &[u8], n_experts: usize) -> Result<Vec<Row>> {
-    let mut rows = Vec::with_capacity((routing.ne()[0] * routing.ne()[1]) as usize);
-    used::each_choice(routing, bytes, n_experts, |token, choice, expert| rows.push(Row { token, choice, expert }))?;
-    Ok(rows)
-}
-
-/// The input of each row, one after the other.
-fn gather(order: &Order<'_>, bytes: &[u8], rows: &[Row]) -> Vec<u8> {
-    let Some((input, _)) = order.input else { return Vec::new() };
-    let (ne, nb) = (input.ne(), input.nb());
-    let width = ne[0] as usize * 4;
-    let mut all = Vec::with_capacity(rows.len() * width);
-    for row in rows {
-        let choice = if ne[1] == 1 { 0 } else { row.choice };
-        all.extend_from_slice(&bytes[row.token * nb[2] + choice * nb[1]..][..width]);
-    }
-    all
-}
-
-/// Notes what the CPU took for its rows, which are of so many experts.
-fn note_cpu(order: &Order<'_>, costs: &Costs, n_rows: usize, n_experts: usize, begun: Instant) {
-    let took = begun.elapsed().as_nanos() as Nanos;
-    let columns = n_rows / n_experts.max(1);
-    let product = |w: &TensorRef| Product { dtype: w.dtype(), weight_bytes: w.nb()[2] * n_experts, columns };
-    let products: Vec<Product> = order.weights.iter().map(product).collect();
-    costs.note_products(order.cpu.1, &products, took);
 }

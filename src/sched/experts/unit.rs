@@ -65,6 +65,17 @@ impl Unit {
     pub fn weight_of(&self, place: usize) -> Option<usize> {
         self.products.iter().position(|&p| p == place)
     }
+
+    /// Rows of its result.
+    pub fn rows(&self, ids: &TensorIds) -> usize {
+        rows(ids.tensor(self.ids))
+    }
+}
+
+/// Rows of a unit with this routing: one for each token and choice.
+pub fn rows(routing: TensorRef) -> usize {
+    let [choices, tokens, ..] = routing.ne();
+    usize::try_from(choices.saturating_mul(tokens)).unwrap_or(usize::MAX)
 }
 
 const ROUTING: usize = 2;

@@ -4,9 +4,9 @@
 //! has time: the other copies of a unit are small. But these must not wait for uploads, so uploads are queued matrix by
 //! matrix, only when there is time for them: while the CPU computes rows, and while the device computes what follows.
 
-use super::cache::{Pool, Ready};
 use super::exchange::HostBytes;
 use super::policy::Slot;
+use super::pool::{Pool, Ready};
 use super::streams;
 use crate::backend::{BackendBox, BackendRef, EventBox};
 use crate::sched::cost::Nanos;
@@ -76,9 +76,17 @@ impl Uploader {
         Some(Self { stream, event, follows, staging, waiting, queued: 0, awaited: 0, busy_until })
     }
 
-    /// Whether another expert may be admitted.
-    pub fn takes_more(&self) -> bool {
-        self.waiting.len() < MOST_WAITING
+    /// Forgets the expert that waits for its upload to a slot. What of it is queued has arrived on return.
+    pub fn cancel(&mut self, pool: usize, slot: Slot) {
+        let Some(at) = self.waiting.iter().position(|w| (w.pool, w.slot) == (pool, slot)) else { return };
+        if self.waiting.remove(at).is_some_and(|w| w.matrices.len() < w.n) {
+            self.stream.synchronize();
+        }
+    }
+
+    /// Whether another expert may be admitted to a pool. One slot stays that waits for nothing.
+    pub fn takes_more(&self, n_slots: usize) -> bool {
+        self.waiting.len() < MOST_WAITING.min(n_slots.saturating_sub(1))
     }
 
     /// Adds an expert that has got a slot.

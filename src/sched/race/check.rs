@@ -14,6 +14,9 @@ use std::sync::Arc;
 /// Ranges that are kept before those that are done are looked for.
 const PRUNE_AT: usize = 4096;
 
+/// A routing, and the numbers of matrices that it names.
+pub type Matrices = (usize, Vec<u32>);
+
 /// A memory: that of the host, or of one buffer elsewhere, whose addresses are its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Space {
@@ -70,7 +73,7 @@ fn row_of(t: TensorRef) -> usize {
 
 impl Checker {
     /// Looks at an operation. Returns a text for each race.
-    pub fn see(&mut self, operation: Operation, split: Option<usize>) -> Vec<String> {
+    pub fn see(&mut self, operation: Operation, split: Option<usize>, matrices: &Matrices) -> Vec<String> {
         let mut races = Vec::new();
         match operation {
             Operation::Set(t, offset, size) => self.host(t, offset, size, true, "the host sets", &mut races),
@@ -83,7 +86,7 @@ impl Checker {
             Operation::SetAsync(b, t, offset, size) => self.transfer(b, t, (offset, size), true, split, &mut races),
             Operation::GetAsync(b, t, offset, size) => self.transfer(b, t, (offset, size), false, split, &mut races),
             Operation::CopyAsync(from, to, src, dst) => self.copy((from, to), src, dst, split, &mut races),
-            Operation::Compute(b, graph) => self.compute(b, graph, split, &mut races),
+            Operation::Compute(b, graph) => self.compute(b, graph, split, matrices, &mut races),
             Operation::Record(event, b) => {
                 let stream = self.streams.number(b);
                 self.streams.record(event, stream);
@@ -208,7 +211,14 @@ impl Checker {
         self.touch(&actor, dst, span_of(dst), true, races);
     }
 
-    fn compute(&mut self, b: BackendRef, graph: GraphRef, split: Option<usize>, races: &mut Vec<String>) {
+    fn compute(
+        &mut self,
+        b: BackendRef,
+        graph: GraphRef,
+        split: Option<usize>,
+        (routing, matrices): &Matrices,
+        races: &mut Vec<String>,
+    ) {
         let stream = self.streams.number(b);
         for node in graph.nodes() {
             let op = node.op_raw();
@@ -223,8 +233,18 @@ impl Checker {
             let clause =
                 || format!("{} computes {} {}{}", b.name(), names::op(node.op()), quoted(node), of_split(split));
             let actor = Actor { stream, time, clause: &clause };
-            for (_, src) in node.srcs() {
-                self.touch(&actor, src, span_of(src), false, races);
+            let is_routed = op == ggml_op::GGML_OP_MUL_MAT_ID as i32
+                && node.src(2).is_some_and(|ids| ids.data() as usize == *routing && *routing != 0);
+            for (i, src) in node.srcs() {
+                if is_routed && i == 0 {
+                    let matrix = src.nb()[2];
+                    for &n in matrices {
+                        let from = src.data() as usize + n as usize * matrix;
+                        self.touch(&actor, src, Span::all(from, matrix), false, races);
+                    }
+                } else {
+                    self.touch(&actor, src, span_of(src), false, races);
+                }
             }
             self.touch(&actor, node, span_of(node), true, races);
         }

@@ -19,8 +19,9 @@ use crate::backend::observe::{self, Operation};
 use crate::environment;
 use crate::log_error;
 use crate::sys::sync::lock;
-use check::Checker;
-use std::cell::Cell;
+use crate::tensor::TensorRef;
+use check::{Checker, Matrices};
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::sync::{LazyLock, Mutex};
 
@@ -30,6 +31,8 @@ const MAX_REPORTS: usize = 100;
 thread_local! {
     /// The split that this thread is starting.
     static SPLIT: Cell<Option<usize>> = const { Cell::new(None) };
+    /// What products with this routing (the address of its data) read of their first source.
+    static MATRICES: RefCell<Matrices> = const { RefCell::new((0, Vec::new())) };
 }
 
 #[cfg(test)]
@@ -60,8 +63,18 @@ pub fn split(number: Option<usize>) {
     }
 }
 
+/// Says which matrices the products with a routing read that are computed next. Of others, all are taken to be read.
+pub fn reads(routing: TensorRef, matrices: impl Iterator<Item = u32>) {
+    if observe::watched() {
+        let mut list: Vec<u32> = matrices.collect();
+        list.sort_unstable();
+        list.dedup();
+        MATRICES.set((routing.data() as usize, list));
+    }
+}
+
 fn watch(operation: Operation) {
-    let races = lock(&CHECKER).see(operation, SPLIT.get());
+    let races = MATRICES.with_borrow(|matrices| lock(&CHECKER).see(operation, SPLIT.get(), matrices));
     races.into_iter().for_each(report);
 }
 

@@ -10,9 +10,10 @@ const GIB: usize = 1 << 30;
 impl View<'_> {
     /// Null without a cache.
     pub(super) fn experts_json(&self) -> Value {
-        let Some(server) = self.experts.and_then(|server| server.try_borrow().ok()) else { return Value::Null };
+        let server = self.experts.and_then(|server| server.try_borrow().ok()).filter(|server| server.cache.is_on());
+        let Some(server) = server else { return Value::Null };
         let held = &self.graph.held.units;
-        let pool = |(backend, pool): (usize, &crate::sched::experts::cache::Pool)| {
+        let pool = |(backend, pool): (usize, &crate::sched::experts::pool::Pool)| {
             json!({
                 "backend": backend,
                 "slots": pool.n_slots(),

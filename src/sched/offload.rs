@@ -1,0 +1,304 @@
+//! Whether a device takes a product whose weights are in host memory: by cost, instead of by the size of the batch.
+//!
+//! A device needs a copy of the weights, the CPU reads them where they are. With many columns the copy pays, because
+//! the device computes so much faster; with how many depends on the bus, the device, the CPU and the format. What each
+//! side takes is measured while graphs are computed ([`Costs`]), so a choice may change; it does so only if the other
+//! side is better by a margin, and then graphs are placed again.
+#![forbid(unsafe_code)]
+
+use super::cost::{Costs, Nanos, Product, Side, cheaper};
+use super::settings::Settings;
+use super::split::Split;
+use crate::abi::ggml::{ggml_op, ggml_type};
+use crate::environment;
+use crate::log_debug;
+use crate::tensor::TensorRef;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// With fewer columns a device takes nothing: the CPU reads weights as fast as a bus that copies them out of the same
+/// memory.
+const LEAST_COLUMNS: usize = 4;
+/// A choice stays unless the other side takes at most this part of the time, in percent.
+const MARGIN: Nanos = 80;
+/// The CPU computes a product that was never measured there if, by the figures that one starts with, it takes at most
+/// so many times as long.
+const TRIAL: Nanos = 4;
+/// Choices are looked at again after so many graphs.
+const PERIOD: u32 = 8;
+/// Choices that are remembered.
+const MOST: usize = 1024;
+
+/// What a choice depends on: the backend, and the product.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Key {
+    backend: usize,
+    dtype: ggml_type,
+    weight_bytes: usize,
+    columns: usize,
+    is_pinned: bool,
+}
+
+/// The choices of a scheduler.
+pub struct Offload {
+    costs: Rc<Costs>,
+    cpu: usize,
+    /// Weights are copied while the device computes.
+    overlaps: bool,
+    choices: RefCell<BTreeMap<Key, Side>>,
+    /// What was chosen last: nodes with small weights between products follow it.
+    last: Cell<Option<Side>>,
+    /// Graphs since the choices were looked at.
+    graphs: Cell<u32>,
+    /// Rises when a choice changes.
+    era: Cell<u64>,
+}
+
+impl Offload {
+    /// If choices are made by cost: the variable says so, and neither host nor user has set a batch.
+    pub fn is_wanted(settings: &Settings) -> bool {
+        settings.op_offload
+            && settings.backends.len() > 1
+            && environment::OFFLOAD.text().is_some_and(|text| text == "cost")
+            && environment::OP_OFFLOAD_MIN_BATCH.text().is_none()
+    }
+
+    /// No choices yet. `overlaps`: weights are copied while the device computes.
+    pub fn new(costs: Rc<Costs>, n_backends: usize, overlaps: bool) -> Self {
+        Self {
+            costs,
+            cpu: n_backends - 1,
+            overlaps,
+            choices: RefCell::default(),
+            last: Cell::new(None),
+            graphs: Cell::new(0),
+            era: Cell::new(0),
+        }
+    }
+
+    /// A graph is about to be placed.
+    pub fn begin(&self) {
+        self.last.set(None);
+    }
+
+    /// Whether a device takes a node with weights in host memory. `offers`: it would by itself.
+    pub fn takes(&self, backend: usize, node: TensorRef, offers: impl FnOnce() -> bool) -> bool {
+        let Some(product) = product_of(node) else {
+            return self.last.get().map_or_else(offers, |side| side == Side::Device);
+        };
+        let is_pinned = node.src(0).is_some_and(|w| self.costs.has_pinned(backend, w));
+        let Product { dtype, weight_bytes, columns } = product;
+        let key = Key { backend, dtype, weight_bytes, columns, is_pinned };
+        let mut choices = self.choices.borrow_mut();
+        if choices.len() >= MOST && !choices.contains_key(&key) {
+            choices.clear();
+        }
+        let side = *choices.entry(key).or_insert_with(|| {
+            let side = self.choose(&key, None);
+            log_debug!("{}", self.described(&key, side));
+            side
+        });
+        self.last.set(Some(side));
+        side == Side::Device
+    }
+
+    /// Whether a backend's time for a product of a split was never measured.
+    pub fn is_unknown(&self, split: &Split) -> bool {
+        split.products.iter().any(|p| !self.costs.knows_product(split.backend, p.dtype, p.columns))
+    }
+
+    /// Notes how long a split took.
+    pub fn note(&self, split: &Split, time: Nanos) {
+        let launch = self.costs.launch(split.backend);
+        self.costs.note_products(split.backend, &split.products, time.saturating_sub(launch).max(1));
+    }
+
+    /// How often choices have changed.
+    pub fn era(&self) -> u64 {
+        self.era.get()
+    }
+
+    /// A graph is about to be computed: looks at the choices again, at times.
+    pub fn consider(&self) {
+        self.graphs.set(self.graphs.get() + 1);
+        if self.graphs.get() < PERIOD {
+            return;
+        }
+        self.graphs.set(0);
+        for (key, side) in self.choices.borrow_mut().iter_mut() {
+            let now = self.choose(key, Some(*side));
+            if now != *side {
+                *side = now;
+                self.era.set(self.era.get() + 1);
+                log_debug!("{}", self.described(key, now));
+            }
+        }
+    }
+
+    /// The times on the CPU and on the device, with the copy.
+    fn times(&self, key: &Key) -> (Nanos, Nanos) {
+        let Key { backend, dtype, weight_bytes, columns, is_pinned } = *key;
+        let cpu = self.costs.product(self.cpu, dtype, weight_bytes, columns);
+        let copy = self.costs.copy_in(backend, weight_bytes, is_pinned);
+        let product = self.costs.product(backend, dtype, weight_bytes, columns);
+        let both = if self.overlaps { copy.max(product) } else { copy.saturating_add(product) };
+        (cpu, both.saturating_add(self.costs.launch(backend)))
+    }
+
+    fn choose(&self, key: &Key, before: Option<Side>) -> Side {
+        if key.columns < LEAST_COLUMNS {
+            return Side::Cpu;
+        }
+        let part = |time: Nanos| time / 100 * MARGIN;
+        let (cpu, device) = self.times(key);
+        match before {
+            None if !self.costs.knows_product(self.cpu, key.dtype, key.columns) && cpu / TRIAL <= device => Side::Cpu,
+            None => cheaper(cpu, 0, device, false),
+            Some(Side::Cpu) => cheaper(part(cpu), 0, device, false),
+            Some(Side::Device) => cheaper(cpu, 0, part(device), true),
+        }
+    }
+
+    fn described(&self, key: &Key, side: Side) -> String {
+        let (cpu, device) = self.times(key);
+        format!(
+            "products with {} columns and {} KiB of {:?} in host memory: by {}; the CPU takes {} us, backend {} {} us",
+            key.columns,
+            key.weight_bytes >> 10,
+            key.dtype,
+            if side == Side::Device { "the device" } else { "the CPU" },
+            cpu / 1000,
+            key.backend,
+            device / 1000
+        )
+    }
+}
+
+/// A node as a product of weights, if it is one. Of experts, those that are used at most.
+pub fn product_of(node: TensorRef) -> Option<Product> {
+    let (weight, columns) = (node.src(0)?, node.src(1)?);
+    let size = |n: i64| usize::try_from(n).unwrap_or(0);
+    let [_, n, rows, more] = columns.ne().map(size);
+    const DENSE: i32 = ggml_op::GGML_OP_MUL_MAT as i32;
+    const EXPERTS: i32 = ggml_op::GGML_OP_MUL_MAT_ID as i32;
+    match node.op_raw() {
+        DENSE => Some(Product {
+            dtype: weight.dtype(),
+            weight_bytes: weight.nbytes(),
+            columns: n.saturating_mul(rows).saturating_mul(more).max(1),
+        }),
+        EXPERTS => {
+            let [n_used, n_tokens, ..] = node.src(2)?.ne().map(size);
+            let (all, n_rows) = (size(weight.ne()[2]).max(1), n_used.saturating_mul(n_tokens).max(1));
+            let used = n_rows.min(all);
+            Some(Product {
+                dtype: weight.dtype(),
+                weight_bytes: weight.nb()[2].saturating_mul(used),
+                columns: (n_rows / used).max(1),
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::ggml::ggml_type::{GGML_TYPE_F32, GGML_TYPE_I32, GGML_TYPE_Q8_0};
+    use crate::backend::testing::{Fake, Spec};
+    use crate::tensor::Context;
+
+    const MIB: usize = 1 << 20;
+
+    fn product(ctx: &mut Context, op: ggml_op, weight: &[i64], columns: &[i64], ids: Option<&[i64]>) -> TensorRef {
+        let w = ctx.new_tensor(GGML_TYPE_Q8_0, weight).unwrap();
+        let x = ctx.new_tensor(GGML_TYPE_F32, columns).unwrap();
+        let y = ctx.new_tensor(GGML_TYPE_F32, &[1]).unwrap();
+        y.set_op(op);
+        [Some(w), Some(x), ids.map(|ids| ctx.new_tensor(GGML_TYPE_I32, ids).unwrap())]
+            .into_iter()
+            .enumerate()
+            .for_each(|(i, src)| y.set_src(i, src));
+        y
+    }
+
+    fn dense(ctx: &mut Context, columns: i64) -> TensorRef {
+        product(ctx, ggml_op::GGML_OP_MUL_MAT, &[4096, 4096], &[4096, columns], None)
+    }
+
+    fn with(fakes: &[&Fake], overlaps: bool) -> (Rc<Costs>, Offload) {
+        let (backends, bufts): (Vec<_>, Vec<_>) = fakes.iter().map(|f| (f.handle(), f.buft)).unzip();
+        let costs = Rc::new(Costs::new(&backends, &bufts));
+        (costs.clone(), Offload::new(costs, fakes.len(), overlaps))
+    }
+
+    fn never() -> bool {
+        panic!("a product is chosen by cost")
+    }
+
+    #[test]
+    fn nodes_as_products() {
+        let mut ctx = Context::with_size(1 << 16, true).unwrap();
+        let y = dense(&mut ctx, 7);
+        let bytes = 4096 * 4096 / 32 * 34;
+        assert_eq!(product_of(y), Some(Product { dtype: GGML_TYPE_Q8_0, weight_bytes: bytes, columns: 7 }));
+        // Two of 16 experts for 3 tokens: 6 are used at most, by one column each. For 100 tokens: all.
+        for (tokens, used, columns) in [(3, 6, 1), (100, 16, 12)] {
+            let op = ggml_op::GGML_OP_MUL_MAT_ID;
+            let y = product(&mut ctx, op, &[64, 32, 16], &[64, 1, tokens], Some(&[2, tokens]));
+            let expert = 64 * 32 / 32 * 34;
+            let expected = Product { dtype: GGML_TYPE_Q8_0, weight_bytes: expert * used, columns };
+            assert_eq!(product_of(y), Some(expected));
+        }
+        assert_eq!(product_of(product(&mut ctx, ggml_op::GGML_OP_ADD, &[64], &[64], None)), None);
+    }
+
+    #[test]
+    fn the_cheaper_side_takes_a_product_and_what_follows_it() {
+        let (gpu, cpu) = (Fake::new(Spec::gpu()), Fake::new(Spec::cpu()));
+        let (costs, offload) = with(&[&gpu, &cpu], true);
+        let mut ctx = Context::with_size(1 << 16, true).unwrap();
+        let small = product(&mut ctx, ggml_op::GGML_OP_ADD, &[64], &[64], None);
+        assert!(offload.takes(0, small, || true) && !offload.takes(0, small, || false), "nothing was chosen yet");
+        // With the figures that one starts with: a prompt goes to the device, text stays.
+        assert!(offload.takes(0, dense(&mut ctx, 512), never) && offload.takes(0, small, never));
+        assert!(!offload.takes(0, dense(&mut ctx, 1), never) && !offload.takes(0, small, never));
+        // So many columns might pay, but the CPU was never tried.
+        assert!(!offload.takes(0, dense(&mut ctx, 24), never));
+        offload.begin();
+        assert!(offload.takes(0, small, || true));
+        // A slow bus.
+        let (costs_of_slow, slow) = with(&[&gpu, &cpu], true);
+        (0..8).for_each(|_| costs_of_slow.note_copy_in(0, 16 * MIB, false, 1_000_000_000));
+        assert!(!slow.takes(0, dense(&mut ctx, 512), never));
+        drop(costs);
+    }
+
+    #[test]
+    fn choices_follow_what_is_measured_with_a_margin() {
+        let (gpu, cpu) = (Fake::new(Spec::gpu()), Fake::new(Spec::cpu()));
+        let (costs, offload) = with(&[&gpu, &cpu], true);
+        let mut ctx = Context::with_size(1 << 16, true).unwrap();
+        let y = dense(&mut ctx, 24);
+        let Product { dtype, weight_bytes, columns } = product_of(y).unwrap();
+        let on_device = costs.copy_in(0, weight_bytes, false) + costs.launch(0);
+        let graphs = |times: u32| (0..times).for_each(|_| offload.consider());
+        let cpu_takes = |time: Nanos| (0..64).for_each(|_| costs.note_product(1, dtype, weight_bytes, columns, time));
+        assert!(!offload.takes(0, y, never));
+        cpu_takes(on_device + on_device / 8);
+        graphs(PERIOD);
+        assert!(!offload.takes(0, y, never) && offload.era() == 0, "the difference is small");
+        cpu_takes(2 * on_device);
+        graphs(PERIOD - 1);
+        assert_eq!(offload.era(), 0, "it is not the time yet");
+        graphs(1);
+        assert!(offload.takes(0, y, never) && offload.era() == 1);
+        cpu_takes(on_device - on_device / 8);
+        graphs(PERIOD);
+        assert!(offload.takes(0, y, never) && offload.era() == 1);
+        cpu_takes(on_device / 2);
+        graphs(PERIOD);
+        assert!(!offload.takes(0, y, never) && offload.era() == 2);
+    }
+}
