@@ -12,6 +12,7 @@ is faster. Cases:
 text      experts in host memory (-ncmoe 99), the rest on the card; GGML_RS_EXPERT_CACHE is set to the share
 prompt    the same with prompts
 half      a dense model with half of its layers on the card
+batch     the same with prompts of 8 to 96 tokens, and GGML_RS_OFFLOAD=cost
 fits      both models on a card that is large enough
 
 --shares has the caches, in per cent of all experts; 0: the variable is not set. --load: whether experts are in pinned
@@ -38,6 +39,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -56,6 +58,8 @@ SMALL_EXPERTS, SMALL_DENSE = (256, 128, 4, 4, 2, 128, 8), (256, 704, 4, 4, 2)
 THREADS = max(1, os.cpu_count() - 1)
 # The desktop: GB/s of the CPU, of the card and of PCIe; TFLOPS; microseconds; and the model's bytes.
 CPU_GBPS, CARD_GBPS, PCIE_GBPS, TFLOPS = 70, 1000, {16: 25, 8: 12.5}, 60
+# Around those from which devices offer to take over products (32).
+BATCHES = 8, 16, 24, 31, 32, 48, 96
 LATENCIES = {"CARD_COPY_LATENCY_US": 8, "CARD_LAUNCH_US": 10, "CARD_KERNEL_US": 1.5}
 LAYER_BYTES = 8 * 3 * 2048 * 768 * 18 / 32
 ALL_BYTES = 48 * 128 / 8 * LAYER_BYTES
@@ -212,6 +216,12 @@ def main():
                 b.case(f"{what}{where}, cache {share:g} %", b.experts, [*host, *tests], bus | {"CARD_MEMORY_MIB": b.memory}, **cache)
         for what, tests in (("text", text), ("prompt", prompt)):
             b.case(f"half of a dense model, {what}{where}", b.dense, ["-ngl", b.half, *options, *tests], bus | large)
+        # Times are kept for later starts: the first of some turns is a first start.
+        costs = os.path.join(b.folder, "costs")
+        shutil.rmtree(costs, ignore_errors=True)
+        for tokens in BATCHES:
+            b.case(f"half of a dense model, batch of {tokens}{where}", b.dense, ["-ngl", b.half, *options, "-p", tokens, "-n", 0], bus | large,
+                   GGML_RS_OFFLOAD="cost", GGML_VK_PIPELINE_CACHE_DIR=costs)
     for what, tests in (("text", text), ("prompt", prompt)):
         b.case(f"dense model that fits, {what}", b.dense, ["-ngl", 99, *tests], card | large | {"CARD_H2D_GBPS": PCIE_GBPS[lanes[0]] * b.rates})
         b.case(f"experts that fit, {what}", b.experts, ["-ngl", 99, *tests], card | large | {"CARD_H2D_GBPS": PCIE_GBPS[lanes[0]] * b.rates})

@@ -143,8 +143,8 @@ static void values_with_any_cache(void) {
             ggml_backend_sched_t sched = with_cache(limits[c]);
             for (int i = 0; i < 30; i++) { same(sched, &m, &r, i, i % 5 == 4 ? 3 : 1, c == 3 ? 2 : 4, limits[c]); }
             CHECK_EQ(reported(sched, "units"), LAYERS);
-            /* Smaller ones may be uploading all the time. */
-            if (c > 1) { CHECK(reported(sched, "rows_from_the_cache") > 0); }
+            /* What is uploaded, and when, depends on time, unless the device computes all rows. */
+            if (c == 3 || kind == WITH_BIAS) { CHECK(reported(sched, "rows_from_the_cache") > 0); }
             if (c < 2) { CHECK(reported(sched, "rows_by_the_cpu") > 0); }
             ggml_backend_sched_free(sched);
         }

@@ -151,7 +151,7 @@ def divides_by_zero(op, details):
     """Padding an empty tensor in a circle. The original then divides by zero, which ends the process on x86-64 and
     gives zero on ARM (ORACLE_FOR=arm). This library refuses it."""
     arm = os.environ.get("ORACLE_FOR") == "arm"
-    return arm and op == "PAD" and "circular" in details and re.search(r"\b0x|x0\b", details)
+    return arm and op == "PAD" and "circular" in details and re.search(r"[ x]0[ x]", details)
 
 
 def main():

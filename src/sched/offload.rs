@@ -6,7 +6,7 @@
 //! side is better by a margin, and then graphs are placed again.
 #![forbid(unsafe_code)]
 
-use super::cost::{Costs, Nanos, Product, Side, cheaper};
+use super::cost::{Costs, Nanos, Product, Side};
 use super::settings::Settings;
 use super::split::Split;
 use crate::abi::ggml::{ggml_op, ggml_type};
@@ -19,14 +19,16 @@ use std::rc::Rc;
 
 /// With fewer columns a device takes nothing: the CPU reads weights as fast as a bus that copies them out of the same
 /// memory.
-const LEAST_COLUMNS: usize = 4;
-/// A choice stays unless the other side takes at most this part of the time, in percent.
-const MARGIN: Nanos = 80;
-/// The CPU computes a product that was never measured there if, by the figures that one starts with, it takes at most
-/// so many times as long.
-const TRIAL: Nanos = 4;
-/// Choices are looked at again after so many graphs.
+pub const LEAST_COLUMNS: usize = 4;
+/// A product goes to another side than the size of the batch says if it takes at most this part of the time there, in
+/// percent, and back if it takes more than that. What the estimates leave out is in between: a device also waits for
+/// what the CPU computes between products, and for small copies.
+const GO: Nanos = 66;
+const STAY: Nanos = 83;
+/// Choices are looked at again after so many graphs, and after the first time that is measured for a product.
 const PERIOD: u32 = 8;
+/// Columns from whose time that of more follows: the CPU is busy with them, not with reading the weights.
+const DOZENS: usize = 32;
 /// Choices that are remembered.
 const MOST: usize = 1024;
 
@@ -40,13 +42,21 @@ struct Key {
     is_pinned: bool,
 }
 
+/// A choice.
+#[derive(Clone, Copy)]
+struct Choice {
+    side: Side,
+    /// That of the batch's size: what the device says.
+    usual: Side,
+}
+
 /// The choices of a scheduler.
 pub struct Offload {
     costs: Rc<Costs>,
     cpu: usize,
     /// Weights are copied while the device computes.
     overlaps: bool,
-    choices: RefCell<BTreeMap<Key, Side>>,
+    choices: RefCell<BTreeMap<Key, Choice>>,
     /// What was chosen last: nodes with small weights between products follow it.
     last: Cell<Option<Side>>,
     /// Graphs since the choices were looked at.
@@ -94,13 +104,14 @@ impl Offload {
         if choices.len() >= MOST && !choices.contains_key(&key) {
             choices.clear();
         }
-        let side = *choices.entry(key).or_insert_with(|| {
-            let side = self.choose(&key, None);
-            log_debug!("{}", self.described(&key, side));
-            side
+        let choice = choices.entry(key).or_insert_with(|| {
+            let usual = if offers() { Side::Device } else { Side::Cpu };
+            let side = self.choose(&key, Choice { side: usual, usual });
+            self.tell(&key, side);
+            Choice { side, usual }
         });
-        self.last.set(Some(side));
-        side == Side::Device
+        self.last.set(Some(choice.side));
+        choice.side == Side::Device
     }
 
     /// Whether a backend's time for a product of a split was never measured.
@@ -110,6 +121,10 @@ impl Offload {
 
     /// Notes how long a split took.
     pub fn note(&self, split: &Split, time: Nanos) {
+        if self.is_unknown(split) {
+            // Choices by what one starts with end here.
+            self.graphs.set(PERIOD);
+        }
         let launch = self.costs.launch(split.backend);
         self.costs.note_products(split.backend, &split.products, time.saturating_sub(launch).max(1));
     }
@@ -126,52 +141,62 @@ impl Offload {
             return;
         }
         self.graphs.set(0);
-        for (key, side) in self.choices.borrow_mut().iter_mut() {
-            let now = self.choose(key, Some(*side));
-            if now != *side {
-                *side = now;
+        for (key, choice) in self.choices.borrow_mut().iter_mut() {
+            let now = self.choose(key, *choice);
+            if now != choice.side {
+                choice.side = now;
                 self.era.set(self.era.get() + 1);
-                log_debug!("{}", self.described(key, now));
+                self.tell(key, now);
             }
         }
     }
 
-    /// The times on the CPU and on the device, with the copy.
-    fn times(&self, key: &Key) -> (Nanos, Nanos) {
+    /// The CPU's time, if it was measured for such products, or for fewer columns: more take more time in proportion.
+    fn on_cpu(&self, key: &Key) -> Option<Nanos> {
+        let time = |columns| self.costs.product(self.cpu, key.dtype, key.weight_bytes, columns);
+        let knows = |columns| self.costs.knows_product(self.cpu, key.dtype, columns);
+        match knows(key.columns) {
+            true => Some(time(key.columns)),
+            false if key.columns > DOZENS && knows(DOZENS) => {
+                Some(time(DOZENS).saturating_mul(key.columns as Nanos) / DOZENS as Nanos)
+            }
+            false => None,
+        }
+    }
+
+    /// The device's time, with the copy.
+    fn on_device(&self, key: &Key) -> Nanos {
         let Key { backend, dtype, weight_bytes, columns, is_pinned } = *key;
-        let cpu = self.costs.product(self.cpu, dtype, weight_bytes, columns);
         let copy = self.costs.copy_in(backend, weight_bytes, is_pinned);
         let product = self.costs.product(backend, dtype, weight_bytes, columns);
         let both = if self.overlaps { copy.max(product) } else { copy.saturating_add(product) };
-        (cpu, both.saturating_add(self.costs.launch(backend)))
+        both.saturating_add(self.costs.launch(backend))
     }
 
-    fn choose(&self, key: &Key, before: Option<Side>) -> Side {
-        if key.columns < LEAST_COLUMNS {
-            return Side::Cpu;
-        }
-        let part = |time: Nanos| time / 100 * MARGIN;
-        let (cpu, device) = self.times(key);
-        match before {
-            None if !self.costs.knows_product(self.cpu, key.dtype, key.columns) && cpu / TRIAL <= device => Side::Cpu,
-            None => cheaper(cpu, 0, device, false),
-            Some(Side::Cpu) => cheaper(part(cpu), 0, device, false),
-            Some(Side::Device) => cheaper(cpu, 0, part(device), true),
-        }
+    /// Until the CPU's time is known, and for text, the usual side.
+    fn choose(&self, key: &Key, Choice { side, usual }: Choice) -> Side {
+        let Some(cpu) = self.on_cpu(key).filter(|_| key.columns >= LEAST_COLUMNS) else { return usual };
+        let device = self.on_device(key);
+        let (here, there, other) = match usual {
+            Side::Cpu => (cpu, device, Side::Device),
+            Side::Device => (device, cpu, Side::Cpu),
+        };
+        let part = if side == usual { GO } else { STAY };
+        if there <= (here / 100).saturating_mul(part) { other } else { usual }
     }
 
-    fn described(&self, key: &Key, side: Side) -> String {
-        let (cpu, device) = self.times(key);
-        format!(
-            "products with {} columns and {} KiB of {:?} in host memory: by {}; the CPU takes {} us, backend {} {} us",
+    fn tell(&self, key: &Key, side: Side) {
+        log_debug!(
+            "products with {} columns and {} KiB of {:?} in host memory: by {}; the CPU takes {} us (0: not known), \
+             backend {} {} us",
             key.columns,
             key.weight_bytes >> 10,
             key.dtype,
             if side == Side::Device { "the device" } else { "the CPU" },
-            cpu / 1000,
+            self.on_cpu(key).unwrap_or(0) / 1000,
             key.backend,
-            device / 1000
-        )
+            self.on_device(key) / 1000
+        );
     }
 }
 
@@ -233,10 +258,6 @@ mod tests {
         (costs.clone(), Offload::new(costs, fakes.len(), overlaps))
     }
 
-    fn never() -> bool {
-        panic!("a product is chosen by cost")
-    }
-
     #[test]
     fn nodes_as_products() {
         let mut ctx = Context::with_size(1 << 16, true).unwrap();
@@ -259,20 +280,39 @@ mod tests {
         let (gpu, cpu) = (Fake::new(Spec::gpu()), Fake::new(Spec::cpu()));
         let (costs, offload) = with(&[&gpu, &cpu], true);
         let mut ctx = Context::with_size(1 << 16, true).unwrap();
+        let Product { dtype, weight_bytes, .. } = product_of(dense(&mut ctx, 1)).unwrap();
+        (0..3).for_each(|_| costs.note_product(1, dtype, weight_bytes, 32, 40_000_000));
         let small = product(&mut ctx, ggml_op::GGML_OP_ADD, &[64], &[64], None);
         assert!(offload.takes(0, small, || true) && !offload.takes(0, small, || false), "nothing was chosen yet");
-        // With the figures that one starts with: a prompt goes to the device, text stays.
-        assert!(offload.takes(0, dense(&mut ctx, 512), never) && offload.takes(0, small, never));
-        assert!(!offload.takes(0, dense(&mut ctx, 1), never) && !offload.takes(0, small, never));
-        // So many columns might pay, but the CPU was never tried.
-        assert!(!offload.takes(0, dense(&mut ctx, 24), never));
+        // What more columns take follows from the time of 32.
+        assert!(offload.takes(0, dense(&mut ctx, 512), || false) && offload.takes(0, small, || false));
+        assert!(!offload.takes(0, dense(&mut ctx, 1), || false) && !offload.takes(0, small, || true));
         offload.begin();
         assert!(offload.takes(0, small, || true));
         // A slow bus.
-        let (costs_of_slow, slow) = with(&[&gpu, &cpu], true);
-        (0..8).for_each(|_| costs_of_slow.note_copy_in(0, 16 * MIB, false, 1_000_000_000));
-        assert!(!slow.takes(0, dense(&mut ctx, 512), never));
-        drop(costs);
+        let (costs, slow) = with(&[&gpu, &cpu], true);
+        (0..3).for_each(|_| costs.note_product(1, dtype, weight_bytes, 32, 40_000_000));
+        (0..8).for_each(|_| costs.note_copy_in(0, 16 * MIB, false, 10_000_000_000));
+        assert!(!slow.takes(0, dense(&mut ctx, 512), || true));
+    }
+
+    #[test]
+    fn the_device_decides_until_the_cpu_is_measured() {
+        let (gpu, cpu) = (Fake::new(Spec::gpu()), Fake::new(Spec::cpu()));
+        let (costs, offload) = with(&[&gpu, &cpu], true);
+        let mut ctx = Context::with_size(1 << 16, true).unwrap();
+        let (few, many) = (dense(&mut ctx, 31), dense(&mut ctx, 32));
+        assert!(!offload.takes(0, few, || false) && offload.takes(0, many, || true));
+        (0..PERIOD).for_each(|_| offload.consider());
+        assert!(!offload.takes(0, few, || false) && offload.takes(0, many, || true) && offload.era() == 0);
+        // Both are one class.
+        let Product { dtype, weight_bytes, columns } = product_of(few).unwrap();
+        (0..2).for_each(|_| costs.note_product(1, dtype, weight_bytes, columns, 40_000_000));
+        (0..PERIOD).for_each(|_| offload.consider());
+        assert_eq!(offload.era(), 0, "two times are not enough");
+        costs.note_product(1, dtype, weight_bytes, columns, 40_000_000);
+        (0..PERIOD).for_each(|_| offload.consider());
+        assert!(offload.takes(0, few, || false) && offload.takes(0, many, || true) && offload.era() == 1);
     }
 
     #[test]
@@ -285,20 +325,18 @@ mod tests {
         let on_device = costs.copy_in(0, weight_bytes, false) + costs.launch(0);
         let graphs = |times: u32| (0..times).for_each(|_| offload.consider());
         let cpu_takes = |time: Nanos| (0..64).for_each(|_| costs.note_product(1, dtype, weight_bytes, columns, time));
-        assert!(!offload.takes(0, y, never));
-        cpu_takes(on_device + on_device / 8);
-        graphs(PERIOD);
-        assert!(!offload.takes(0, y, never) && offload.era() == 0, "the difference is small");
-        cpu_takes(2 * on_device);
-        graphs(PERIOD - 1);
-        assert_eq!(offload.era(), 0, "it is not the time yet");
-        graphs(1);
-        assert!(offload.takes(0, y, never) && offload.era() == 1);
-        cpu_takes(on_device - on_device / 8);
-        graphs(PERIOD);
-        assert!(offload.takes(0, y, never) && offload.era() == 1);
-        cpu_takes(on_device / 2);
-        graphs(PERIOD);
-        assert!(!offload.takes(0, y, never) && offload.era() == 2);
+        let takes = || offload.takes(0, y, || false);
+        assert!(!takes());
+        // The usual side is the CPU, until the device takes two thirds of its time, and again from five sixths on.
+        for (time, is_taken, changes) in [
+            (on_device * 13 / 10, false, 0),
+            (on_device * 2, true, 1),
+            (on_device * 13 / 10, true, 1),
+            (on_device * 11 / 10, false, 2),
+        ] {
+            cpu_takes(time);
+            graphs(PERIOD);
+            assert_eq!((takes(), offload.era()), (is_taken, changes), "{time} {on_device}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::experts::held::{Held, Search};
 use super::experts::serve::ExpertServer;
 use super::experts::used;
 use super::flat::Flat;
-use super::offload::{self, Offload};
+use super::offload::{self, LEAST_COLUMNS, Offload};
 use super::plans::BackendPlans;
 use super::rules::{Known, Rules};
 use super::settings::Settings;
@@ -330,7 +330,8 @@ impl SplitGraph {
             };
             let is_counted = |w: TensorRef| if split.backend == cpu { used::is_host_weight(w) } else { copied(w) };
             let counts = |node: &TensorRef| node.src(0).is_some_and(is_counted);
-            split.products = nodes.filter(counts).filter_map(offload::product_of).collect();
+            let products = nodes.filter(counts).filter_map(offload::product_of);
+            split.products = products.filter(|p| p.columns >= LEAST_COLUMNS).collect();
         }
     }
 

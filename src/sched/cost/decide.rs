@@ -12,13 +12,6 @@ pub enum Side {
     Device,
 }
 
-/// The cheaper side for a node whose weights are in host memory. `copy`: the time of copying them, which does not count
-/// if the device has a copy already (`resident`). If both cost the same, the side that copies nothing.
-pub fn cheaper(cpu: Nanos, copy: Nanos, device: Nanos, resident: bool) -> Side {
-    let moves = if resident { device <= cpu } else { copy.saturating_add(device) < cpu };
-    if moves { Side::Device } else { Side::Cpu }
-}
-
 /// Of `misses` experts that the device does not have, how many to copy there, so that all are done first if the CPU
 /// computes the others at the same time. The times are those of one expert; the device computes an expert after its
 /// copy, and copies follow each other. The least number of copies that is best.
@@ -38,17 +31,6 @@ pub fn balance(misses: usize, cpu: Nanos, copy: Nanos, device: Nanos) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_cheaper_side() {
-        assert_eq!(cheaper(100, 60, 30, false), Side::Device);
-        assert_eq!(cheaper(100, 70, 30, false), Side::Cpu);
-        assert_eq!(cheaper(100, 70, 30, true), Side::Device);
-        assert_eq!(cheaper(30, 70, 30, true), Side::Device);
-        assert_eq!(cheaper(29, 0, 30, true), Side::Cpu);
-        assert_eq!(cheaper(Nanos::MAX, Nanos::MAX, Nanos::MAX, false), Side::Cpu);
-        assert_eq!(cheaper(Nanos::MAX, Nanos::MAX, 1, true), Side::Device);
-    }
 
     /// The same as [`balance`], by trying all numbers.
     fn tried(misses: usize, cpu: Nanos, copy: Nanos, device: Nanos) -> usize {

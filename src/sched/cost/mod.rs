@@ -11,7 +11,7 @@
 //! - `decide` chooses by cost.
 //!
 //! A table belongs to one scheduler and is used from one thread at a time. All times are nanoseconds.
-// Only experts are placed by it so far (`experts`): not all of it is used.
+// Experts and offloaded products are placed by it: not all of it is used.
 #![allow(dead_code, unused_imports)]
 
 mod class;
@@ -31,7 +31,7 @@ mod store_tests;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{Side, balance, cheaper};
+pub use decide::{Side, balance};
 pub use estimate::Nanos;
 pub use products::Product;
 pub use rows::Row;

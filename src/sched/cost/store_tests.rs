@@ -182,7 +182,8 @@ fn write_often(folder: &Path, seed: u64) {
         let c = costs(&[&gpu, &cpu]);
         c.note_launch(0, 1_000 + seed + i);
         for dtype in [GGML_TYPE_F16, GGML_TYPE_Q4_K, GGML_TYPE_Q8_0] {
-            c.note_product((i % 2) as usize, dtype, MIB, 1 + i as usize, 1_000_000 + seed);
+            let column = 1 + i as usize;
+            (0..3).for_each(|_| c.note_product((i % 2) as usize, dtype, MIB, column, 1_000_000 + seed));
         }
         c.save_to(folder);
     }

@@ -12,6 +12,9 @@ use crate::backend::{BackendRef, BufferTypeRef};
 use crate::tensor::TensorRef;
 use std::cell::Cell;
 
+/// Measurements after which a figure is known: their median leaves out one that is far off.
+const ENOUGH: u32 = 3;
+
 /// What is known of one backend.
 pub(super) struct Device {
     pub backend: BackendRef,
@@ -166,11 +169,11 @@ impl Costs {
         self.devices[backend].copies.iter().map(Cell::get).any(|curve| curve.count() > 0)
     }
 
-    /// Whether products of this format and number of columns were measured. What was never tried has no other figure
-    /// than a default, so a choice by cost may have to try it.
+    /// Whether products of this format and number of columns were measured, often enough that one slow time does not
+    /// count. What was never tried has no other figure than a default.
     pub fn knows_product(&self, backend: usize, dtype: ggml_type, columns: usize) -> bool {
         let class = Class::of(columns);
-        self.get(backend, Key::Product(dtype, class)).count() > 0
+        self.get(backend, Key::Product(dtype, class)).count() >= ENOUGH
     }
 
     fn note_copy(&self, backend: usize, route: Route, bytes: usize, ns: Nanos) {
