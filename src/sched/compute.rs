@@ -155,7 +155,9 @@ impl Run<'_> {
     /// device, which has to be waited for, only if the time is not known at all.
     fn timed(&self, split: &Split, compute: impl FnOnce() -> ggml_status) -> ggml_status {
         let is_on_cpu = split.backend + 1 == self.settings.backends.len();
-        let Some(offload) = self.spare.offload.as_ref().filter(|o| is_on_cpu || o.is_unknown(split)) else {
+        let Some(offload) =
+            self.spare.offload.as_ref().filter(|o| is_on_cpu || o.is_unknown(split.backend, &split.products))
+        else {
             return compute();
         };
         if !is_on_cpu {
@@ -167,7 +169,7 @@ impl Run<'_> {
             self.backend(split.backend).synchronize();
         }
         if status == ggml_status::GGML_STATUS_SUCCESS {
-            offload.note(split, begun.elapsed().as_nanos() as Nanos);
+            offload.note(split.backend, &split.products, begun.elapsed().as_nanos() as Nanos);
         }
         status
     }

@@ -8,7 +8,6 @@
 
 use super::cost::{Costs, Nanos, Product, Side};
 use super::settings::Settings;
-use super::split::Split;
 use crate::abi::ggml::{ggml_op, ggml_type};
 use crate::environment;
 use crate::log_debug;
@@ -114,19 +113,19 @@ impl Offload {
         choice.side == Side::Device
     }
 
-    /// Whether a backend's time for a product of a split was never measured.
-    pub fn is_unknown(&self, split: &Split) -> bool {
-        split.products.iter().any(|p| !self.costs.knows_product(split.backend, p.dtype, p.columns))
+    /// Whether a backend's time for one of some products is not known.
+    pub fn is_unknown(&self, backend: usize, products: &[Product]) -> bool {
+        products.iter().any(|p| !self.costs.knows_product(backend, p.dtype, p.columns))
     }
 
-    /// Notes how long a split took.
-    pub fn note(&self, split: &Split, time: Nanos) {
-        if self.is_unknown(split) {
-            // Choices by what one starts with end here.
+    /// Notes how long a backend took for some products together.
+    pub fn note(&self, backend: usize, products: &[Product], time: Nanos) {
+        if self.is_unknown(backend, products) {
+            // Until it is known, choices are looked at after each graph.
             self.graphs.set(PERIOD);
         }
-        let launch = self.costs.launch(split.backend);
-        self.costs.note_products(split.backend, &split.products, time.saturating_sub(launch).max(1));
+        let launch = self.costs.launch(backend);
+        self.costs.note_products(backend, products, time.saturating_sub(launch).max(1));
     }
 
     /// How often choices have changed.
