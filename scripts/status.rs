@@ -248,9 +248,9 @@ const PLATFORMS: &str = "## Platforms
 |---|---|---|---|
 | Linux on x86-64 | everything in [TESTS.md](TESTS.md), on the processors and cards that [README](../README.md#limits) names | `make test` | with each change |
 | Linux on 64-bit ARM | in qemu, on no processor: [measurements](measurements/0.28.0-arm.md) | `make test-aarch64` | 2026-11-30 |
-| macOS on 64-bit ARM | nothing. Files are built and read on Linux, shaders are translated: [measurements](measurements/0.28.0-macos.md) | `make check-macos` | 2026-11-29 |
-| Android on 64-bit ARM | nothing. Files are built and read on Linux | `make check-android` | 2026-11-29 |
-| macOS on x86-64 | nothing. It compiles | `make check-macos` | 2026-11-29 |
+| macOS on 64-bit ARM | nothing. Files are built and read on Linux, shaders are translated: [measurements](measurements/0.28.0-macos.md) | `make check-macos` | 2026-11-30 |
+| Android on 64-bit ARM | nothing. Files are built and read on Linux | `make check-android` | 2026-11-30 |
+| macOS on x86-64 | nothing. It compiles | `make check-macos` | 2026-11-30 |
 | Windows on x86-64 | in Wine, on no Windows: [measurements](measurements/0.28.0-windows.md) | `make test-windows` | 2026-11-30 |
 
 ";
