@@ -249,7 +249,7 @@ suite_card() {
     counted "card experts, weights in pages of the host" on_card CARD_HOST_COPIES=1 "$out/ours/card_experts" CARD0
     for n in 45 100 200; do counted "card experts, lost after $n" on_card CARD_LOSE_AFTER=$n "$out/ours/card_experts" CARD0 lost; done
     # By the size of the batch; by cost: over a fast bus, over a slow one, or if a batch is set.
-    for offload in "31 cpu" "32 device" "16 device cost" "96 cpu cost CARD_H2D_GBPS=0.02" "31 cpu cost GGML_OP_OFFLOAD_MIN_BATCH=32" "16 any cost CARD_MODE=values"; do
+    for offload in "31 cpu" "32 device" "16 device cost" "96 cpu cost CARD_H2D_GBPS=0.005" "31 cpu cost GGML_OP_OFFLOAD_MIN_BATCH=32" "16 any cost CARD_MODE=values"; do
         # shellcheck disable=SC2086
         set -- $offload
         counted "card offload${3:+ by $3}${4:+, $4}" on_card CARD_MODE=timing GGML_RS_OFFLOAD="${3:-}" ${4:+"$4"} "$out/ours/card_offload" CARD0 "$1" "$2"
