@@ -5,23 +5,10 @@
 
 #include "device.h"
 #include "../common/check.h"
+#include "../common/log.h"
 #include "../common/random.h"
 
 static bool careful;
-static int  races, errors;
-
-static inline void on_log(enum ggml_log_level level, const char * text, void * user) {
-    (void) user;
-    if (strncmp(text, "race:", 5) == 0) {
-        races++;
-        fputs(text, stderr);
-    }
-    if (level == GGML_LOG_LEVEL_ERROR) errors++;
-}
-
-static uint32_t state;
-static inline int  any(int n) { state = mix(state, 77); return n <= 0 ? 0 : (int) (state % (uint32_t) n); }
-static inline bool odds(int percent) { return any(100) < percent; }
 
 /* ---- devices ---- */
 

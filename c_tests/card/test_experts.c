@@ -10,14 +10,12 @@
  * lost                  computations until the device is lost (CARD_LOSE_AFTER), and after that
  * faults LAYER [STRIDE] each call of Vulkan fails once (c_tests/vulkan/fault_layer.c)
  * soak SECONDS [SEED]   schedulers, limits, batches and cancelled graphs at random: the process must not grow */
-#include "../common/check.h"
-#include "../common/child.h"
+#include "../common/faults.h"
+#include "../common/log.h"
 #include "../common/mixture.h"
 #include "../common/uses.h"
 
 #include "ggml-cpu.h"
-
-#include <dlfcn.h>
 
 static const char *   device_name;
 static ggml_backend_t backends[2]; /* of the device, of the CPU */
@@ -25,16 +23,6 @@ static bool           is_exact; /* the device calculates as the CPU does */
 
 /* The graph that was computed last: a report is about a graph that lives. */
 static struct step last;
-
-static long races;
-
-static void on_log(enum ggml_log_level level, const char * text, void * user) {
-    (void) level; (void) user;
-    if (strncmp(text, "race:", 5) == 0) {
-        races++;
-        fputs(text, stderr);
-    }
-}
 
 static void no_races(void) { CHECK_EQ(races, 0); }
 
@@ -230,24 +218,13 @@ static void the_device_is_lost(void) {
 
 /* ---- each call of Vulkan fails once ---- */
 
-enum { OUT_OF_HOST_MEMORY = -1, OUT_OF_DEVICE_MEMORY = -2, DEVICE_LOST = -4 };
-enum { TOKENS = 6, REPORTED = 10, WITHOUT = 11, DONE = 12 };
-
-static const char * layer;
-static long         stride = 1;
-
-struct fault {
-    long n;
-    int  result;
-};
+enum { TOKENS = 6 };
 
 /* The devices work when the fault comes: what happens before is for c_tests/vulkan/test_faults.c. */
 static void one_call_fails(void * user) {
-    const struct fault * f      = user;
-    void *               handle = dlopen(layer, RTLD_NOW);
-    void (*arm)(long, int)      = handle != NULL ? (void (*)(long, int)) (size_t) dlsym(handle, "fault_layer_arm") : NULL;
-    const char * (*failed)(void) = handle != NULL ? (const char * (*) (void)) (size_t) dlsym(handle, "fault_layer_failed") : NULL;
-    if (arm == NULL || failed == NULL || !start()) { _exit(90); }
+    const struct fault * f = user;
+    faults_open();
+    if (!start()) { _exit(93); }
     struct model         m     = make(APART, backends[0], backends[1]);
     struct reference     r     = refer(APART);
     ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, 2, 512, false, true);
@@ -268,8 +245,8 @@ static void one_call_fails(void * user) {
             _exit(20);
         }
     }
-    const bool has_failed = failed() != NULL;
-    if (has_failed) { printf("note call %ld, %d: %s, %d of %d tokens failed\n", f->n, f->result, failed(), reports, TOKENS); }
+    const bool has_failed = failed_call() != NULL;
+    if (has_failed) { printf("note call %ld, %d: %s, %d of %d tokens failed\n", f->n, f->result, failed_call(), reports, TOKENS); }
     fflush(stdout);
     /* One computation may fail, or two that were on their way; not what comes after, unless the device is lost. */
     if (f->result != DEVICE_LOST && reports > 2) { _exit(21); }
@@ -282,17 +259,8 @@ static void one_call_fails(void * user) {
 }
 
 static void calls_fail(int result) {
-    int reported = 0, without = 0;
-    for (long n = 1; n < 5000; n += stride) {
-        struct fault f      = { n, result };
-        const int    status = child_run(one_call_fails, &f);
-        if (status == DONE) { break; }
-        reported += status == REPORTED;
-        without += status == WITHOUT;
-        if (status != REPORTED && status != WITHOUT) { test_fails(__FILE__, __LINE__, "call %ld fails with %d: %s", n, result, child_verdict(status)); }
-    }
-    CHECK(reported + without > 3);
-    printf("note | experts | %d | %d | %d | %d |\n", result, reported + without, reported, without);
+    const struct faults of = faults_run(one_call_fails, result, "experts");
+    CHECK(of.reported + of.without > 3);
 }
 
 static void no_host_memory(void) { calls_fail(OUT_OF_HOST_MEMORY); }
@@ -306,12 +274,6 @@ static int patience = -1; /* calls until the computation is cancelled */
 static bool impatient(void * user) {
     (void) user;
     return patience >= 0 && patience-- == 0;
-}
-
-static uint32_t soak_state;
-static int below(int n) {
-    soak_state = mix(soak_state, 77);
-    return (int) (soak_state % (uint32_t) n);
 }
 
 static void soak(double seconds) {
@@ -339,24 +301,24 @@ static void soak(double seconds) {
             fflush(stdout);
             told += 600;
         }
-        const int k = below(3), which = below(2);
-        if (below(8) == 0) {
-            CHECK(ggml_rs_sched_set_expert_cache(scheds[which], limits[below(8)]));
+        const int k = any(3), which = any(2);
+        if (any(8) == 0) {
+            CHECK(ggml_rs_sched_set_expert_cache(scheds[which], limits[any(8)]));
             n_budgets++;
         }
-        if (below(100) == 0) {
+        if (any(100) == 0) {
             ggml_backend_sched_free(scheds[which]);
-            scheds[which] = with_cache(limits[below(8)]);
+            scheds[which] = with_cache(limits[any(8)]);
             n_scheds++;
         }
-        if (is_exact && below(60) == 0) { /* the card: others need its memory, or give it back */
+        if (is_exact && any(60) == 0) { /* the card: others need its memory, or give it back */
             ggml_backend_buffer_free(filler);
-            filler = below(2) == 0 ? NULL : leave((size_t) (200 + below(800)) << 10);
+            filler = any(2) == 0 ? NULL : leave((size_t) (200 + any(800)) << 10);
             n_tight += filler != NULL;
         }
-        const int tokens = below(4) == 0 ? 1 + below(MOST) : 1, number = below(1000);
+        const int tokens = any(4) == 0 ? 1 + any(MOST) : 1, number = any(1000);
         expect(&refs[k], number, tokens, 4);
-        patience = below(16) == 0 ? below(30) : -1;
+        patience = any(16) == 0 ? any(30) : -1;
         ggml_backend_cpu_set_abort_callback(backends[1], patience >= 0 ? impatient : NULL, NULL);
         const enum ggml_status status = batch(scheds[which], &models[k], number, tokens, 4, got);
         ggml_backend_cpu_set_abort_callback(backends[1], NULL, NULL);
@@ -388,7 +350,7 @@ int main(int argc, char ** argv) {
     if (strcmp(mode, "faults") == 0 && argc > 3) {
         layer  = argv[3];
         stride = argc > 4 ? atol(argv[4]) : 1;
-        printf("note | what | result | calls | reported | done without |\n");
+        faults_table();
         RUN(no_host_memory);
         RUN(no_device_memory);
         RUN(a_lost_device);
@@ -399,7 +361,7 @@ int main(int argc, char ** argv) {
         return 1;
     }
     if (strcmp(mode, "soak") == 0 && argc > 3) {
-        soak_state = argc > 4 ? (uint32_t) atol(argv[4]) : 1;
+        state = argc > 4 ? (uint32_t) atol(argv[4]) : 1;
         test_begin();
         soak(atof(argv[3]));
         test_end("soak");

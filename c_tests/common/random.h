@@ -5,6 +5,7 @@
 #include "ggml.h"
 #include "ggml-backend.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -13,6 +14,11 @@ static inline uint32_t mix(uint32_t a, uint32_t b) {
     h ^= h >> 15; h *= 0xC2B2AE35u; h ^= h >> 13; h *= 0x27D4EB2Fu; h ^= h >> 16;
     return h;
 }
+
+/* A sequence. */
+static uint32_t state;
+static inline int  any(int n) { state = mix(state, 77); return n <= 0 ? 0 : (int) (state % (uint32_t) n); }
+static inline bool odds(int percent) { return any(100) < percent; }
 
 static inline struct ggml_context * new_ctx(size_t n) {
     struct ggml_init_params p = { n, NULL, true };

@@ -7,21 +7,13 @@
  * must be right. A read that failed must not return what was in memory before. After a failure without loss of a
  * device, the same objects work as soon as the data is written again: verdicts above 1 are errors. The next session
  * must work. */
-#include "../common/check.h"
-#include "../common/child.h"
+#include "../common/faults.h"
 
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 
-#include <dlfcn.h>
-
 enum { WIDTH = 64, ROWS = 4, LAYERS = 6, BYTES = WIDTH * ROWS * 4, LARGE = 3 << 20 };
-enum { OUT_OF_HOST_MEMORY = -1, OUT_OF_DEVICE_MEMORY = -2, DEVICE_LOST = -4 };
-
-static const char * layer;
-static void (*arm)(long n, int result);
-static const char * (*failed_call)(void);
 
 static int n_devices = 1;
 
@@ -196,20 +188,9 @@ static int session(bool * has_devices) {
     return verdict;
 }
 
-enum { REPORTED = 10, WITHOUT = 11, DONE = 12 };
-
-struct order {
-    long n;
-    int  result;
-};
-
 static void one_call_fails(void * user) {
-    const struct order * o = user;
-    void * handle = dlopen(layer, RTLD_NOW);
-    if (handle == NULL) { _exit(90); }
-    arm         = (void (*)(long, int)) (size_t) dlsym(handle, "fault_layer_arm");
-    failed_call = (const char * (*) (void)) (size_t) dlsym(handle, "fault_layer_failed");
-    if (arm == NULL || failed_call == NULL) { _exit(91); }
+    const struct fault * o = user;
+    faults_open();
     bool had_devices, has_devices;
     arm(o->n, o->result);
     int verdict = session(&had_devices);
@@ -226,24 +207,9 @@ static void one_call_fails(void * user) {
     _exit(verdict == 0 ? WITHOUT : REPORTED);
 }
 
-static long stride = 1;
-
 static void calls_fail(int result) {
-    int reported = 0, without = 0;
-    for (long n = 1; n < 5000; n += stride) {
-        struct order o      = { n, result };
-        const int    status = child_run(one_call_fails, &o);
-        if (status == DONE) { break; }
-        if (status == REPORTED) {
-            reported++;
-        } else if (status == WITHOUT) {
-            without++;
-        } else {
-            test_fails(__FILE__, __LINE__, "call %ld fails with %d: %s", n, result, child_verdict(status));
-        }
-    }
-    CHECK(reported > 5);
-    printf("note | Vulkan calls | %d | %d | %d | %d |\n", result, reported + without, reported, without);
+    const struct faults of = faults_run(one_call_fails, result, "Vulkan calls");
+    CHECK(of.reported > 5);
 }
 
 static void no_host_memory(void) { calls_fail(OUT_OF_HOST_MEMORY); }
@@ -255,7 +221,7 @@ int main(int argc, char ** argv) {
     layer = argv[1];
     if (argc > 2) { n_devices = atoi(argv[2]) == 2 ? 2 : 1; }
     if (argc > 3) { stride = atol(argv[3]); }
-    printf("note | what | result | calls | reported | done without |\n");
+    faults_table();
     RUN(no_host_memory);
     RUN(no_device_memory);
     RUN(the_device_is_lost);

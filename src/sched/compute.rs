@@ -75,7 +75,7 @@ impl Run<'_> {
     /// Starts all splits. The status is that of the first backend that fails. On return the host may write its inputs.
     pub fn start(&self) -> Result<ggml_status> {
         let result = self.start_splits();
-        if let Some(experts) = self.spare.experts.as_ref() {
+        if let Some(experts) = &self.spare.experts {
             experts.borrow_mut().settle();
         }
         race::split(None);
@@ -123,7 +123,7 @@ impl Run<'_> {
                 };
                 reading.before(number, split.backend, backend);
                 let unit = self.unit_ahead(number);
-                if let (Some(_), Some(experts)) = (unit, self.spare.experts.as_ref()) {
+                if let (Some(_), Some(experts)) = (unit, &self.spare.experts) {
                     experts.borrow_mut().before(split.backend, backend);
                 }
                 let status = match split.unit {
@@ -152,7 +152,7 @@ impl Run<'_> {
     }
 
     /// Computes a split, and notes the time of its products if a choice depends on it: on the CPU each time, on a
-    /// device, which has to be waited for, only if the time is not known at all.
+    /// device, which has to be waited for, only until the time is known.
     fn timed(&self, split: &Split, compute: impl FnOnce() -> ggml_status) -> ggml_status {
         let is_on_cpu = split.backend + 1 == self.settings.backends.len();
         let Some(offload) =
@@ -278,11 +278,7 @@ impl Run<'_> {
             // If the routing is an input, too, read the original: the routing may be a weight that is copied later.
             let input = split.inputs.iter().find(|other| self.copy_of(other) == ids);
             let ids = input.map_or((ids, to), |other| (other.tensor, self.backend(other.from)));
-            if damage::check(copy).is_err() {
-                // A copy has failed earlier, perhaps of an expert that is not used now.
-                self.queues.drain(split.backend);
-                tensor_io::memset(copy, 0, 0, copy.nbytes());
-            }
+            used::mend(copy, || self.queues.drain(split.backend));
             self.queues.in_flight.borrow_mut().note_work(split.backend, 0);
             routing.copy_used(weight, copy, to, ids)?;
         }
@@ -310,7 +306,7 @@ impl Run<'_> {
         unit: usize,
         f: impl FnOnce(&mut ExpertServer, &Order<'_>) -> R,
     ) -> Result<R> {
-        let Some(experts) = self.spare.experts.as_ref() else {
+        let Some(experts) = &self.spare.experts else {
             return Err(invalid!("the experts of a split are held nowhere"));
         };
         let (g, held) = (self.graph, &self.graph.held.units[unit]);

@@ -24,7 +24,7 @@ pub const LEAST_COLUMNS: usize = 4;
 /// what the CPU computes between products, and for small copies.
 const GO: Nanos = 66;
 const STAY: Nanos = 83;
-/// Choices are looked at again after so many graphs, and after the first time that is measured for a product.
+/// Choices are looked at again after so many graphs; after each one, while the times of its products are not known.
 const PERIOD: u32 = 8;
 /// Columns from whose time that of more follows: the CPU is busy with them, not with reading the weights.
 const DOZENS: usize = 32;

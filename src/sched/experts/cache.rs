@@ -197,10 +197,14 @@ impl ExpertCache {
         }
     }
 
+    fn bytes(&self) -> usize {
+        self.pools.iter().map(Pool::bytes).sum()
+    }
+
     /// Gives up all pools: their memory is needed. Those that are made from now on have half of it, after some times
     /// none. Returns what they may have, if there were any.
     pub fn shrink(&mut self) -> Option<usize> {
-        let had: usize = self.pools.iter().map(|p| p.bytes()).sum();
+        let had = self.bytes();
         if self.pools.is_empty() {
             return None;
         }
@@ -251,8 +255,7 @@ impl ExpertCache {
         }
         self.generation += 1;
         let total: usize = wanted.iter().map(|(k, l)| k.bytes(l.len())).sum();
-        let others: usize = self.pools.iter().map(|p| p.bytes()).sum();
-        let most = self.most.map_or(usize::MAX, |most| most.saturating_sub(others));
+        let most = self.most.map_or(usize::MAX, |most| most.saturating_sub(self.bytes()));
         let mut rest = total;
         for (kind, layers) in wanted {
             let all = kind.bytes(layers.len());

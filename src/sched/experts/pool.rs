@@ -162,11 +162,6 @@ impl Pool {
         self.kind.n_experts
     }
 
-    /// A slot to which nothing is uploaded, or will be soon.
-    pub fn idle(&self) -> Option<Slot> {
-        self.ready.iter().position(|&ready| ready == Ready::Yes)
-    }
-
     /// Forgets the experts that wait for an upload, which will not come.
     pub fn forget_waiting(&mut self) {
         for slot in 0..self.ready.len() {

@@ -4,14 +4,15 @@ use super::budget::Budget;
 use super::cache::{ExpertCache, Home, Place};
 use super::exchange::HostBytes;
 use super::order::{Order, Row, copy, gather, note_cpu, number, rows_of};
-use super::policy::{Phase, Use};
+use super::policy::{Phase, Slot, Use};
 use super::pool::{Pool, Ready};
 use super::rows::{RowEngine, Task};
 use super::scatter::Scatter;
 use super::staged::{StagedAhead, runs};
 use super::upload::Uploader;
+use super::used;
 use crate::abi::ggml::ggml_status;
-use crate::backend::{BackendRef, damage, tensor_io};
+use crate::backend::{BackendRef, damage};
 use crate::error::Result;
 use crate::invalid;
 use crate::sched::cost::{self, Costs, Nanos};
@@ -217,16 +218,12 @@ impl ExpertServer {
             return;
         }
         let uploader = &mut self.uploaders[order.home.backend];
-        match (order.home.stage, order.home.place) {
-            (None, Some(place)) => {
-                self.cache.pool_mut(place.pool).empty(|| uploader.iter_mut().for_each(Uploader::clear))
-            }
-            _ => {
-                uploader.iter().for_each(Uploader::synchronize);
-                self.ahead.settle();
-                order.slots.iter().for_each(|&slots| tensor_io::memset(slots, 0, 0, slots.nbytes()));
-            }
+        if let (None, Some(place)) = (order.home.stage, order.home.place) {
+            return self.cache.pool_mut(place.pool).empty(|| uploader.iter_mut().for_each(Uploader::clear));
         }
+        uploader.iter().for_each(Uploader::synchronize);
+        self.ahead.settle();
+        order.slots.iter().for_each(|&slots| used::mend(slots, || {}));
     }
 
     /// Continues the uploads to a device that has no small copies to wait for in the given time.
@@ -370,17 +367,10 @@ impl ExpertServer {
         let [n_used, n_tokens] = [0, 1].map(|i| order.routing.0.ne()[i] as usize);
         // Rows that the CPU computes read some other slot on the device, to which nothing is uploaded at the time, and
         // are overwritten.
-        let mut any = rows.iter().find_map(place);
-        if let (None, None, Some(place)) = (any, order.home.stage, order.home.place) {
-            let (pool, uploader) = (self.cache.pool(place.pool), &mut self.uploaders[order.home.backend]);
-            any = pool.idle().map(|slot| slot as u32);
-            if let (None, Some(uploader)) = (any, uploader) {
-                // One of those that are on their way, once they have arrived.
-                any = pool.ready.iter().position(|&ready| ready != Ready::Waits).map(|slot| slot as u32);
-                uploader.await_all(order.device);
-            }
-        }
-        let any = any.unwrap_or(0);
+        let any = rows.iter().find_map(place).unwrap_or_else(|| {
+            let pool = order.home.place.filter(|_| order.home.stage.is_none()).map(|p| self.cache.pool(p.pool));
+            pool.map_or(0, |pool| unused_slot(pool, &mut self.uploaders[order.home.backend], order.device) as u32)
+        });
         exchange.slots.resize(n_used * n_tokens * 4, order.device);
         let numbers = exchange.slots.as_mut_slice();
         numbers.fill(0xff); // -1: no expert at all
@@ -437,6 +427,16 @@ impl ExpertServer {
         traced::step(event, "rows to the device", by_cpu.len());
         Ok(status)
     }
+}
+
+/// A slot that the device may read although no row needs it: nothing is uploaded to it, or the device waits for that.
+fn unused_slot(pool: &Pool, uploader: &mut Option<Uploader>, device: BackendRef) -> Slot {
+    let with = |wanted: fn(Ready) -> bool| pool.ready.iter().position(|&ready| wanted(ready));
+    let Some(uploader) = uploader else { return 0 };
+    with(|ready| ready == Ready::Yes).unwrap_or_else(|| {
+        uploader.await_all(device);
+        with(|ready| ready != Ready::Waits).unwrap_or(0)
+    })
 }
 
 /// Reads the routing, and the input if the CPU may compute rows. The device has then done all of its work.

@@ -2,7 +2,7 @@
 //! routed to.
 
 use crate::abi::ggml::ggml_op;
-use crate::backend::BackendRef;
+use crate::backend::{BackendRef, damage, tensor_io};
 use crate::error::Result;
 use crate::invalid;
 use crate::tensor::TensorRef;
@@ -52,6 +52,15 @@ pub fn each_choice(
         }
     }
     Ok(())
+}
+
+/// Writes all of a tensor that gets some experts at a time, if an earlier copy to it has failed: that expert may not be
+/// used now. `wait`: for work with the tensor.
+pub fn mend(copy: TensorRef, wait: impl FnOnce()) {
+    if damage::check(copy).is_err() {
+        wait();
+        tensor_io::memset(copy, 0, 0, copy.nbytes());
+    }
 }
 
 impl Routing {
