@@ -105,9 +105,9 @@ def crate(work, name, version):
 
 
 def sdist(work, name, version):
-    """A source distribution's archive, and why there is none. pip also prepares the build, which is not needed and
-    takes a minute."""
-    said = client([sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--no-binary", ":all:",
+    """A source distribution's archive, and why there is none. pip also prepares the build, which is not needed; the
+    programs for that come built, or it would compile a whole CMake first."""
+    said = client([sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--no-binary", name,
                    "--dest", work, f"{name}=={version}"], work)
     return glob.glob(os.path.join(work, f"{name.replace('-', '_')}-{version}.tar.gz")), cause(name, version, said)
 
