@@ -321,62 +321,6 @@ pub unsafe fn c_aligned_free(p: *mut c_void) {
     }
 }
 
-/// Bytes of a cache line.
-pub const LINE: usize = 64;
-
-/// Begins to load `lines` cache lines, the first at `at`, into the nearest cache or into that of the second level.
-#[inline(always)]
-fn request<const NEAR: bool>(at: *const u8, lines: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for line in 0..lines {
-        use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
-        let at = at.wrapping_add(LINE * line).cast();
-        // SAFETY: every x86-64 has the instruction, and it does not fault on any address.
-        unsafe { if NEAR { _mm_prefetch::<_MM_HINT_T0>(at) } else { _mm_prefetch::<_MM_HINT_T1>(at) } }
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (at, lines);
-}
-
-/// Begins to load the `bytes` bytes at `at` into the cache of the second level, which can wait for more lines at a time
-/// than the first. It is a hint, so any address is allowed.
-#[inline]
-pub fn prefetch(at: *const u8, bytes: usize) {
-    request::<false>(at, bytes.div_ceil(LINE));
-}
-
-/// As [`prefetch`], but into the nearest cache, and without a last line that is not whole: code that reads everything
-/// in order requests that line with the next bytes.
-#[inline(always)]
-pub fn prefetch_near(at: *const u8, bytes: usize) {
-    request::<true>(at, bytes / LINE);
-}
-
-/// What begins to be loaded into the cache while rows before it are multiplied: in the order of its addresses, although
-/// several rows are read together, because memory is fastest so.
-pub struct Later {
-    next: *const u8,
-    until: *const u8,
-}
-
-impl Later {
-    /// From here on. It is a hint, so any address is allowed.
-    #[inline(always)]
-    pub fn new(from: *const u8) -> Self {
-        Self { next: from, until: from }
-    }
-
-    /// Begins to load as many bytes more.
-    #[inline(always)]
-    pub fn load(&mut self, bytes: usize) {
-        self.until = self.until.wrapping_add(bytes);
-        while self.next < self.until {
-            request::<false>(self.next, 1);
-            self.next = self.next.wrapping_add(LINE);
-        }
-    }
-}
-
 /// There is no memory. Unlike an [`Error`], it needs none itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
@@ -566,15 +510,5 @@ mod tests {
         drop(try_box(Counts(&dropped, [1; 1])).unwrap());
         drop(try_box(Counts(&dropped, [1; 5000])).unwrap());
         assert_eq!((dropped.get(), *try_box(()).unwrap()), (3, ()));
-    }
-
-    #[test]
-    fn a_hint_takes_any_address() {
-        let one = [0u8; 1];
-        for at in [std::ptr::null(), one.as_ptr(), std::ptr::without_provenance(usize::MAX - 100)] {
-            for bytes in [0, 1, 63, 64, 65, 4096] {
-                prefetch(at, bytes);
-            }
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Tools for C and the operating system. Files: `memory` (aligned blocks), `available` (memory that is free), `areas`
+//! Tools for C and the operating system. Files: `memory` (aligned blocks), `prefetch` (what is loaded into caches early), `available` (memory that is free), `areas`
 //! (what is mapped where), `mapping` (files that the host has mapped), `file_part` (bytes of such a file, to read
 //! again), `whole_file` (a file as memory), `cstr` (C strings), `env` (whose variables count), `small_sort` (sorting of
 //! short lists), `slices` (C arrays), `file` (paths), `stream` (C streams), `crt` (the C libraries of a process of
@@ -36,6 +36,7 @@ pub mod mapping;
 pub mod memory;
 pub mod net;
 pub mod patient;
+pub mod prefetch;
 pub mod process;
 pub mod processor;
 pub mod scheduling;

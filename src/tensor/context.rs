@@ -6,7 +6,8 @@ use crate::abi::ggml::{
     GGML_MAX_DIMS, GGML_MAX_NAME, GGML_MEM_ALIGN, ggml_init_params, ggml_object_type, ggml_tensor, ggml_type,
 };
 use crate::error::{Error, Result};
-use crate::sys::memory::{AlignedBlock, prefetch};
+use crate::sys::memory::AlignedBlock;
+use crate::sys::prefetch::prefetch;
 use crate::{ggml_abort, ggml_assert, invalid};
 use std::ffi::c_int;
 use std::ptr::NonNull;

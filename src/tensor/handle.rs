@@ -287,14 +287,14 @@ impl TensorRef {
     #[inline]
     pub fn prefetch_memory(self) {
         for at in [std::mem::offset_of!(ggml_tensor, buffer), std::mem::offset_of!(ggml_tensor, data)] {
-            crate::sys::memory::prefetch(self.as_ptr().cast::<u8>().wrapping_add(at), 8);
+            crate::sys::prefetch::prefetch(self.as_ptr().cast::<u8>().wrapping_add(at), 8);
         }
     }
 
     /// Begins to load what is looked at when a graph is split, so that it is there when it is needed.
     #[inline]
     pub fn prefetch(self) {
-        crate::sys::memory::prefetch(self.as_ptr().cast::<u8>(), 256);
+        crate::sys::prefetch::prefetch(self.as_ptr().cast::<u8>(), 256);
     }
 
     /// Sets source `i`.

@@ -4,7 +4,7 @@ use super::layout::{Layout, RowIndex};
 use crate::abi::ggml::ggml_type::*;
 use crate::cpu::convert;
 use crate::quant::convert::{bf16_to_f32, f16_to_f32};
-use crate::sys::memory::prefetch;
+use crate::sys::prefetch::prefetch;
 use crate::tensor::TensorRef;
 use std::marker::PhantomData;
 use std::ops::Deref;

@@ -9,7 +9,7 @@ use crate::cpu::Worker;
 use crate::cpu::access::Dest;
 use crate::cpu::simd::cover;
 use crate::cpu::simd::products::{MAX_BLOCK_ROWS, MAX_COLS, Product, ROWS, STEP};
-use crate::sys::memory::prefetch;
+use crate::sys::prefetch::prefetch;
 use std::ops::Range;
 
 /// Values of `k` in a chain of additions. The longer the chains, the larger the error. The original has four for each

@@ -13,6 +13,16 @@ use super::unpack::Unpack;
 /// row of `k` activations in the layout of the [`Gemv`], and `dst` is writable for `rows` floats.
 pub type Rows = unsafe fn(k: usize, x: *const u8, stride: usize, rows: usize, act: *const u8, dst: *mut f32);
 
+/// How far ahead of the rows that are multiplied others are loaded, at least: short rows would be needed before they
+/// have arrived. Memory is fastest from 4 to 16 KiB on (Zen 3 and 5).
+const AHEAD: usize = 8192;
+
+/// By how many bytes what is loaded is ahead of `together` rows that are multiplied at once.
+#[inline(always)]
+pub fn ahead(together: usize, stride: usize) -> usize {
+    (together * stride).max(AHEAD)
+}
+
 /// [`Rows`] of every format, with activations in blocks of [`form::Act`]: unpacks one row after the other, and adds in
 /// the order of a tile.
 ///

@@ -10,7 +10,7 @@
 use super::lanes::Lanes;
 use super::matrix::MatrixProducts;
 use crate::abi::ggml::ggml_type::{self, *};
-use crate::sys::memory::prefetch;
+use crate::sys::prefetch::prefetch;
 
 /// Rows that a kernel computes at once.
 pub const ROWS: usize = 4;

@@ -8,7 +8,7 @@ use crate::cpu::simd::kernels;
 use crate::cpu::simd::recurrent::Token;
 use crate::cpu::{Worker, vec};
 use crate::error::Result;
-use crate::sys::memory::prefetch;
+use crate::sys::prefetch::prefetch;
 use crate::tensor::TensorRef;
 
 /// Gated delta rule (arXiv:2412.06464). Sources: q, k, v, gate, beta, states. Parameter 0: number of states to keep.

@@ -8,7 +8,7 @@ use crate::cpu::checked::CheckedNode;
 use crate::cpu::simd::kernels;
 use crate::cpu::simd::recurrent::HeadState;
 use crate::error::Result;
-use crate::sys::memory::prefetch;
+use crate::sys::prefetch::prefetch;
 use crate::tensor::TensorRef;
 
 /// Sizes and states of a node.

@@ -5,7 +5,7 @@ use crate::cpu::simd::avx512::lanes::Avx512;
 use crate::cpu::simd::lanes::Lanes;
 use crate::cpu::simd::matrix::{CHUNK, CHUNK_BYTES, MatrixProducts, Multiply, Packed, Planes, Rows, SIDE, Sums};
 use crate::cpu::simd::tile::put;
-use crate::sys::memory::prefetch;
+use crate::sys::prefetch::prefetch;
 use std::arch::asm;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;

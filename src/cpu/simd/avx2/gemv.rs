@@ -13,7 +13,7 @@ use super::super::interleave::block::{Block, Format};
 use super::lanes::{Avx2Dots, opaque};
 use crate::cpu::simd::gemv::with_simd;
 use crate::cpu::simd::words::Words;
-use crate::sys::memory::Later;
+use crate::sys::prefetch::Later;
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
@@ -80,10 +80,12 @@ with_simd! {
     pub unsafe fn halves(x: &Rows8, at: usize) -> __m256 {
         _mm256_cvtph_ps(words16(x, at))
     }
-    // Their bits.
+    // Their bits. They are put together as integers: the compiler may insert words into a register that holds the sums,
+    // whatever it has there, and each block would wait for the one before.
     unsafe fn words16(x: &Rows8, at: usize) -> __m128i {
-        let h = x.map(|x| x.add(at).cast::<i16>().read_unaligned());
-        _mm_set_epi16(h[7], h[6], h[5], h[4], h[3], h[2], h[1], h[0])
+        let h = x.map(|x| u64::from(x.add(at).cast::<u16>().read_unaligned()));
+        let four = |i: usize| (h[i] | h[i + 1] << 16) | (h[i + 2] | h[i + 3] << 16) << 32;
+        _mm_set_epi64x(four(4) as i64, four(0) as i64)
     }
 }
 
@@ -359,7 +361,7 @@ macro_rules! kernel {
                 // one is repeated. The features of this function are those that the callees require.
                 unsafe {
                     let x = std::array::from_fn(|i| x.add((r + i.min(n - 1)) * stride));
-                    let acc = $rows::<B>(k, x, ROWS * stride, act);
+                    let acc = $rows::<B>(k, x, $crate::cpu::simd::gemv::ahead(ROWS, stride), act);
                     if n == ROWS {
                         _mm256_storeu_ps(dst.add(r), acc);
                     } else {

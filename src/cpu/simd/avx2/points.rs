@@ -12,7 +12,7 @@ use crate::cpu::simd::gemv::with_simd;
 use crate::cpu::simd::words::Words;
 use crate::quant::iq1_s::DELTA;
 use crate::quant::tables::{iq1::IQ1S_GRID, iq2::*, iq3::*};
-use crate::sys::memory::Later;
+use crate::sys::prefetch::Later;
 use std::arch::x86_64::*;
 
 /// What is computed of a block of eight rows before its values.

@@ -5,12 +5,12 @@
 //! Weights are unpacked to unsigned bytes with a bias (`BIAS`). The bias adds the same to the sums of all rows, so the
 //! sums start with minus that number.
 
-use super::super::gemv::{WideAct, act_row};
+use super::super::gemv::{WideAct, act_row, ahead};
 use super::lanes::VnniDots;
 use crate::abi::ggml::ggml_type::{self, *};
 use crate::cpu::simd::gemv::Rows;
 use crate::quant::iq4_nl::CURVE;
-use crate::sys::memory::prefetch;
+use crate::sys::prefetch::prefetch;
 use std::arch::x86_64::*;
 
 /// Rows that are processed at once: a lane of a vector of results is a row.
@@ -441,7 +441,7 @@ macro_rules! kernel {
                 // fills the places of the others. The features of this function are those that the callees require.
                 unsafe {
                     let x = std::array::from_fn(|i| x.add((first + i.min(n - 1)) * stride));
-                    let acc = super_rows::<B, $groups>(k, x, ROWS * stride, act);
+                    let acc = super_rows::<B, $groups>(k, x, ahead(ROWS, stride), act);
                     _mm512_mask_storeu_ps(dst.add(first), ((1u32 << n) - 1) as u16, acc);
                 }
             }

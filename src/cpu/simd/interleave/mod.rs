@@ -19,7 +19,7 @@ use super::lanes::{Dots, Lanes};
 use super::tile::{begin, put, start};
 use super::words::Words;
 use crate::quant::types;
-use crate::sys::memory::{Later, prefetch, prefetch_near};
+use crate::sys::prefetch::{Later, prefetch, prefetch_near};
 use block::{Block, Format, Shape};
 
 /// Bytes from what is processed to what is loaded into the cache: two pages, because processors load ahead by

@@ -8,12 +8,12 @@
 use super::dots::{NeonDots, dot_16};
 use super::lanes::Neon;
 use crate::cpu::simd::form::{Act, Form};
-use crate::cpu::simd::gemv::with_simd;
+use crate::cpu::simd::gemv::{ahead, with_simd};
 use crate::cpu::simd::interleave::block::{Block, Format};
 use crate::cpu::simd::lanes::{Dots, Lanes};
 use crate::cpu::simd::tile::{put, start};
 use crate::cpu::simd::words::Words;
-use crate::sys::memory::Later;
+use crate::sys::prefetch::Later;
 use std::arch::aarch64::*;
 use std::mem::MaybeUninit;
 
@@ -252,7 +252,7 @@ unsafe fn by_eight(x: *const u8, stride: usize, rows: usize, dst: *mut f32, eigh
         // Where fewer are left, the last one is repeated.
         let x = std::array::from_fn(|i| x.wrapping_add((r + i.min(n - 1)) * stride));
         // SAFETY: the caller promises `rows` results, of which these are `n`.
-        unsafe { put([eight(x, ROWS * stride)], dst.add(r), n) };
+        unsafe { put([eight(x, ahead(ROWS, stride))], dst.add(r), n) };
         r += n;
     }
 }
