@@ -89,6 +89,12 @@ impl BackendRef {
         slot!(self.cpy_tensor_async).is_some()
     }
 
+    /// Whether the stream writes several pieces of a tensor by one copy.
+    #[inline]
+    pub fn copies_pieces(self) -> bool {
+        slot!(self.set_tensor_2d_async).is_some()
+    }
+
     /// Waits until everything queued is done.
     #[inline]
     pub fn synchronize(self) {

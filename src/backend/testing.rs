@@ -35,6 +35,8 @@ pub(crate) struct Control {
     pub computed: AtomicUsize,
     /// Bytes that `set` wrote.
     pub bytes_set: AtomicUsize,
+    /// Copies to the device that a stream was given.
+    pub copies_in: AtomicUsize,
     queue: Mutex<VecDeque<Job>>,
     done: AtomicUsize,
     queued: AtomicUsize,
@@ -329,11 +331,15 @@ impl<const ASYNC: bool> Stream for FakeStream<ASYNC> {
         Ok(())
     }
     fn set_async(&self, tensor: TensorRef, data: HostSource, offset: usize) {
-        let bytes = data.bytes().to_vec();
-        self.1.bytes_set.fetch_add(bytes.len(), SeqCst);
+        self.1.bytes_set.fetch_add(data.bytes().len(), SeqCst);
+        self.1.copies_in.fetch_add(1, SeqCst);
         let to = Bytes(tensor.data().wrapping_add(offset));
-        // SAFETY: the range was checked, and the tensor's memory lives while the test computes.
-        self.do_or_queue(Box::new(move || unsafe { to.place().copy_from(bytes.as_ptr(), bytes.len()) }));
+        // As late as a device that reads pinned memory by itself.
+        self.do_or_queue(Box::new(move || {
+            let bytes = data.bytes();
+            // SAFETY: the range was checked, and the tensor's memory lives while the test computes.
+            unsafe { to.place().copy_from(bytes.as_ptr(), bytes.len()) }
+        }));
     }
     fn get_async(&self, tensor: TensorRef, mut data: HostTarget, offset: usize) {
         let from = Bytes(tensor.data().wrapping_add(offset));

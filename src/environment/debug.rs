@@ -31,6 +31,8 @@ settings! {
         "Plans compute memory node by node, as the original does, without the search for a smaller plan.";
     AHEAD = "ahead", ["off"],
         "Copies weights that are in host memory to a device when it needs them, one at a time, as the original does.";
+    INPUTS = "inputs", ["apart"],
+        "Copies each input of a graph to a device by a copy of its own, and waits for it, as the original does.";
     THREADS = "threads", ["all"],
         "Computes every graph with the host's number of threads, even if other programs use the processors so much that one thread is faster.";
     GRAPHS = "vk-graphs", ["record"],

@@ -3,11 +3,12 @@
 
 use super::ahead::{self, Reading};
 use super::cost::Nanos;
-use super::experts::order::Order;
-use super::experts::serve::{ExpertServer, Streams};
+use super::experts::order::{Order, Streams};
+use super::experts::serve::ExpertServer;
 use super::experts::used::{self, Routing};
 use super::flat;
 use super::in_flight::Mask;
+use super::inputs::Parcel;
 use super::queues::Queues;
 use super::race;
 use super::settings::Settings;
@@ -87,7 +88,7 @@ impl Run<'_> {
         let mut routing = Routing::default();
         // A host that looks at nodes has them computed in pieces.
         let mut reading = self.spare.readers.begin(&self.graph.ahead, self.settings.eval.get().callback.is_none());
-        let mut before = None;
+        let (mut before, mut sent): (_, Mask) = (None, 0);
         let traced = traced::begin();
         for (number, split) in self.graph.splits.iter().enumerate() {
             race::split(Some(number));
@@ -105,6 +106,7 @@ impl Run<'_> {
             // other inputs.
             let (weights, others): (Vec<_>, Vec<_>) =
                 split.inputs.iter().filter(|i| !i.is_served).partition(|i| used::is_host_weight(i.tensor));
+            let others = self.copy_together(split, others, &mut sent)?;
             for input in others.into_iter().chain(weights) {
                 let begun = traced::begin();
                 self.copy_input(split, input, &mut routing, &mut reading)?;
@@ -143,6 +145,7 @@ impl Run<'_> {
             if let Some(event) = self.event(split.backend) {
                 event.record(backend);
                 self.queues.in_flight.borrow_mut().note_event(split.backend, self.graph.cur_copy);
+                self.spare.inbox.is_marked(self.room(split.backend));
             }
             traced::split(begun, number, (split.nodes.len(), split.inputs.len()), backend);
             before = Some(split.backend);
@@ -189,6 +192,51 @@ impl Run<'_> {
 
     fn copy_of(&self, input: &Input) -> TensorRef {
         self.graph.copies.get(input.set, self.graph.cur_copy).tensor
+    }
+
+    /// The memory for small inputs of a backend's splits.
+    fn room(&self, backend: usize) -> usize {
+        backend * self.settings.n_copies + self.graph.cur_copy
+    }
+
+    /// Whether an input may be copied with others: it is in host memory, and nothing that was started may write it.
+    fn is_settled(&self, split: &Split, input: &Input) -> bool {
+        let in_flight = self.queues.in_flight.borrow();
+        !input.is_written
+            && !in_flight.is_queued(input.from)
+            && in_flight.writers(input.from) & !(1 << split.backend) == 0
+    }
+
+    /// Copies the small ones of a split's inputs together. Returns the others. `sent`: the backends for which this run
+    /// has done that.
+    fn copy_together<'i>(&self, split: &Split, inputs: Vec<&'i Input>, sent: &mut Mask) -> Result<Vec<&'i Input>> {
+        let backend = self.backend(split.backend);
+        let (inbox, room) = (&self.spare.inbox, self.room(split.backend));
+        if inputs.is_empty() || !inbox.is_on() || !self.queues.in_flight.borrow().is_queued(split.backend) {
+            return Ok(inputs);
+        }
+        let parcel = |input: &Input| Parcel { tensor: input.tensor, copy: self.copy_of(input) };
+        let (small, mut others): (Vec<_>, Vec<_>) =
+            inputs.into_iter().partition(|i| parcel(i).is_small() && self.is_settled(split, i));
+        if small.is_empty() {
+            return Ok(others);
+        }
+        small.iter().try_for_each(|input| damage::check(input.tensor))?;
+        if *sent & 1 << split.backend == 0 {
+            *sent |= 1 << split.backend;
+            match inbox.is_pending(room) {
+                true => self.queues.drain(split.backend),
+                false => self.wait_for(split.backend),
+            }
+            inbox.clear(room);
+        }
+        let begun = traced::begin();
+        let alignment = self.settings.bufts[split.backend].alignment();
+        let left = inbox.send(room, backend, alignment, small.iter().map(|i| parcel(i)).collect());
+        self.queues.in_flight.borrow_mut().note_work(split.backend, 0);
+        traced::step(begun, "copy inputs", small.len());
+        others.extend(small.into_iter().filter(|input| left.iter().any(|p| p.tensor == input.tensor)));
+        Ok(others)
     }
 
     fn copy_input(&self, split: &Split, input: &Input, routing: &mut Routing, reading: &mut Reading<'_>) -> Result<()> {

@@ -116,6 +116,7 @@ pub mod engine;
 pub mod experts;
 pub mod flat;
 pub mod in_flight;
+mod inputs;
 pub mod offload;
 pub mod plans;
 pub mod progress;

@@ -10,8 +10,8 @@ use super::cost::{Costs, Nanos, Product, Side};
 use super::settings::Settings;
 use crate::abi::ggml::{ggml_op, ggml_type};
 use crate::environment;
-use crate::log_debug;
 use crate::tensor::TensorRef;
+use crate::{log_debug, log_warn};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -69,7 +69,7 @@ impl Offload {
     pub fn is_wanted(settings: &Settings) -> bool {
         settings.op_offload
             && settings.backends.len() > 1
-            && environment::OFFLOAD.text().is_some_and(|text| text == "cost")
+            && environment::OFFLOAD.text().is_some_and(|text| says_cost(&text))
             && environment::OP_OFFLOAD_MIN_BATCH.text().is_none()
     }
 
@@ -86,7 +86,7 @@ impl Offload {
         }
     }
 
-    /// A graph is about to be placed.
+    /// The nodes of a graph are about to be placed, in their order.
     pub fn begin(&self) {
         self.last.set(None);
     }
@@ -199,6 +199,14 @@ impl Offload {
     }
 }
 
+/// Whether a text names choices by cost, and not by the size of the batch.
+fn says_cost(text: &str) -> bool {
+    if !matches!(text, "cost" | "batch" | "") {
+        log_warn!("{}={text} is neither `batch` nor `cost`, and is ignored", environment::OFFLOAD.name);
+    }
+    text == "cost"
+}
+
 /// A node as a product of weights, if it is one. Of experts, those that are used at most.
 pub fn product_of(node: TensorRef) -> Option<Product> {
     let (weight, columns) = (node.src(0)?, node.src(1)?);
@@ -255,6 +263,11 @@ mod tests {
         let (backends, bufts): (Vec<_>, Vec<_>) = fakes.iter().map(|f| (f.handle(), f.buft)).unzip();
         let costs = Rc::new(Costs::new(&backends, &bufts));
         (costs.clone(), Offload::new(costs, fakes.len(), overlaps))
+    }
+
+    #[test]
+    fn one_word_means_choices_by_cost() {
+        assert_eq!(["cost", "batch", "", "costs"].map(says_cost), [true, false, false, false]);
     }
 
     #[test]

@@ -31,8 +31,9 @@ pub struct Known {
     types: Vec<(BufferTypeRef, Mask)>,
     /// Buffers met, with their types.
     buffers: Vec<(BufferRef, BufferTypeRef)>,
-    /// Queries whether a node is worth offloading: node, backend and answer.
-    offers: Vec<(u32, u8, bool)>,
+    /// Queries whether a node is worth offloading: node, backend and answer; `None` where they begin to follow the order
+    /// of the nodes.
+    offers: Vec<Option<(u32, u8, bool)>>,
 }
 
 impl Known {
@@ -51,13 +52,20 @@ impl Known {
         if self.buffers.len() > MOST_BUFFERS || self.ops.len() != ids.len() {
             return false;
         }
-        offload.inspect(|o| o.begin());
+        let begin = || {
+            offload.inspect(|o| o.begin());
+            true
+        };
+        begin();
         let same = |answers: &Answers, t: TensorRef| {
             in_flight::members(answers.asked).all(|b| backends[b].supports_op(t) == (answers.yes >> b & 1 != 0))
         };
         self.buffers.iter().all(|(buffer, buft)| buffer.buft() == *buft)
             && self.types.iter().all(|&(buft, mask)| users(backends, buft) == mask)
-            && self.offers.iter().all(|&(id, b, answer)| takes(backends, offload, b.into(), ids.tensor(id)) == answer)
+            && self.offers.iter().all(|asked| match *asked {
+                Some((id, b, answer)) => takes(backends, offload, b.into(), ids.tensor(id)) == answer,
+                None => begin(),
+            })
             && std::iter::zip(&self.ops, ids.tensors()).all(|(answers, &t)| same(answers, t))
     }
 }
@@ -103,8 +111,16 @@ impl<'a> Rules<'a> {
     /// Whether a backend takes a node from the CPU, although the node's weights are in host memory.
     pub fn offers(&mut self, b: usize, id: u32) -> bool {
         let answer = takes(self.backends, self.offload, b, self.ids.tensor(id));
-        self.known.offers.push((id, b as u8, answer));
+        self.known.offers.push(Some((id, b as u8, answer)));
         answer
+    }
+
+    /// Queries follow the order of the nodes from now on, and no answer follows from an earlier one.
+    pub fn begin_again(&mut self) {
+        if let Some(offload) = self.offload {
+            offload.begin();
+            self.known.offers.push(None);
+        }
     }
 
     /// The tensor with a number.

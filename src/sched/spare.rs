@@ -7,6 +7,7 @@ use super::cost::Costs;
 use super::experts::budget::Budget;
 use super::experts::cache::ExpertCache;
 use super::experts::serve::ExpertServer;
+use super::inputs::Inbox;
 use super::offload::Offload;
 use super::queues::Queues;
 use super::settings::Settings;
@@ -23,6 +24,8 @@ pub struct Spare {
     pub readers: Readers,
     /// Choices by cost, if they are made so.
     pub offload: Option<Offload>,
+    /// Host memory for small inputs.
+    pub inbox: Inbox,
     /// What things cost, if something depends on it.
     costs: Option<Rc<Costs>>,
     budget: Budget,
@@ -37,6 +40,7 @@ impl Spare {
             experts: None,
             readers: Readers::new(settings),
             offload: None,
+            inbox: Inbox::new(settings.backends.len(), settings.n_copies),
             costs: None,
             budget: Budget::from_environment(),
             is_new: false,

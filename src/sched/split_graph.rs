@@ -265,6 +265,7 @@ impl SplitGraph {
                     may_allocate: *may_allocate,
                 };
                 self.held.find(&mut server.cache, &server.costs, &mut rules, &search);
+                rules.begin_again();
             }
             Assigner {
                 rules: &mut rules,

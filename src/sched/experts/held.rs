@@ -188,7 +188,7 @@ impl Search<'_> {
         let n_experts = weights[0].ne()[2] as usize;
         let columns = (n_used * n_tokens / n_experts).max(1);
         let [cpu, copy, computed] = costs.of_expert(device, self.settings.backends.len() - 1, &weights, columns);
-        let on_device = cost::balance(n_experts, cpu, copy, computed);
+        let on_device = cost::balance(n_experts, 0, cpu, copy, computed);
         let n_slots = (on_device + on_device / 8).max(1).next_multiple_of(SLOTS_STEP);
         let bytes = weights.iter().map(|w| w.nbytes()).fold(0, usize::saturating_add);
         let n_slots = cache.stage(self.settings, (device, bytes, columns), n_slots)?;

@@ -8,7 +8,7 @@
 //! - `unit` finds the products of a layer that share their routing, with the nodes between them.
 //! - `cache` holds experts in slots in the device's memory (`pool`). `policy` decides which.
 //!   The products of a unit read all slots as one tensor, and the routing as numbers of slots.
-//! - `serve` reads the routing when a unit is about to be computed (`order`), uploads experts, and lets the CPU compute
+//! - `serve` reads the routing (`fetch`) when a unit is about to be computed (`order`), uploads experts, and lets the CPU compute
 //!   the rows of those that stay in host memory (`rows`), while the device computes the others. `scatter` puts these
 //!   rows into the result. `staged` copies experts of large batches before their routing is known. `upload` brings
 //!   experts to the device for later tokens. `workspace` is memory for their small graphs, `exchange` for all that
@@ -20,7 +20,8 @@
 
 pub mod budget;
 pub mod cache;
-mod exchange;
+pub mod exchange;
+mod fetch;
 pub mod held;
 pub mod order;
 // examples/expert_policies.rs and the tests use all of it.
@@ -35,4 +36,4 @@ mod streams;
 pub mod unit;
 mod upload;
 pub mod used;
-mod workspace;
+pub mod workspace;

@@ -37,6 +37,14 @@ pub struct Order<'a> {
     pub result: TensorRef,
 }
 
+/// The backends of a scheduler, by number.
+pub trait Streams {
+    /// One of them.
+    fn stream(&self, backend: usize) -> BackendRef;
+    /// Waits until one has done all of its work.
+    fn drain(&self, backend: usize);
+}
+
 /// A row: for which token and choice, by which expert.
 #[derive(Clone, Copy)]
 pub struct Row {

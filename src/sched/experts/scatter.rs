@@ -3,19 +3,54 @@
 use super::exchange::HostBytes;
 use super::workspace::Workspace;
 use crate::abi::ggml::{ggml_status, ggml_type};
+use crate::backend::tensor_io::Pieces;
 use crate::backend::{BackendRef, BufferTypeRef, view};
 use crate::error::Result;
 use crate::graph::{GraphRef, build};
 use crate::tensor::TensorRef;
 use crate::tensor::ops::rows;
 
-/// Up to this many pieces are copied one by one.
+/// Up to this many copies are made instead of computing a graph.
 const FEW: usize = 2;
+
+/// Rows whose places are equally far apart: one copy puts them there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Run {
+    first: usize,
+    step: usize,
+    n: usize,
+}
+
+impl Run {
+    /// The runs of places, which rise. `in_steps`: places of a run may have others between them.
+    fn of(places: &[usize], in_steps: bool) -> Vec<Self> {
+        let mut runs: Vec<Self> = Vec::new();
+        for &place in places {
+            match runs.last_mut() {
+                Some(run) if run.n == 1 && (in_steps || place == run.first + 1) => {
+                    (run.step, run.n) = (place - run.first, 2);
+                }
+                Some(run) if run.n > 1 && place == run.first + run.n * run.step => run.n += 1,
+                _ => runs.push(Self { first: place, step: 1, n: 1 }),
+            }
+        }
+        runs
+    }
+
+    /// As pieces of a tensor with rows of so many bytes; in host memory one row follows the other.
+    fn pieces(self, row: usize) -> Pieces {
+        let offset = self.first * row;
+        match self.step {
+            1 => Pieces { offset, size: self.n * row, count: 1, stride_tensor: 0, stride_data: 0 },
+            step => Pieces { offset, size: row, count: self.n, stride_tensor: step * row, stride_data: row },
+        }
+    }
+}
 
 /// How rows get to their places.
 enum Way {
-    /// In pieces: the first row's place, and how many rows.
-    Pieces(Vec<(usize, usize)>),
+    /// By copies.
+    Runs(Vec<Run>),
     /// All at once to `packed`, from where the device puts them in their places.
     Graph { packed: TensorRef, graph: GraphRef },
 }
@@ -42,15 +77,9 @@ impl Scatter {
         result: TensorRef,
         at: &[usize],
     ) -> Result<Prepared> {
-        let mut pieces: Vec<(usize, usize)> = Vec::new();
-        for &place in at {
-            match pieces.last_mut() {
-                Some((first, n)) if *first + *n == place => *n += 1,
-                _ => pieces.push((place, 1)),
-            }
-        }
-        let by_graph = if pieces.len() > FEW { self.graph(device, buft, result, at)? } else { None };
-        Ok(Prepared { way: by_graph.unwrap_or(Way::Pieces(pieces)), result })
+        let runs = Run::of(at, device.copies_pieces());
+        let by_graph = if runs.len() > FEW { self.graph(device, buft, result, at)? } else { None };
+        Ok(Prepared { way: by_graph.unwrap_or(Way::Runs(runs)), result })
     }
 
     /// A graph that puts rows in their places. `None` if the device cannot.
@@ -98,16 +127,36 @@ impl Scatter {
                 unsafe { device.set_async(packed, rows.as_slice().as_ptr(), 0, packed.nbytes()) };
                 device.graph_compute_async(graph)
             }
-            Way::Pieces(pieces) => {
+            Way::Runs(runs) => {
                 let mut from = 0;
-                for (first, n) in pieces {
-                    let bytes = &rows.as_slice()[from * row..][..n * row];
-                    // SAFETY: as above.
-                    unsafe { device.set_async(prepared.result, bytes.as_ptr(), first * row, n * row) };
-                    from += n;
+                for run in runs {
+                    let bytes = &rows.as_slice()[from * row..][..run.n * row];
+                    // SAFETY: as above; the pieces are those bytes.
+                    unsafe { device.set_2d_async(prepared.result, bytes.as_ptr(), run.pieces(row)) };
+                    from += run.n;
                 }
                 ggml_status::GGML_STATUS_SUCCESS
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_equally_far_apart_are_one_run() {
+        let run = |first, step, n| Run { first, step, n };
+        assert_eq!(Run::of(&[3], true), [run(3, 1, 1)]);
+        assert_eq!(Run::of(&[0, 5], true), [run(0, 5, 2)]);
+        assert_eq!(Run::of(&[0, 5], false), [run(0, 1, 1), run(5, 1, 1)]);
+        assert_eq!(Run::of(&[0, 1, 2, 5, 7, 9, 10], true), [run(0, 1, 3), run(5, 2, 3), run(10, 1, 1)]);
+        assert_eq!(Run::of(&[0, 1, 2, 5, 7], false), [run(0, 1, 3), run(5, 1, 1), run(7, 1, 1)]);
+        assert_eq!(Run::of(&[], true), []);
+        let contiguous = Pieces { offset: 30, size: 20, count: 1, stride_tensor: 0, stride_data: 0 };
+        assert_eq!(run(3, 1, 2).pieces(10), contiguous);
+        let apart = Pieces { offset: 30, size: 10, count: 2, stride_tensor: 50, stride_data: 10 };
+        assert_eq!(run(3, 5, 2).pieces(10), apart);
     }
 }

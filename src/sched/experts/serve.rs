@@ -3,7 +3,8 @@
 use super::budget::Budget;
 use super::cache::{ExpertCache, Home, Place};
 use super::exchange::HostBytes;
-use super::order::{Order, Row, copy, gather, note_cpu, number, rows_of};
+use super::fetch::Fetched;
+use super::order::{Order, Row, Streams, copy, gather, note_cpu, number, rows_of};
 use super::policy::{Phase, Slot, Use};
 use super::pool::{Pool, Ready};
 use super::rows::{RowEngine, Task};
@@ -24,8 +25,7 @@ use std::time::{Duration, Instant};
 /// Host memory that a device may still read or write: all of it is unused again when the device is synchronised.
 #[derive(Default)]
 struct Exchange {
-    routing: HostBytes,
-    input: HostBytes,
+    fetched: Fetched,
     slots: HostBytes,
     results: HostBytes,
     scatter: Scatter,
@@ -75,14 +75,6 @@ impl Drop for ExpertServer {
         // Before the pools that they write.
         self.uploaders.clear();
     }
-}
-
-/// The backends of a scheduler, by number.
-pub trait Streams {
-    /// One of them.
-    fn stream(&self, backend: usize) -> BackendRef;
-    /// Waits until one has done all of its work.
-    fn drain(&self, backend: usize);
 }
 
 impl ExpertServer {
@@ -172,7 +164,7 @@ impl ExpertServer {
         }
         let exchange = &mut self.exchange[order.home.backend];
         let begun = traced::begin();
-        read(order, streams, exchange);
+        exchange.fetched.read(order, streams, &self.costs);
         traced::step(begun, "wait for the routing", 0);
         self.ahead.routing_is_known();
         self.mend(order);
@@ -186,7 +178,7 @@ impl ExpertServer {
             *wait = if *wait == 0 { now } else { now.min(*wait + *wait / 64) };
         }
         let n_experts = order.weights.first().map_or(0, |&w| w.ne()[2] as usize);
-        let rows = rows_of(order.routing.0, exchange.routing.as_slice(), n_experts)?;
+        let rows = rows_of(order.routing.0, exchange.fetched.routing(), n_experts)?;
         let mut counts = vec![0u32; n_experts];
         rows.iter().for_each(|row| counts[row.expert] += 1);
         let used = (0..).zip(&counts).filter(|&(_, &tokens)| tokens > 0);
@@ -244,6 +236,8 @@ impl ExpertServer {
             }
         });
         pool.policy.use_experts(layer, uses, Phase::Text);
+        let times = order.input.map(|_| self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, 1));
+        let patience = times.map_or(Duration::MAX, |[cpu, ..]| Duration::from_nanos(cpu));
         let mut missing = Vec::new();
         for used in uses {
             match pool.policy.lookup(layer, used.expert.into()).map(|slot| (slot, pool.ready[slot])) {
@@ -257,6 +251,8 @@ impl ExpertServer {
                     missing.push(used.expert);
                 }
                 Some((_, Ready::Waits)) => {}
+                // The CPU is faster than the rest of the upload.
+                Some((_, Ready::After(n))) if uploader.as_ref().is_some_and(|u| u.rest(n) > patience) => {}
                 Some((slot, ready)) => {
                     if let (Ready::After(number), Some(uploader)) = (ready, &mut uploader) {
                         uploader.await_on(order.device, number);
@@ -269,13 +265,11 @@ impl ExpertServer {
             }
         }
         pool.policy.rank(layer, &mut missing);
-        let n_copies = match order.input {
-            Some(_) => {
-                let [cpu, copy, device] = self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, 1);
-                cost::balance(missing.len(), cpu, copy, device)
-            }
-            None => missing.len(),
-        };
+        // Copies follow the uploads on the bus, and come before what the device has to compute anyway.
+        let head = uploader.as_ref().map_or(Duration::ZERO, |u| u.busy()).as_nanos() as Nanos
+            + self.costs.launch(order.home.backend);
+        let n = missing.len();
+        let n_copies = times.map_or(n, |[cpu, copy, device]| cost::balance(n, head, cpu, copy, device));
         let mut copied = 0;
         for &expert in &missing {
             let is_now = copied < n_copies;
@@ -312,6 +306,9 @@ impl ExpertServer {
                 copied += 1;
             }
             self.served.bytes += pool.slot_bytes() as u64;
+        }
+        if let (Some(uploader), Some([_, copy, _])) = (uploader, times) {
+            uploader.yield_bus(Duration::from_nanos(copy.saturating_mul(copied as Nanos)));
         }
     }
 
@@ -409,7 +406,7 @@ impl ExpertServer {
         }
         let exchange = &mut self.exchange[order.home.backend];
         let (begun, event) = (Instant::now(), traced::begin());
-        let input: Vec<u8> = gather(order, exchange.input.as_slice(), &by_cpu);
+        let input: Vec<u8> = gather(order, exchange.fetched.input(), &by_cpu);
         let experts: Vec<i32> = by_cpu.iter().map(|row| row.expert as i32).collect();
         let task =
             Task { unit: order.unit, weights: order.weights, nodes: order.nodes, input: &input, experts: &experts };
@@ -437,22 +434,4 @@ fn unused_slot(pool: &Pool, uploader: &mut Option<Uploader>, device: BackendRef)
         uploader.await_all(device);
         with(|ready| ready != Ready::Waits).unwrap_or(0)
     })
-}
-
-/// Reads the routing, and the input if the CPU may compute rows. The device has then done all of its work.
-fn read(order: &Order<'_>, streams: &impl Streams, exchange: &mut Exchange) {
-    let queue = |(t, backend): (TensorRef, usize), bytes: &mut HostBytes| {
-        bytes.resize(t.nbytes(), order.device);
-        // SAFETY: the bytes are written before `drain` returns, and no other code has them.
-        unsafe { streams.stream(backend).get_async(t, bytes.as_mut_ptr(), 0, t.nbytes()) };
-    };
-    if order.routing.1 != order.home.backend || order.input.is_some_and(|(_, b)| b != order.home.backend) {
-        streams.drain(order.home.backend);
-    }
-    queue(order.routing, &mut exchange.routing);
-    if let Some(input) = order.input {
-        queue(input, &mut exchange.input);
-    }
-    let of_input = order.input.map(|(_, backend)| backend).filter(|&b| b != order.routing.1);
-    [Some(order.routing.1), of_input].into_iter().flatten().for_each(|b| streams.drain(b));
 }

@@ -19,6 +19,9 @@ const MOST_WAITING: usize = 8;
 /// Bytes of pinned memory for uploads.
 const STAGING: usize = 4 << 20;
 
+/// The last experts that have an event each. One that was uploaded before them is waited for with the first of them.
+const EVENTS: u64 = 16;
+
 /// An expert that has a slot, and is not there yet.
 struct Waiting {
     pool: usize,
@@ -54,6 +57,9 @@ impl Staging {
 pub struct Uploader {
     stream: BackendBox,
     event: EventBox,
+    /// Those of the last experts, by their number, and when they will be there: a device waits for an expert, and for
+    /// none that was queued later.
+    events: Vec<(EventBox, Instant)>,
     /// Marks the device's queue.
     follows: EventBox,
     staging: Staging,
@@ -70,10 +76,11 @@ impl Uploader {
     pub fn new(of: BackendRef) -> Option<Self> {
         let device = of.device_opt().filter(|_| of.has_queue() && of.queues_copies())?;
         let (event, follows) = (device.event_new()?, device.event_new()?);
+        let events = (0..EVENTS).map(|_| device.event_new().map(|e| (e, Instant::now()))).collect::<Option<_>>()?;
         let stream = device.init(None)?;
         streams::add(stream.handle());
         let (waiting, staging, busy_until) = (VecDeque::new(), Staging::default(), Instant::now());
-        Some(Self { stream, event, follows, staging, waiting, queued: 0, awaited: 0, busy_until })
+        Some(Self { stream, event, events, follows, staging, waiting, queued: 0, awaited: 0, busy_until })
     }
 
     /// Forgets the expert that waits for its upload to a slot. What of it is queued has arrived on return.
@@ -131,7 +138,6 @@ impl Uploader {
     pub fn pump(&mut self, pools: &mut [Pool], time: Duration, cost: impl Fn(usize) -> Nanos) {
         let now = Instant::now();
         let (end, mut busy) = (now + time, self.busy_until.max(now));
-        let mut has_queued = false;
         if self.waiting.front().is_some_and(|first| !first.is_pinned) {
             if self.staging.used > 0 {
                 // Mostly it has been idle for long.
@@ -159,24 +165,49 @@ impl Uploader {
             // called.
             // What is staged stays until the stream was synchronised.
             unsafe { self.stream.set_async(slots, matrix, first.slot * bytes, bytes) };
-            (self.busy_until, has_queued) = (busy, true);
+            self.busy_until = busy;
             first.matrices.pop_front();
             if first.matrices.is_empty() {
                 self.queued += 1;
                 pool.ready[first.slot] = Ready::After(self.queued);
+                let (event, end) = &mut self.events[(self.queued % EVENTS) as usize];
+                event.record(self.stream.handle());
+                *end = busy;
                 self.waiting.pop_front();
             }
         }
-        if has_queued {
-            self.event.record(self.stream.handle());
+    }
+
+    /// The first expert from one with this number on that has an event.
+    fn with_event(&self, number: u64) -> (u64, &(EventBox, Instant)) {
+        let known = number.max((self.queued + 1).saturating_sub(EVENTS));
+        (known, &self.events[(known % EVENTS) as usize])
+    }
+
+    /// How long everything that is queued will take.
+    pub fn busy(&self) -> Duration {
+        self.busy_until.saturating_duration_since(Instant::now())
+    }
+
+    /// Copies on another stream occupy the bus for a time.
+    pub fn yield_bus(&mut self, time: Duration) {
+        self.busy_until = self.busy_until.max(Instant::now()) + time;
+    }
+
+    /// How long it probably takes until the upload with a number has ended.
+    pub fn rest(&self, number: u64) -> Duration {
+        match number > self.awaited {
+            true => self.with_event(number).1.1.saturating_duration_since(Instant::now()),
+            false => Duration::ZERO,
         }
     }
 
     /// Lets a device wait for the upload with a number.
     pub fn await_on(&mut self, device: BackendRef, number: u64) {
         if number > self.awaited {
-            self.event.wait(device);
-            self.awaited = self.queued;
+            let (known, (event, _)) = self.with_event(number);
+            event.wait(device);
+            self.awaited = known;
         }
     }
 
