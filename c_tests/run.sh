@@ -200,10 +200,10 @@ suite_sched() {
     while [ "$first" -le "$seeds" ]; do
         n=$((seeds - first + 1 < 1000 ? seeds - first + 1 : 1000))
         for which in oracle ours; do
-            GGML_RS_DEBUG=planner=online,threads=all,ahead=off on "$which" "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.$which.txt" 2> "$out/text/sched.$which.err"
+            GGML_RS_DEBUG=planner=online,threads=all,ahead=off,inputs=apart on "$which" "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.$which.txt" 2> "$out/text/sched.$which.err"
         done
         # Reading ahead takes memory (docs/scheduler.md).
-        GGML_RS_DEBUG=threads=all,ahead=off on ours "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.small.txt" 2> "$out/text/sched.small.err"
+        GGML_RS_DEBUG=threads=all,ahead=off,inputs=apart on ours "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.small.txt" 2> "$out/text/sched.small.err"
         counted "sched plans" python3 "$here/sched/compare_plans.py" "$out/text/sched.oracle.txt" "$out/text/sched.small.txt"
         counted "sched" python3 "$here/sched/compare.py" "$out/text/sched.oracle.txt" "$out/text/sched.ours.txt"
         grep -h '^seed' "$out/text/sched.log" "$out/text/sched_plans.log" 2> /dev/null

@@ -10,7 +10,8 @@ asan      AddressSanitizer and LeakSanitizer. The library is built with them (a 
 valgrind  Some minutes. NAMEs: some of the hosts. GGML_PREFIX is the library (default: target/install).
 tsan      ThreadSanitizer. The library, fuzz/threads and the standard library are built with it. If the sources of the
           standard library are not available (the component rust-src of rustup), it is built without the sanitizer.
-          scripts/tsan.supp says what the sanitizer does not see then, and why that does no harm.
+          scripts/tsan.supp says what the sanitizer does not see then, and why that does no harm. TSAN=card: experts
+          and choices by cost on a simulated card, whose streams are threads; with these sources only.
 
 Tests with a limit of memory, a replaced malloc or deadlines of milliseconds are left out: robust test_memory,
 test_cancel and soak, async test_heap."""
@@ -56,6 +57,15 @@ class Tool(Checks):
         except subprocess.CalledProcessError:
             self.check(False, f"{name} compiles")
 
+    def libraries(self, built):
+        """A folder in which one library has all names: functions are all in this one."""
+        lib = self.work / "lib"
+        lib.mkdir(exist_ok=True)
+        for name in ("libggml-base.so.0", "libggml.so", "libggml.so.0", "libggml-cpu.so", "libggml-cpu.so.0", "libggml-base.so"):
+            (lib / name).unlink(missing_ok=True)
+            (lib / name).symlink_to("libggml-base.so.0" if name != "libggml-base.so.0" else built)
+        return lib
+
     def runs(self, name, command, good=lambda status, text: status == 0, **variables):
         """Counts whether a program ends as it must, with its own count, or what it says where it fails."""
         env = dict(os.environ, GGML_NO_BACKTRACE="1", GGML_DISABLE_VULKAN="1") | variables
@@ -86,11 +96,7 @@ def asan():
         if not c.check(good, "the unit tests are built"):
             return c
         unit = ROOT / re.search(r"^ *Executable .*\((.*)\)$", text, re.M)[1]
-    # All functions are in this one; the files beside it only lead there.
-    lib.mkdir(exist_ok=True)
-    for name in ("libggml-base.so.0", "libggml.so", "libggml.so.0", "libggml-cpu.so", "libggml-cpu.so.0", "libggml-base.so"):
-        (lib / name).unlink(missing_ok=True)
-        (lib / name).symlink_to("libggml-base.so.0" if name != "libggml-base.so.0" else work / HOST / "release/libggml.so")
+    c.libraries(work / HOST / "release/libggml.so")
 
     def silent(status, text):
         return status == 0 and not re.search(r"ERROR: (Address|Leak)Sanitizer", text)
@@ -138,17 +144,24 @@ def tsan(rounds="300"):
     c, suppressions = Tool("tsan"), ""
     sources = Path(processes.output("rustc", "--print", "sysroot").strip(), "lib/rustlib/src/rust/library/Cargo.lock")
 
-    def build(*more):
+    def build(*more, manifest="fuzz/threads/Cargo.toml", **variables):
         flags = "--cfg ggml_tsan -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer"
-        return c.cargo(flags, "build", "--quiet", "--release", *more, "--manifest-path", ROOT / "fuzz/threads/Cargo.toml", "--target-dir", c.work / "build")[0]
+        return c.cargo(flags, more[0], "--quiet", "--release", *more[1:], "--manifest-path", ROOT / manifest, "--target-dir", c.work / "build", **variables)[0]
 
     if not sources.exists() and shutil.which("rustup"):
         subprocess.run(["rustup", "component", "add", "rust-src"], capture_output=True)
     print("building with ThreadSanitizer ...", flush=True)
-    if not sources.exists() or not build("-Zbuild-std"):
+    if os.environ.get("TSAN") == "card":
+        whole = build("rustc", "--lib", "--crate-type", "cdylib", "--no-default-features", "-Zbuild-std", manifest="Cargo.toml",
+                      CARGO_PROFILE_RELEASE_OPT_LEVEL="1", CARGO_PROFILE_RELEASE_LTO="off", CARGO_PROFILE_RELEASE_CODEGEN_UNITS="16",
+                      CARGO_PROFILE_RELEASE_DEBUG="line-tables-only")
+        if c.check(sources.exists() and whole, "the library is built"):
+            card(c, c.libraries(c.work / "build" / HOST / "release/libggml.so"))
+        return c
+    if not sources.exists() or not build("build", "-Zbuild-std"):
         print("note: the standard library is not built with ThreadSanitizer")
         suppressions = f"suppressions={ROOT}/scripts/tsan.supp"
-        if not c.check(build(), "the library is built"):
+        if not c.check(build("build"), "the library is built"):
             return c
     for name, argument in (("a seeded race of computations is reported", "tensor"), ("a seeded race of threads is reported", "region"),
                            ("stress", rounds), ("rpc", "rpc")):
@@ -156,6 +169,21 @@ def tsan(rounds="300"):
                (lambda status, text: status == 66 and RACE in text) if "seeded" in name else (lambda status, _: status == 0),
                TSAN_OPTIONS=f"{suppressions} exitcode=66 halt_on_error=0")
     return c
+
+
+def card(c, lib):
+    """Hosts with a simulated card, all of it with ThreadSanitizer."""
+    calls = processes.compiled(lib / "libthread_calls.so", "asan/thread_calls.c", "-fno-builtin", "-shared", "-fPIC")
+    module = processes.compiled(c.work / "libcard.so", "card/card.c", "-O1", "-g", "-fsanitize=thread", "-shared", "-fPIC", "-Wl,-z,nodelete", "-lpthread", "-lm")
+    reported = lambda status, text: status == 66 and RACE in text
+    silent = lambda status, text: status == 0 and RACE not in text
+    limits = {"GGML_BACKEND_PATH": str(module), "CARD_MODE": "values", "CARD_REALTIME": "0", "CARD_MEMORY_MIB": "512"}
+    for name, line, more, good in (("a seeded race is reported", "asan/seeded.c race", {}, reported), ("experts", "card/test_experts.c CARD0", limits, silent),
+                                   ("experts for a minute", "card/test_experts.c CARD0 soak 60", limits, silent),
+                                   ("experts, lost", "card/test_experts.c CARD0 lost", limits | {"CARD_LOSE_AFTER": "100"}, silent)):
+        command = c.host(lib, "card_host", line, "-g", "-fsanitize=thread", str(calls))
+        if command:
+            c.runs(name, command, good, TSAN_OPTIONS="exitcode=66 halt_on_error=0", **more)
 
 
 def main():

@@ -1,11 +1,20 @@
-/* Bugs that AddressSanitizer must find inside the library: seeded overflow | leak (scripts/sanitizers.py). */
+/* Bugs that sanitizers must find inside the library: seeded overflow | leak (AddressSanitizer), seeded race
+ * (ThreadSanitizer). scripts/sanitizers.py runs this. */
 #include "ggml.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+static ggml_fp16_t halves[4096];
+
+static void * convert(void * from) {
+    for (int i = 0; i < 1000; i++) { ggml_fp32_to_fp16_row(from, halves, 4096); }
+    return NULL;
+}
 
 int main(int argc, char ** argv) {
     if (argc == 2 && strcmp(argv[1], "overflow") == 0) { /* the library writes four numbers too many */
@@ -21,6 +30,13 @@ int main(int argc, char ** argv) {
         ggml_backend_free(b);
         s = NULL;
         b = NULL;
+    } else if (argc == 2 && strcmp(argv[1], "race") == 0) { /* two threads let it write the same numbers */
+        float *   x = calloc(4096, sizeof *x);
+        pthread_t other;
+        if (x == NULL || pthread_create(&other, NULL, convert, x) != 0) { return 2; }
+        convert(x);
+        pthread_join(other, NULL);
+        free(x);
     }
     return 0;
 }

@@ -17,8 +17,10 @@ fits      both models on a card that is large enough
 
 --shares has the caches, in per cent of all experts; 0: the variable is not set. --load: whether experts are in pinned
 memory (llama-bench -lm none), or pages of the mapped file, which are not pinned (its default). --trace has the experts
-that routers choose (c_tests/card/card.c has the format); without it, one is made: Zipf with exponent 1, where each
-expert of a token is one of the last token's with probability 0.35. --only: cases whose names contain one of the words.
+that routers choose (c_tests/card/card.c has the format); without it, two are made: one with the figures that others
+measured with Qwen3-30B-A3B (profile qwen3 of traces.py, requests of 256 tokens), and for the cases with `Zipf` one that
+is harder for a cache: Zipf with exponent 1, where each expert of a token is one of the last token's with probability
+0.35. --only: cases whose names contain one of the words.
 --small: models of a few MB, to see that everything works. --values: besides, llama-results on the card is compared with
 the CPU.
 
@@ -49,13 +51,15 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 import gguf_file  # noqa: E402
 import random_llama  # noqa: E402
+import traces  # noqa: E402
 from processes import compiled  # noqa: E402
 
 # Columns, feed-forward columns (of an expert), layers, heads, heads of keys and values, experts, experts used.
 EXPERTS, DENSE = (1024, 512, 12, 16, 4, 128, 8), (2048, 5632, 12, 32, 8)
 SMALL_EXPERTS, SMALL_DENSE = (256, 128, 4, 4, 2, 128, 8), (256, 704, 4, 4, 2)
-# The card's threads need a processor, which a card does not.
-THREADS = max(1, os.cpu_count() - 1)
+# The card's thread needs a processor, which a card does not; with one alone, it shares that with the host.
+PROCESSORS = sorted(os.sched_getaffinity(0))
+THREADS = max(1, len(PROCESSORS) - 1)
 # The desktop: GB/s of the CPU, of the card and of PCIe; TFLOPS; microseconds; and the model's bytes.
 CPU_GBPS, CARD_GBPS, PCIE_GBPS, TFLOPS = 70, 1000, {16: 25, 8: 12.5}, 60
 # Around those from which devices offer to take over products (32).
@@ -85,29 +89,41 @@ def write_trace(path, experts, used, layers, tokens=4096, keep=0.35, seed=1):
             rows.extend(chosen)
     if sys.byteorder == "big":
         rows.byteswap()
-    with open(path + ".part", "wb") as f:
+    with open(path, "wb") as f:
         f.write(f"experts {experts} used {used} layers {layers} tokens {tokens}\n".encode())
         f.write(rows.tobytes())
-    os.replace(path + ".part", path)
 
 
 class Bench:
     def __init__(self, a):
         self.a, self.libs = a, (a.ours, os.path.join(a.cache, "original/lib"))
         self.bin = os.path.join(a.cache, "hosts/bin")
+        *host, last = PROCESSORS
+        self.host, self.apart = (host, {"CARD_PROCESSOR": str(last)}) if host else ([last], {})
         self.folder = os.path.join(ROOT, "target/bench")
         self.card = compiled(f"{self.folder}/libcard.so", "card/card.c", "-O2", "-shared", "-fPIC", "-Wl,-z,nodelete", "-lpthread")
         self.shape, dense = (SMALL_EXPERTS, SMALL_DENSE) if a.small else (EXPERTS, DENSE)
         self.experts, self.dense = self.model("experts", self.shape), self.model("dense", dense)
         self.half = dense[2] // 2
         embd, ff, self.layers, _, _, experts, used = self.shape
-        self.trace = a.trace
-        if not self.trace:
-            self.trace = os.path.join(self.folder, f"zipf-{experts}-{used}-{self.layers}.trace")
-            if not os.path.exists(self.trace):
-                write_trace(self.trace, experts, used, self.layers)
+        size = f"{experts}-{used}-{self.layers}"
+        self.trace, self.zipf = a.trace or self.made(f"qwen3-{size}.trace", self.write_qwen3), self.made(f"zipf-{size}.trace", self.write_zipf)
         self.layer_bytes = gguf_file.size((used * 3 * embd * ff,), random_llama.TYPES[a.format])
         self.all_bytes = self.layer_bytes // used * experts * self.layers
+
+    def made(self, name, write):
+        path = os.path.join(self.folder, name)
+        if not os.path.exists(path):
+            write(path + ".part")
+            os.replace(path + ".part", path)
+        return path
+
+    def write_qwen3(self, path):
+        sizes = dict(zip(("layers", "experts", "used"), (self.shape[2], *self.shape[5:])))
+        traces.write(path, traces.PROFILES["qwen3"] | sizes, 16, 0, 256, 1)
+
+    def write_zipf(self, path):
+        write_trace(path, *self.shape[5:], self.shape[2])
 
     def model(self, name, shape):
         folder = os.path.join(self.a.cache, "models")
@@ -121,12 +137,13 @@ class Bench:
     def environment(self, lib, mode, **more):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("CARD_", "GGML_RS_EXPERT"))}
         return env | {"LD_LIBRARY_PATH": f"{lib}:{self.bin}", "GGML_BACKEND_PATH": self.card, "GGML_DISABLE_VULKAN": "1", "CARD_MODE": mode,
-                      "CARD_TRACE": self.trace, "GGML_VK_PIPELINE_CACHE_DIR": ""} | more
+                      "CARD_TRACE": self.trace, "GGML_VK_PIPELINE_CACHE_DIR": ""} | self.apart | more
 
     def run(self, lib, model, arguments, **variables):
         """Tokens per second of one test of llama-bench."""
         command = [f"{self.bin}/llama-bench", "-m", model, "-o", "json", "-t", str(THREADS), "-r", "3", *map(str, arguments)]
-        r = subprocess.run(command, env=self.environment(lib, "timing", **variables), capture_output=True, text=True)
+        r = subprocess.run(command, env=self.environment(lib, "timing", **variables), capture_output=True, text=True,
+                           preexec_fn=lambda: os.sched_setaffinity(0, self.host))
         if r.returncode != 0 or "[" not in r.stdout:
             sys.exit(f"{' '.join(command)} on {lib}: status {r.returncode}: {r.stderr[-1000:]}")
         self.log = [line for line in r.stderr.splitlines() if line.startswith(("to_card", "from_card", "compute", "memory"))]
@@ -150,20 +167,22 @@ class Bench:
         self.rates = rates
         return {"CARD_MEM_GBPS": CARD_GBPS * rates, "CARD_TFLOPS": TFLOPS * rates, **{k: v * times for k, v in LATENCIES.items()}}
 
-    def case(self, name, model, arguments, card, **only_ours):
+    def case(self, name, model, arguments, card, trace=None, **only_ours):
         """Runs both libraries in turns, the first one changes; prints the ratio of the medians."""
         if self.a.only and not any(word in name for word in self.a.only):
             return
-        card = {k: f"{v:.6g}" for k, v in card.items()} | ({"CARD_LOG": "-"} if self.a.verbose else {})
+        card = {k: f"{v:.6g}" for k, v in card.items()} | {"CARD_LOG": "-", "CARD_TRACE": trace or self.trace}
         speeds, logs = ([], []), [[], []]
         for turn in range(self.a.turns):
             for side in (0, 1) if turn % 2 == 0 else (1, 0):
                 speeds[side].append(self.run(self.libs[side], model, arguments, **card, **(only_ours if side == 0 else {})))
                 logs[side] = self.log
         (ours, original), best = map(statistics.median, speeds), [max(side) for side in speeds]
-        print(f"{name}: {ours / original:.2f}   (tokens/s: {ours:.2f} here, {original:.2f} the original; best {best[0]:.2f}, {best[1]:.2f})", flush=True)
+        peaks = [next((int(line.split()[2]) for line in log if line.startswith("memory peak")), 0) / 2**20 for log in logs]
+        print(f"{name}: {ours / original:.2f}   (tokens/s: {ours:.2f} here, {original:.2f} the original; best {best[0]:.2f}, {best[1]:.2f}; "
+              f"memory of the card: {peaks[0]:.0f} and {peaks[1]:.0f} MiB)", flush=True)
         for side, log in zip(("here", "original"), logs):
-            for line in log:
+            for line in log if self.a.verbose else ():
                 print(f"   {side:8} {line}", flush=True)
 
     def values(self):
@@ -212,8 +231,9 @@ def main():
         host = ["-ngl", 99, "-ncmoe", 99, *options]
         for share in map(float, a.shares.split(",")):
             cache = {"GGML_RS_EXPERT_CACHE": f"{share:g}%"} if share else {}
-            for what, tests in (("text", text), ("prompt", prompt)):
-                b.case(f"{what}{where}, cache {share:g} %", b.experts, [*host, *tests], bus | {"CARD_MEMORY_MIB": b.memory}, **cache)
+            for what, tests in (("text", text), ("text, Zipf", text), ("prompt", prompt)):
+                b.case(f"{what}{where}, cache {share:g} %", b.experts, [*host, *tests], bus | {"CARD_MEMORY_MIB": b.memory},
+                       trace=b.zipf if "Zipf" in what else b.trace, **cache)
         for what, tests in (("text", text), ("prompt", prompt)):
             b.case(f"half of a dense model, {what}{where}", b.dense, ["-ngl", b.half, *options, *tests], bus | large)
         # Times are kept for later starts: the first of some turns is a first start.

@@ -28,6 +28,8 @@
  * CARD_SPIN_US       the last part of each wait, in which the thread spins (25)
  * CARD_REALTIME      0: the engines' threads have the usual priority. In timing mode they have a higher one, if the
  *                    system allows it.
+ * CARD_PROCESSOR     in timing mode: one thread on this processor does the work of all streams, without sleeping while
+ *                    there is some; hosts wait without sleeping, too, and should leave the processor to it
  * CARD_THREADS       threads for values (1)
  * CARD_LOG           a file, or `-` for stderr: counters, appended when the process ends
  * CARD_FAIL_ALLOC_AFTER=N   after N allocations of its memory all others fail
@@ -35,6 +37,9 @@
  * GGML_OP_OFFLOAD_MIN_BATCH the batch from which it takes operations with weights in host memory (32)
  *
  * c_tests/bench/bench_experts.py says how settings are derived from a machine. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* processors of threads */
+#endif
 #define GGML_BACKEND_DL
 #include "graphs.h"
 
@@ -198,6 +203,7 @@ static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char * params) {
         s = calloc(1, sizeof(*s));
         if (s == NULL) return NULL;
         s->card = &card;
+        s->settings = &card.settings;
         pthread_mutex_init(&s->lock, NULL);
         pthread_cond_init(&s->change, NULL);
         if (!stream_start(s, card.settings.realtime && !card.settings.values)) { free(s); return NULL; }

@@ -163,7 +163,7 @@ static ns_t work_run(struct job * j, ns_t ready) {
     card.graphs++;
     card.nodes += (uint64_t) w->n_nodes;
     pthread_mutex_unlock(&card.computing);
-    return engine_spend(&card.engines[COMPUTE], &card.settings, ready, begun, ns);
+    return engine_spend(&card.engines[COMPUTE], ready, begun, ns);
 }
 
 static void work_end(struct job * j) {

@@ -173,7 +173,7 @@ static ns_t copy_now(const struct copy * c, ns_t ready) {
         if (!c->pinned) e->pageable += c->size * c->n;
         pthread_mutex_unlock(&e->lock);
     }
-    return engine_spend(e, &card.settings, ready, begun, copy_duration(c));
+    return engine_spend(e, ready, begun, copy_duration(c));
 }
 static ns_t copy_run(struct job * j, ns_t ready) { return copy_now((struct copy *) j, ready); }
 static void copy_end(struct job * j) { free(((struct copy *) j)->staged); }
@@ -213,15 +213,15 @@ static void * card_buffer_base(ggml_backend_buffer_t b) { return ((struct memory
 static void fill(char * at, uint8_t v, size_t size) {
     ns_t begun = now();
     if (card.settings.values || size <= card.settings.kept) memset(at, v, size);
-    engine_spend(&card.engines[COMPUTE], &card.settings, begun, begun,
-                 card.settings.kernel_ns + (double) size / card.settings.bandwidth);
+    double duration = card.settings.kernel_ns + (double) size / card.settings.bandwidth;
+    sleep_until(engine_spend(&card.engines[COMPUTE], begun, begun, duration), &card.settings);
 }
 static void card_buffer_memset(ggml_backend_buffer_t b, struct ggml_tensor * t, uint8_t v, size_t offset, size_t size) {
     (void) b;
     fill(real(t) + offset, v, size);
 }
 static void card_buffer_clear(ggml_backend_buffer_t b, uint8_t v) { fill(((struct memory *) b->context)->bytes, v, b->size); }
-static void copy_and_wait(struct copy c) { copy_now(&c, now()); }
+static void copy_and_wait(struct copy c) { sleep_until(copy_now(&c, now()), &card.settings); }
 static void card_buffer_set(ggml_backend_buffer_t b, struct ggml_tensor * t, const void * data, size_t offset, size_t size) {
     (void) b;
     copy_and_wait(copy_to(t, data, offset, size));

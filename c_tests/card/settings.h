@@ -11,7 +11,7 @@
 struct settings {
     bool   values;                    /* computes, besides taking time */
     bool   realtime;
-    int    threads;
+    int    threads, processor; /* processor: -1 if streams have threads of their own */
     size_t memory;                    /* bytes */
     double h2d, d2h, pageable, bandwidth; /* bytes per ns: to the card, from it, not pinned, its own memory */
     double flops;                     /* operations per nanosecond */
@@ -57,6 +57,7 @@ static struct settings read_settings(void) {
         .log = getenv("CARD_LOG"),
         .trace = getenv("CARD_TRACE"),
     };
+    s.processor = !s.values && getenv("CARD_PROCESSOR") != NULL ? (int) setting("CARD_PROCESSOR", 0) : -1;
     s.d2h = setting("CARD_D2H_GBPS", s.h2d);
     s.pageable = setting("CARD_PAGEABLE_GBPS", s.h2d / 2);
     if (mode != NULL && strcmp(mode, "timing") != 0 && strcmp(mode, "values") != 0) {

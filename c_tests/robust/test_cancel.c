@@ -55,7 +55,7 @@ static struct ggml_tensor * input(struct host * h, enum ggml_type type, int64_t 
 /* `kind` of computation; each takes much longer than ENOUGH_MS on two threads, also on a fast machine */
 static struct ggml_tensor * build(struct host * h, const char * kind) {
     if (strcmp(kind, "product") == 0) { return ggml_mul_mat(h->ctx, input(h, GGML_TYPE_F32, 4096, 4096, 1), input(h, GGML_TYPE_F32, 4096, 512, 1)); }
-    if (strcmp(kind, "quantized") == 0) { return ggml_mul_mat(h->ctx, input(h, GGML_TYPE_Q4_0, 4096, 8192, 1), input(h, GGML_TYPE_F32, 4096, 512, 1)); }
+    if (strcmp(kind, "quantized") == 0) { return ggml_mul_mat(h->ctx, input(h, GGML_TYPE_Q4_0, 4096, 8192, 1), input(h, GGML_TYPE_F32, 4096, 2048, 1)); }
     if (strcmp(kind, "attention") == 0) {
         struct ggml_tensor * k = input(h, GGML_TYPE_F16, 64, 4096, 8);
         return ggml_flash_attn_ext(h->ctx, input(h, GGML_TYPE_F32, 64, 1024, 8), k, k, NULL, 0.1f, 0.0f, 0.0f);
