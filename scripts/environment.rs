@@ -42,7 +42,7 @@ const SCRIPTS: &[(&str, &str, &str)] = &[
         "qemu's processor and the folder of the system's libraries; where Wine looks for libraries; whether tests leave out what measures times; the call for which a test has started itself again",
     ),
     (
-        "SUITES, ASAN, DOCS, C_TESTS, PEERS, PLACEMENT, INVARIANCE, RPC, SWAPS, AARCH64, WINDOWS, PYTHONS, DRIVERS, NMSE, FUZZ_SECONDS, VULKAN_EXTENT",
+        "SUITES, ASAN, TSAN, DOCS, C_TESTS, PEERS, PLACEMENT, INVARIANCE, RPC, SWAPS, AARCH64, WINDOWS, PYTHONS, DRIVERS, NMSE, FUZZ_SECONDS, VULKAN_EXTENT",
         "make test",
         "the suites, and parts of them: [TESTS.md](TESTS.md)",
     ),
@@ -97,6 +97,7 @@ const INTERNAL: &[&str] = &[
     "CARD_LOG",
     "CARD_LOSE_AFTER",
     "CARD_MODE",
+    "CARD_PROCESSOR",
     "CARD_TRACE",
     "CACHE_LAYER_DRIVER",
     "CACHE_LAYER_REPORT",

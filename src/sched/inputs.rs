@@ -94,8 +94,8 @@ impl Inbox {
         }
     }
 
-    /// Queues copies of small inputs on a stream, whose device allocates in units of `alignment`. What comes back has no
-    /// room here.
+    /// Queues copies of small inputs on a stream, whose device allocates in units of `alignment`. Returns those that
+    /// have no room here.
     pub fn send(&self, index: usize, stream: BackendRef, alignment: usize, mut parcels: Vec<Parcel>) -> Vec<Parcel> {
         let mut guard = self.0[index].borrow_mut();
         let room = &mut *guard;

@@ -31,8 +31,8 @@ pub struct Known {
     types: Vec<(BufferTypeRef, Mask)>,
     /// Buffers met, with their types.
     buffers: Vec<(BufferRef, BufferTypeRef)>,
-    /// Queries whether a node is worth offloading: node, backend and answer; `None` where they begin to follow the order
-    /// of the nodes.
+    /// Queries whether a node is worth offloading: node, backend and answer; `None` where they begin to follow the
+    /// order of the nodes.
     offers: Vec<Option<(u32, u8, bool)>>,
 }
 
