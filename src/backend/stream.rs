@@ -3,7 +3,7 @@
 use super::handle::{attempt, call, name_of, object_field, slot, status_of};
 use super::observe::{self, Operation};
 use super::{BackendRef, BufferTypeRef, DeviceRef, damage};
-use crate::abi::backend::ggml_backend_graph_plan_t;
+use crate::abi::backend::{ggml_backend_dev_type, ggml_backend_graph_plan_t};
 use crate::abi::backend_impl::ggml_backend_graph_optimize_params;
 use crate::abi::ggml::{ggml_guid_t, ggml_status};
 use crate::error::{Error, Result};
@@ -81,6 +81,13 @@ impl BackendRef {
     #[inline]
     pub fn has_queue(self) -> bool {
         slot!(self.synchronize).is_some()
+    }
+
+    /// Whether one queued copy may be of neighbouring tensors: not on a meta device, which divides each tensor over
+    /// several devices.
+    pub fn joins_tensors(self) -> bool {
+        let kind = self.device_opt().and_then(|d| d.kind());
+        self.has_queue() && kind.is_some_and(|k| k != ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_META)
     }
 
     /// Whether the stream may queue copies from other streams.

@@ -212,7 +212,7 @@ impl Run<'_> {
     fn copy_together<'i>(&self, split: &Split, inputs: Vec<&'i Input>, sent: &mut Mask) -> Result<Vec<&'i Input>> {
         let backend = self.backend(split.backend);
         let (inbox, room) = (&self.spare.inbox, self.room(split.backend));
-        if inputs.is_empty() || !inbox.is_on() || !self.queues.in_flight.borrow().is_queued(split.backend) {
+        if inputs.is_empty() || !inbox.is_on() || !backend.joins_tensors() {
             return Ok(inputs);
         }
         let parcel = |input: &Input| Parcel { tensor: input.tensor, copy: self.copy_of(input) };

@@ -1,6 +1,7 @@
 //! Small inputs, sent to fake devices whose streams work as late as they may.
 
 use super::*;
+use crate::abi::backend::ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_META;
 use crate::abi::ggml::ggml_status::GGML_STATUS_SUCCESS;
 use crate::abi::ggml::ggml_tensor_flag::*;
 use crate::abi::ggml::ggml_type::*;
@@ -80,6 +81,14 @@ fn others_are_not_small() {
     assert!(!is_small(a[0], a[0]), "the copy is in host memory");
     assert!(!is_small(a[0], b[1]), "of another size");
     assert!(!is_small(a[2], b[2]), "large");
+}
+
+#[test]
+fn a_device_that_divides_tensors_gets_each_by_itself() {
+    let joins = |spec: Spec| Fake::lazy(spec).handle().joins_tensors();
+    assert!(joins(Spec::gpu()));
+    assert!(!joins(Spec { kind: GGML_BACKEND_DEVICE_TYPE_META, ..Spec::gpu() }));
+    assert!(!Fake::new(Spec::cpu()).handle().joins_tensors(), "it has no queue");
 }
 
 /// Sums of several inputs, pipelined or not: the host writes all of them again as soon as a graph was started.

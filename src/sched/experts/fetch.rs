@@ -83,7 +83,7 @@ impl Fetched {
         let apart = routing.nbytes().next_multiple_of(ALIGNMENT);
         let input = order.input.map_or(0, |(t, _)| t.nbytes());
         self.bytes.resize(apart + input, order.device);
-        let joint = order.input.filter(|&(_, b)| b == from && streams.stream(b).has_queue());
+        let joint = order.input.filter(|&(_, b)| b == from && streams.stream(b).joins_tensors());
         let span = joint.and_then(|(t, _)| Span::of([routing, t], from, self.bytes.is_pinned(), costs));
         if let Some(span) = span {
             self.bytes.resize(span.bytes.max(apart + input), order.device);
