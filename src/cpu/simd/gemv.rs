@@ -14,7 +14,7 @@ use super::unpack::Unpack;
 pub type Rows = unsafe fn(k: usize, x: *const u8, stride: usize, rows: usize, act: *const u8, dst: *mut f32);
 
 /// How far ahead of the rows that are multiplied others are loaded, at least: short rows would be needed before they
-/// have arrived. Memory is fastest from 4 to 16 KiB on (Zen 3 and 5).
+/// have arrived. On Zen 5, memory is fastest from 4 KiB on.
 const AHEAD: usize = 8192;
 
 /// By how many bytes what is loaded is ahead of `together` rows that are multiplied at once.
