@@ -6,8 +6,8 @@
 
 use super::experts::exchange::HostBytes;
 use super::experts::workspace::Workspace;
-use crate::abi::ggml::{ggml_status, ggml_type};
-use crate::backend::{BackendRef, view};
+use crate::abi::ggml::ggml_type;
+use crate::backend::BackendRef;
 use crate::environment::debug;
 use crate::tensor::TensorRef;
 use std::cell::RefCell;
@@ -125,19 +125,12 @@ impl Room {
         let Some(room) = self.bytes.as_mut_slice().get_mut(self.used..).and_then(|rest| rest.get_mut(..span)) else {
             return false;
         };
-        let to = match run.len() {
-            1 => first.copy,
-            _ => {
-                // SAFETY: the tensor is used for this copy only.
-                let ctx = unsafe { self.workspace.context(1 << 12) };
-                let all = ctx.and_then(|ctx| ctx.new_tensor(ggml_type::GGML_TYPE_I8, &[span as i64]));
-                let (Ok(all), Some(buffer)) = (all, first.copy.buffer()) else { return false };
-                if view::bind_if_inside(buffer, all, first.copy.data()) != ggml_status::GGML_STATUS_SUCCESS {
-                    return false;
-                }
-                all
-            }
+        let to = match run {
+            [only] => Some(only.copy),
+            // SAFETY: the tensor is used for this copy only.
+            _ => first.copy.buffer().and_then(|b| unsafe { self.workspace.bytes_at(b, first.copy.data(), span) }),
         };
+        let Some(to) = to else { return false };
         room.fill(0);
         for parcel in run {
             let (at, n) = (parcel.begin() - first.begin(), parcel.tensor.nbytes());

@@ -12,8 +12,8 @@
 //! - `assemble` lets backends reorder their splits and describes the whole as a problem for the allocator.
 //! - `split_graph` is one graph with the results of all these steps. `cache` keeps several of them.
 //! - `compute` runs the splits, with the help of `queues` and `in_flight` (which waits are necessary), `experts` (which
-//!   experts are copied, or held on a device), `ahead` (weights that are copied while a device computes) and `plans`
-//!   (graph plans of the backends).
+//!   experts are copied, or held on a device), `ahead` (weights that are copied while a device computes), `inputs`
+//!   (small inputs, which are copied together) and `plans` (graph plans of the backends).
 //! - `engine` holds the state and calls the steps in their order. `progress` says how far the current graph is,
 //!   `settings` what the host has set.
 //! - `scheduler` is the object that hosts hold. `allocate` allocates and computes graphs for them. `callbacks` has the

@@ -5,8 +5,7 @@
 use super::exchange::HostBytes;
 use super::order::{Order, Streams};
 use super::workspace::Workspace;
-use crate::abi::ggml::{ggml_status, ggml_type};
-use crate::backend::{BackendRef, view};
+use crate::backend::BackendRef;
 use crate::sched::cost::Costs;
 use crate::tensor::TensorRef;
 use std::ops::Range;
@@ -49,13 +48,9 @@ impl Span {
 
     /// Queues the copy. The bytes stay until the stream was synchronised.
     fn read(&self, stream: BackendRef, workspace: &mut Workspace, to: *mut u8) -> bool {
+        let Some(buffer) = self.first.root().buffer() else { return false };
         // SAFETY: the tensor is used for this copy only.
-        let ctx = unsafe { workspace.context(1 << 12) };
-        let all = ctx.and_then(|ctx| ctx.new_tensor(ggml_type::GGML_TYPE_I8, &[self.bytes as i64]));
-        let (Ok(all), Some(buffer)) = (all, self.first.root().buffer()) else { return false };
-        if view::bind_if_inside(buffer, all, self.first.data()) != ggml_status::GGML_STATUS_SUCCESS {
-            return false;
-        }
+        let Some(all) = (unsafe { workspace.bytes_at(buffer, self.first.data(), self.bytes) }) else { return false };
         // SAFETY: the caller has room for the bytes, all of which are inside of the buffer: both ends belong to tensors
         // there.
         unsafe { stream.get_async(all, to, 0, self.bytes) };

@@ -1,6 +1,7 @@
 //! Memory for small graphs that are made again each time: their tensors, and a buffer for what these hold.
 
-use crate::backend::{BufferBox, BufferTypeRef, view};
+use crate::abi::ggml::{ggml_status, ggml_type};
+use crate::backend::{BufferBox, BufferRef, BufferTypeRef, view};
 use crate::error::{Error, Result};
 use crate::tensor::{Context, TensorRef};
 
@@ -29,6 +30,19 @@ impl Workspace {
             None => unsafe { Context::owned(bytes, true)? },
         };
         Ok(self.ctx.insert(ctx))
+    }
+
+    /// A tensor of `n` bytes of a buffer, from `at` on, all of which are inside of it. The tensors of the last time are
+    /// gone, as with [`Self::context`]. `None` if the buffer refuses.
+    ///
+    /// # Safety
+    /// As for [`Self::context`].
+    pub unsafe fn bytes_at(&mut self, buffer: BufferRef, at: *mut u8, n: usize) -> Option<TensorRef> {
+        // SAFETY: the caller's promise.
+        let ctx = unsafe { self.context(1 << 12) }.ok()?;
+        let bytes = ctx.new_tensor(ggml_type::GGML_TYPE_I8, &[n as i64]).ok()?;
+        let status = view::bind_if_inside(buffer, bytes, at);
+        (status == ggml_status::GGML_STATUS_SUCCESS).then_some(bytes)
     }
 
     /// Gives tensors memory of a type, one after the other. No device may be using the buffer.
