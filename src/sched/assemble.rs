@@ -43,6 +43,9 @@ fn optimize(graph: GraphRef, splits: &mut [Split], backends: &[crate::backend::B
         let user_data = (&raw mut kept).cast();
         let mut params = ggml_backend_graph_optimize_params { add_alloc_dep: Some(keep), user_data };
         backends[split.backend].graph_optimize(part, &mut params);
+        if let Some(lookup) = &mut split.lookup {
+            split.graph = Some(lookup.lead(part));
+        }
     }
     kept
 }
@@ -107,6 +110,7 @@ impl Assembler<'_> {
                 self.problem.append(&s.flat.problem, split.nodes.clone());
                 let ids = &s.flat.nodes()[split.nodes.clone()];
                 self.buffers.extend(ids.iter().map(|&id| i32::from(s.placed[id as usize].backend)));
+                self.read_until_now(split);
                 continue;
             }
             for i in split.nodes.clone() {
@@ -127,11 +131,23 @@ impl Assembler<'_> {
                     self.keepers(&list, split.backend)?;
                 }
             }
+            self.read_until_now(split);
         }
         match kept.keys().next() {
             Some(until) => Err(invalid!("a backend wants to keep memory until '{}', which is no node", until.name())),
             None => Ok(()),
         }
+    }
+
+    /// The host reads routing and input of a unit while the device computes it, if the device looks the slots up.
+    fn read_until_now(&mut self, split: &Split) {
+        let (Some(_), Some(unit)) = (&split.lookup, split.unit) else { return };
+        let unit = &self.graph.held.units[unit].unit;
+        self.problem.dependency();
+        self.problem.src(unit.ids);
+        unit.chain.iter().for_each(|chain| self.problem.src(chain.input));
+        self.problem.end_node();
+        self.buffers.push(split.backend as i32);
     }
 
     /// A copy gets its memory.

@@ -4,6 +4,7 @@
 use super::ahead::{self, Reading};
 use super::cost::Nanos;
 use super::experts::order::{Order, Streams};
+use super::experts::pool::Pool;
 use super::experts::serve::ExpertServer;
 use super::experts::used::{self, Routing};
 use super::flat;
@@ -75,6 +76,9 @@ impl Run<'_> {
 
     /// Starts all splits. The status is that of the first backend that fails. On return the host may write its inputs.
     pub fn start(&self) -> Result<ggml_status> {
+        if let Some(experts) = &self.spare.experts {
+            experts.borrow_mut().cache.pools_mut().iter_mut().for_each(Pool::spoil_table);
+        }
         let result = self.start_splits();
         if let Some(experts) = &self.spare.experts {
             experts.borrow_mut().settle();
@@ -371,6 +375,10 @@ impl Run<'_> {
         let last = self.settings.backends.len() - 1;
         let steps = unit.chain.iter().flat_map(|chain| &chain.steps);
         let nodes: Vec<TensorRef> = steps.map(|step| node(step.place)).collect();
+        let written: Vec<TensorRef> = match &split.lookup {
+            Some(_) => unit.places.clone().map(node).chain([numbers]).collect(),
+            None => Vec::new(),
+        };
         let order = Order {
             unit,
             home: held.home,
@@ -381,7 +389,9 @@ impl Run<'_> {
             slots: &slots,
             routing: with_owner(unit.ids),
             numbers,
+            lookup: split.lookup.as_ref().map(|lookup| lookup.node),
             input: unit.chain.as_ref().map(|chain| with_owner(chain.input)),
+            written: &written,
             nodes: &nodes,
             result: node(unit.places.end - 1),
         };

@@ -9,14 +9,15 @@ use super::flat::{Flat, is_view_op};
 use super::in_flight::{self, Mask};
 use super::rules::Rules;
 use super::writers::Writers;
-use crate::abi::ggml::ggml_op;
-use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT;
+use crate::abi::ggml::ggml_tensor_flag::{GGML_TENSOR_FLAG_COMPUTE, GGML_TENSOR_FLAG_INPUT};
+use crate::abi::ggml::{ggml_op, ggml_tensor};
 use crate::abi::graph::ggml_cgraph;
 use crate::alloc::Traits;
 use crate::error::{Error, Result};
 use crate::graph::GraphRef;
 use crate::graph::ids::{NONE, TensorIds};
 use crate::tensor::TensorRef;
+use std::ffi::c_int;
 use std::ops::Range;
 
 /// A tensor that a split reads through a copy.
@@ -38,6 +39,22 @@ pub struct Input {
     pub is_ahead: bool,
 }
 
+/// A node that looks up the slots of a unit's experts, and the unit's nodes after it.
+pub struct SlotLookup {
+    /// The node.
+    pub node: TensorRef,
+    nodes: Vec<*mut ggml_tensor>,
+}
+
+impl SlotLookup {
+    /// A graph of the node and those of a unit's graph. It is valid until the next call, as long as this lives.
+    pub fn lead(&mut self, unit: GraphRef) -> ggml_cgraph {
+        self.nodes.clear();
+        self.nodes.extend(std::iter::once(self.node).chain(unit.nodes()).map(TensorRef::as_ptr));
+        ggml_cgraph { nodes: self.nodes.as_mut_ptr(), n_nodes: self.nodes.len() as c_int, ..unit.raw() }
+    }
+}
+
 /// Consecutive nodes that one backend computes.
 pub struct Split {
     /// The backend.
@@ -54,6 +71,8 @@ pub struct Split {
     pub reads_inputs: bool,
     /// The unit of experts that it computes.
     pub unit: Option<usize>,
+    /// The node before the unit's, if the device looks up the slots of its experts.
+    pub lookup: Option<SlotLookup>,
     /// Its products of weights that are in host memory, if choices depend on their times.
     pub products: Vec<Product>,
 }
@@ -475,6 +494,8 @@ impl Splitter<'_, '_> {
                 };
                 let set = self.copies.make_own(self.pool, self.slot, tensor, &name, node as u32, false, pack)?;
                 self.routings.push((unit, set));
+                let numbers = self.copies.get(set, self.cur_copy).tensor;
+                split.lookup = self.lookup(unit, tensor, numbers)?.map(|node| SlotLookup { node, nodes: Vec::new() });
                 let from = self.backend_of(id)?;
                 split.inputs.push(Input { tensor, id, from, set, is_written: false, is_served: true, is_ahead: false });
                 set
@@ -483,6 +504,47 @@ impl Splitter<'_, '_> {
         };
         self.replace(node, i, i, set);
         Ok(true)
+    }
+
+    /// A node that looks up the numbers of a unit's slots, if its device can: for one token, whose routing it computes.
+    fn lookup(&mut self, unit: usize, routing: TensorRef, numbers: TensorRef) -> Result<Option<TensorRef>> {
+        let held = &self.held.units[unit];
+        let (Some(cache), Some(chain), Some(place)) = (self.cache, &held.unit.chain, held.home.place) else {
+            return Ok(None);
+        };
+        let backend = held.home.backend;
+        let is_here = |id: u32| self.placed[id as usize].backend == backend as i8;
+        let n_experts = cache.pool(place.pool).n_experts() as i64;
+        let root = routing.root();
+        // A sort names experts that there are.
+        let is_sorted = matches!(root.op(), ggml_op::GGML_OP_ARGSORT | ggml_op::GGML_OP_TOP_K)
+            && root.src(0).is_some_and(|scores| scores.ne()[0] == n_experts);
+        let [n_used, n_tokens, ..] = routing.ne();
+        if held.home.stage.is_some()
+            || !cache.looks_up(backend)
+            || n_tokens != 1
+            || !is_sorted
+            || !is_here(held.unit.ids)
+            || !is_here(chain.input)
+        {
+            return Ok(None);
+        }
+        let name = numbers.name_bytes();
+        let row = self.pool.copy_of(self.slot, numbers, &name)?;
+        row.set_ne([1, n_experts, 1, 1]);
+        row.set_nb([4, 4, 4 * n_experts as usize, 4 * n_experts as usize]);
+        if !cache.bind_row(place, row) {
+            return Ok(None);
+        }
+        let node = self.pool.copy_of(self.slot, numbers, &name)?;
+        node.set_ne([1, n_used, 1, 1]);
+        node.set_nb([4, 4, 4 * n_used as usize, 4 * n_used as usize]);
+        node.set_op(ggml_op::GGML_OP_GET_ROWS);
+        node.add_flag(GGML_TENSOR_FLAG_COMPUTE);
+        node.set_src(0, Some(row));
+        node.set_src(1, Some(routing));
+        node.set_view_src(Some(numbers));
+        Ok(self.rules.backends[backend].supports_op(node).then_some(node))
     }
 
     /// Puts a copy in the place of a source.
@@ -543,6 +605,7 @@ fn new_split(backend: usize, start: usize) -> Split {
         reads_in_place: 0,
         reads_inputs: false,
         unit: None,
+        lookup: None,
         products: Vec::new(),
     }
 }

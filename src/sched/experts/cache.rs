@@ -5,6 +5,7 @@ use super::pool::{Kind, Layer, Pool, layer_of, watch_weights};
 use super::unit::Unit;
 use crate::error::Result;
 use crate::graph::ids::TensorIds;
+use crate::sched::in_flight::Mask;
 use crate::sched::settings::Settings;
 use crate::tensor::TensorRef;
 use crate::{log_info, log_warn};
@@ -58,6 +59,8 @@ pub struct ExpertCache {
     generation: u64,
     /// Rises when the budget changes.
     era: u64,
+    /// The backends whose devices look slots up.
+    look_up: Mask,
 }
 
 impl ExpertCache {
@@ -75,6 +78,7 @@ impl ExpertCache {
                 n_shrinks: 0,
                 generation: 0,
                 era: 0,
+                look_up: 0,
             }
         })
     }
@@ -263,7 +267,7 @@ impl ExpertCache {
             let limit = match self.budget.limit {
                 Limit::Off => 0,
                 Limit::Free => (free_memory(settings, kind.backend) as f64 * part_of(rest)) as usize,
-                Limit::Share(share) => (all as f64 * share) as usize,
+                Limit::Share(share) => (all as f64 * share) as usize + kind.beside(layers.len()),
                 Limit::Bytes(bytes) => (bytes as f64 * part_of(total)) as usize,
             };
             // What is not there must not be given to the first of several pools.
@@ -273,7 +277,7 @@ impl ExpertCache {
             };
             let limit = limit.min((there as f64 * part_of(rest)) as usize).min((most as f64 * part_of(total)) as usize);
             rest -= all;
-            match Pool::new(&kind, layers, settings.bufts[kind.backend], limit) {
+            match Pool::new(&kind, layers, settings.bufts[kind.backend], limit, !self.budget.strict) {
                 Ok(pool) => {
                     log_info!(
                         "expert cache on {}: {} slots of {} KiB for {} layers of {} experts",
@@ -291,6 +295,22 @@ impl ExpertCache {
                 }
             }
         }
+    }
+
+    /// Notes whether the device of a backend can look up the slots of small batches: it has a queue for that.
+    pub fn set_looks_up(&mut self, backend: usize, does: bool) {
+        self.look_up &= !(1 << backend);
+        self.look_up |= Mask::from(does) << backend;
+    }
+
+    /// Whether it can.
+    pub fn looks_up(&self, backend: usize) -> bool {
+        self.look_up & 1 << backend != 0
+    }
+
+    /// As [`Pool::bind_row`], with the pool and layer of a place.
+    pub fn bind_row(&self, place: Place, t: TensorRef) -> bool {
+        self.pools[place.pool].bind_row(place.layer, t)
     }
 
     /// As [`Pool::fill`], with the pool of a place.

@@ -22,7 +22,8 @@ pub struct Fetched {
 /// Where each tensor begins in what is read.
 const ALIGNMENT: usize = 64;
 
-/// From the first byte of two tensors to the last, if one copy of it takes less time than two.
+/// From the first byte of two tensors to the last, if one copy of it takes less time than two and nothing in between is
+/// being written.
 struct Span {
     first: TensorRef,
     bytes: usize,
@@ -31,7 +32,7 @@ struct Span {
 }
 
 impl Span {
-    fn of(tensors: [TensorRef; 2], backend: usize, is_pinned: bool, costs: &Costs) -> Option<Self> {
+    fn of(tensors: [TensorRef; 2], order: &Order<'_>, is_pinned: bool, costs: &Costs) -> Option<Self> {
         let [a, b] = tensors;
         if a.root().buffer_raw() != b.root().buffer_raw() {
             return None;
@@ -40,7 +41,14 @@ impl Span {
         let [end_a, end_b] = tensors.map(|t| t.data().addr().saturating_add(t.nbytes()));
         let begin = begin_a.min(begin_b);
         let bytes = end_a.max(end_b) - begin;
-        let time = |bytes: usize| costs.copy_out(backend, bytes, is_pinned);
+        let is_inside = |t: &TensorRef| {
+            let at = t.data().addr();
+            t.data_buffer() == a.data_buffer() && at < begin + bytes && at.saturating_add(t.nbytes()) > begin
+        };
+        if order.written.iter().any(is_inside) {
+            return None;
+        }
+        let time = |bytes: usize| costs.copy_out(order.routing.1, bytes, is_pinned);
         let is_faster = time(bytes) < time(a.nbytes()).saturating_add(time(b.nbytes()));
         let first = if begin == begin_a { a } else { b };
         is_faster.then_some(Self { first, bytes, at: [begin_a - begin, begin_b - begin] })
@@ -79,7 +87,7 @@ impl Fetched {
         let input = order.input.map_or(0, |(t, _)| t.nbytes());
         self.bytes.resize(apart + input, order.device);
         let joint = order.input.filter(|&(_, b)| b == from && streams.stream(b).joins_tensors());
-        let span = joint.and_then(|(t, _)| Span::of([routing, t], from, self.bytes.is_pinned(), costs));
+        let span = joint.and_then(|(t, _)| Span::of([routing, t], order, self.bytes.is_pinned(), costs));
         if let Some(span) = span {
             self.bytes.resize(span.bytes.max(apart + input), order.device);
             if span.read(streams.stream(from), &mut self.workspace, self.bytes.as_mut_ptr()) {

@@ -29,8 +29,12 @@ pub struct Order<'a> {
     pub routing: (TensorRef, usize),
     /// Where the device reads the numbers of slots.
     pub numbers: TensorRef,
+    /// The node that looks them up, if the device does that.
+    pub lookup: Option<TensorRef>,
     /// The chain's input, if rows may be computed by the CPU.
     pub input: Option<(TensorRef, usize)>,
+    /// What the device writes while the host reads routing and input, if the device looks the slots up.
+    pub written: &'a [TensorRef],
     /// The nodes of the chain.
     pub nodes: &'a [TensorRef],
     /// The result.

@@ -4,6 +4,7 @@
 
 use super::policy::{Policy, Slot};
 use super::streams;
+use super::table::{self, Table};
 use super::unit::Unit;
 use crate::abi::backend::ggml_backend_buffer_usage::GGML_BACKEND_BUFFER_USAGE_ANY;
 use crate::abi::ggml::{ggml_status, ggml_type};
@@ -71,10 +72,21 @@ impl Kind {
         Self { backend, n_experts, shapes: unit.weights.iter().map(shape).collect() }
     }
 
+    /// Bytes of an expert. `None` if there is none of this kind.
+    fn slot_bytes(&self) -> Option<usize> {
+        let bytes = self.shapes.iter().try_fold(0usize, |sum, shape| sum.checked_add(matrix_bytes(shape)?));
+        bytes.filter(|&bytes| bytes > 0)
+    }
+
     /// Bytes of all experts of so many units.
     pub fn bytes(&self, layers: usize) -> usize {
-        let unit: usize = self.shapes.iter().map(|s| matrix_bytes(s).unwrap_or(0)).sum();
-        unit.saturating_mul(self.n_experts).saturating_mul(layers)
+        self.slot_bytes().unwrap_or(0).saturating_mul(self.n_experts).saturating_mul(layers)
+    }
+
+    /// Bytes that a pool for so many units takes beside its slots: those of the spare one, of the table, and of gaps.
+    pub fn beside(&self, layers: usize) -> usize {
+        let gaps = ALIGNMENT * (self.shapes.len() + 1);
+        self.slot_bytes().unwrap_or(0) + table::len(layers, self.n_experts) * size_of::<i32>() + gaps
     }
 }
 
@@ -103,7 +115,8 @@ pub struct Pool {
     pub kind: Kind,
     /// Its units.
     pub layers: Vec<Layer>,
-    /// All slots as one tensor, for each weight; they are in `ctx`.
+    /// All slots as one tensor, for each weight; they are in `ctx`. If the CPU may compute rows, there is a slot more,
+    /// which the device reads in the place of their experts.
     tensors: Vec<TensorRef>,
     _ctx: Context,
     buffer: BufferBox,
@@ -111,6 +124,8 @@ pub struct Pool {
     pub policy: Policy,
     /// By slot.
     pub ready: Vec<Ready>,
+    /// What of it the device can look up, if the CPU may compute rows.
+    pub table: Option<Table>,
     /// The writes to weights that had been counted when the contents were last known to be right.
     writes: u64,
 }
@@ -152,6 +167,31 @@ impl Pool {
         self.tensors[weight]
     }
 
+    /// The slot that no expert has: for rows that the CPU computes.
+    pub fn spare(&self) -> Slot {
+        self.n_slots()
+    }
+
+    /// Whether the device may still look up what a slot had: nothing may be copied to it.
+    pub fn is_shown(&self, slot: Slot) -> bool {
+        self.table.as_ref().is_some_and(|table| table.shows(slot))
+    }
+
+    /// The contents have changed by other means than uploads: what the device has looked up holds no longer.
+    pub fn spoil_table(&mut self) {
+        self.table.iter_mut().for_each(Table::spoil);
+    }
+
+    /// Whether the table has to be written before the next unit.
+    pub fn is_table_stale(&self) -> bool {
+        self.table.as_ref().is_some_and(Table::is_stale)
+    }
+
+    /// As [`Table::bind`], with the row of a layer.
+    pub fn bind_row(&self, layer: usize, t: TensorRef) -> bool {
+        self.table.as_ref().is_some_and(|table| table.bind(self.buffer.handle(), layer, t))
+    }
+
     /// Units.
     pub fn n_layers(&self) -> usize {
         self.layers.len()
@@ -189,6 +229,7 @@ impl Pool {
     }
 
     fn forget(&mut self) {
+        self.spoil_table();
         self.ready.fill(Ready::Yes);
         let held = |&slot: &Slot| self.policy.contents(slot).is_some();
         let slots: Vec<Slot> = (0..self.policy.n_slots()).filter(held).collect();
@@ -201,24 +242,22 @@ fn matrix_bytes(shape: &Shape) -> Option<usize> {
 }
 
 impl Pool {
-    /// As many slots as a limit allows, at most one for each expert.
-    pub fn new(kind: &Kind, layers: Vec<Layer>, buft: BufferTypeRef, limit: usize) -> Result<Self> {
+    /// As many slots as a limit allows, at most one for each expert. `is_shared`: the CPU may compute rows.
+    pub fn new(kind: &Kind, layers: Vec<Layer>, buft: BufferTypeRef, limit: usize, is_shared: bool) -> Result<Self> {
         let too_small = |bytes| Error::OutOfMemory { what: "a slot for an expert".into(), bytes };
-        let strides: Vec<usize> = kind.shapes.iter().filter_map(matrix_bytes).collect();
-        let slot: usize = strides.iter().sum();
-        if strides.len() != kind.shapes.len() || slot == 0 {
-            return Err(too_small(slot));
-        }
+        let slot = kind.slot_bytes().ok_or_else(|| too_small(0))?;
+        let limit = limit.min(buft.max_size());
+        let beside = if is_shared { kind.beside(layers.len()) } else { 0 };
         let most = layers.len() * kind.n_experts;
-        let mut n_slots = most.min(limit.min(buft.max_size()) / slot);
+        let mut n_slots = most.min(limit.saturating_sub(beside) / slot);
         while n_slots > 0 {
-            if let Some(pool) = Self::try_new(kind, &layers, buft, n_slots, limit.min(buft.max_size()))? {
+            if let Some(pool) = Self::try_new(kind, &layers, buft, n_slots, limit, is_shared)? {
                 return Ok(pool);
             }
             // The device has less, or needs gaps.
             n_slots -= n_slots.div_ceil(16);
         }
-        Err(too_small(slot))
+        Err(too_small(slot + beside))
     }
 
     fn try_new(
@@ -227,16 +266,24 @@ impl Pool {
         buft: BufferTypeRef,
         n_slots: usize,
         limit: usize,
+        is_shared: bool,
     ) -> Result<Option<Self>> {
         let align = buft.alignment().max(ALIGNMENT);
         // SAFETY: the tensors are used by the pool, which holds the context, and its uploads, which end before.
-        let mut ctx = unsafe { Context::owned((kind.shapes.len() + 1) * 1024, true)? };
-        let (mut offsets, mut tensors, mut end) = (Vec::new(), Vec::new(), 0usize);
+        let mut ctx = unsafe { Context::owned((kind.shapes.len() + 2) * 1024, true)? };
+        let n_all = n_slots + usize::from(is_shared);
+        let mut tensors = Vec::new();
         for shape in &kind.shapes {
-            let t = ctx.new_tensor(shape.dtype, &[shape.columns, shape.rows, n_slots as i64])?;
-            offsets.push(end);
+            tensors.push(ctx.new_tensor(shape.dtype, &[shape.columns, shape.rows, n_all as i64])?);
+        }
+        let table = match is_shared {
+            true => Some(ctx.new_tensor(ggml_type::GGML_TYPE_I32, &[table::len(layers.len(), kind.n_experts) as i64])?),
+            false => None,
+        };
+        let (mut places, mut end) = (Vec::new(), 0usize);
+        for t in tensors.iter().copied().chain(table) {
+            places.push((t, end));
             end = buft.alloc_size(t).checked_add(end).map_or(usize::MAX, |end| end.next_multiple_of(align));
-            tensors.push(t);
         }
         if end > limit {
             return Ok(None);
@@ -249,13 +296,14 @@ impl Pool {
         // A kernel that reads beyond its rows, or a slot that nothing uses, finds numbers.
         buffer.clear(0);
         let base = buffer.base();
-        for (&t, at) in std::iter::zip(&tensors, offsets) {
+        for (t, at) in places {
             view::bind(buffer.handle(), t, base.wrapping_add(at));
         }
+        let table = table.map(|t| Table::new(t, layers.len(), kind.n_experts, n_slots));
         let mut policy = Policy::new(layers.len(), kind.n_experts, n_slots);
         policy.set_uploads(UPLOADS);
         let (kind, layers, writes) = (kind.clone(), layers.to_vec(), WRITES.load(Relaxed));
         let ready = vec![Ready::Yes; n_slots];
-        Ok(Some(Self { kind, layers, tensors, _ctx: ctx, buffer, policy, ready, writes }))
+        Ok(Some(Self { kind, layers, tensors, _ctx: ctx, buffer, policy, ready, table, writes }))
     }
 }

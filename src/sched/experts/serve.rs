@@ -4,19 +4,20 @@ use super::budget::Budget;
 use super::cache::{ExpertCache, Home, Place};
 use super::exchange::HostBytes;
 use super::fetch::Fetched;
+use super::lookup::{self, Lookup, Only};
 use super::order::{Order, Row, Streams, copy, gather, note_cpu, number, rows_of};
-use super::policy::{Phase, Slot, Use};
-use super::pool::{Pool, Ready};
+use super::policy::Use;
+use super::pool::Pool;
 use super::rows::{RowEngine, Task};
 use super::scatter::Scatter;
-use super::staged::{StagedAhead, runs};
+use super::staged::StagedAhead;
 use super::upload::Uploader;
 use super::used;
 use crate::abi::ggml::ggml_status;
 use crate::backend::{BackendRef, damage};
 use crate::error::Result;
 use crate::invalid;
-use crate::sched::cost::{self, Costs, Nanos};
+use crate::sched::cost::{Costs, Nanos};
 use crate::sched::{race, traced};
 use crate::tensor::TensorRef;
 use std::rc::Rc;
@@ -32,7 +33,7 @@ struct Exchange {
 }
 
 /// No slot: the CPU computes an expert's rows.
-const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// What has been served.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -60,20 +61,22 @@ pub struct ExpertServer {
     rows: RowEngine,
     /// By backend.
     exchange: Vec<Exchange>,
-    uploaders: Vec<Option<Uploader>>,
+    pub(super) uploaders: Vec<Option<Uploader>>,
+    lookups: Vec<Option<Lookup>>,
     /// By backend: how long the host waits at least until a unit can begin.
     wait: Vec<Nanos>,
     /// When the last unit was served, and on which backend.
     served_at: Option<(Instant, usize)>,
     /// By expert of the unit that is served: its slot, or `NONE`.
-    slot_of: Vec<u32>,
-    ahead: StagedAhead,
+    pub(super) slot_of: Vec<u32>,
+    pub(super) ahead: StagedAhead,
 }
 
 impl Drop for ExpertServer {
     fn drop(&mut self) {
         // Before the pools that they write.
         self.uploaders.clear();
+        self.lookups.clear();
     }
 }
 
@@ -87,12 +90,14 @@ impl ExpertServer {
             rows: RowEngine::default(),
             exchange: backends.iter().map(|_| Exchange::default()).collect(),
             uploaders: Vec::new(),
+            lookups: Vec::new(),
             wait: vec![0; backends.len()],
             served_at: None,
             slot_of: Vec::new(),
             ahead: StagedAhead::default(),
         };
         server.uploaders.resize_with(backends.len(), || None);
+        server.lookups.resize_with(backends.len(), || None);
         server.make_uploaders(backends);
         server
     }
@@ -102,6 +107,12 @@ impl ExpertServer {
         if self.cache.is_on() && !self.cache.is_strict() {
             let missing = std::iter::zip(&mut self.uploaders, backends).filter(|(uploader, _)| uploader.is_none());
             missing.for_each(|(uploader, &backend)| *uploader = Uploader::new(backend));
+            for (b, &backend) in backends.iter().enumerate() {
+                if self.lookups[b].is_none() && self.uploaders[b].is_some() {
+                    self.lookups[b] = Lookup::new(backend);
+                }
+                self.cache.set_looks_up(b, self.lookups[b].is_some());
+            }
         }
     }
 
@@ -162,12 +173,32 @@ impl ExpertServer {
         for &w in order.weights {
             damage::check(w)?;
         }
-        let exchange = &mut self.exchange[order.home.backend];
+        let mut compute = Some(compute);
+        if let (Some(node), Some(place)) = (order.lookup, order.home.place) {
+            self.show(order, node, place, streams)?;
+            let status = compute.take().map_or(ggml_status::GGML_STATUS_SUCCESS, |compute| compute());
+            if status != ggml_status::GGML_STATUS_SUCCESS {
+                return Ok(status);
+            }
+        }
         let begun = traced::begin();
-        exchange.fetched.read(order, streams, &self.costs);
+        let exchange = &mut self.exchange[order.home.backend];
+        match self.lookups[order.home.backend].as_ref().filter(|_| order.lookup.is_some()) {
+            Some(lookup) => {
+                let stream = lookup.stream();
+                exchange.fetched.read(order, &Only(stream), &self.costs);
+                let status = stream.unless_lost(ggml_status::GGML_STATUS_SUCCESS);
+                if status != ggml_status::GGML_STATUS_SUCCESS {
+                    return Ok(status);
+                }
+            }
+            None => exchange.fetched.read(order, streams, &self.costs),
+        }
         traced::step(begun, "wait for the routing", 0);
         self.ahead.routing_is_known();
-        self.mend(order);
+        if order.lookup.is_none() {
+            self.mend(order);
+        }
         let exchange = &self.exchange[order.home.backend];
         let begun = traced::begin();
         if let Some((at, backend)) = self.served_at.take()
@@ -198,9 +229,38 @@ impl ExpertServer {
         if let Some(uploader) = &mut self.uploaders[backend] {
             uploader.follow(order.device);
         }
+        if let (Some(_), Some(Place { pool, layer })) = (order.lookup, order.home.place) {
+            self.cache.pool_mut(pool).table.iter_mut().for_each(|table| table.pass(layer));
+        }
         self.upload(order.home, Duration::from_nanos(wait));
         self.served_at = Some((Instant::now(), backend));
         Ok(status)
+    }
+
+    /// Prepares what the device looks slots up in, before the unit is queued.
+    fn show(&mut self, order: &Order<'_>, node: TensorRef, place: Place, streams: &impl Streams) -> Result<()> {
+        let backend = order.home.backend;
+        if order.slots.iter().any(|&slots| damage::check(slots).is_err()) {
+            streams.drain(backend);
+            self.mend(order);
+        }
+        let pool = self.cache.pool_mut(place.pool);
+        let (Some(uploader), Some(lookup)) = (&mut self.uploaders[backend], &mut self.lookups[backend]) else {
+            return Err(invalid!("the device cannot look up the experts of '{}'", order.result.name()));
+        };
+        if pool.is_table_stale() {
+            pool.renew(|| uploader.clear());
+            let wait = Duration::from_nanos(self.wait[backend]);
+            lookup.write(pool, uploader, order.device, |layer| wait * layer as u32);
+        }
+        let Some(table) = &pool.table else {
+            return Err(invalid!("the experts of '{}' are in no table", order.result.name()));
+        };
+        uploader.await_on(order.device, table.upload(place.layer));
+        lookup::place(node, order)?;
+        race::reads(order.numbers, table.row(place.layer).map(|slot| slot as u32));
+        lookup.mark(order.device);
+        Ok(())
     }
 
     /// A copy to a slot has failed earlier: what the unit's slots have is forgotten, so that later graphs are right.
@@ -226,170 +286,46 @@ impl ExpertServer {
         }
     }
 
-    /// Finds the slots of experts in a pool, and copies some of the missing ones there.
-    fn hold(&mut self, order: &Order<'_>, uses: &[Use], Place { pool: index, layer }: Place) {
-        let pool = self.cache.pool_mut(index);
-        let mut uploader = self.uploaders[order.home.backend].as_mut();
-        pool.renew(|| {
-            if let Some(uploader) = &mut uploader {
-                uploader.clear();
-            }
-        });
-        pool.policy.use_experts(layer, uses, Phase::Text);
-        let times = order.input.map(|_| self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, 1));
-        let patience = times.map_or(Duration::MAX, |[cpu, ..]| Duration::from_nanos(cpu));
-        let mut missing = Vec::new();
-        for used in uses {
-            match pool.policy.lookup(layer, used.expert.into()).map(|slot| (slot, pool.ready[slot])) {
-                Some((slot, Ready::Waits)) if order.input.is_none() => {
-                    // It cannot wait for its turn.
-                    if let Some(uploader) = &mut uploader {
-                        uploader.cancel(index, slot);
-                    }
-                    pool.ready[slot] = Ready::Yes;
-                    pool.policy.forget(slot);
-                    missing.push(used.expert);
-                }
-                Some((_, Ready::Waits)) => {}
-                // The CPU is faster than the rest of the upload.
-                Some((_, Ready::After(n))) if uploader.as_ref().is_some_and(|u| u.rest(n) > patience) => {}
-                Some((slot, ready)) => {
-                    if let (Ready::After(number), Some(uploader)) = (ready, &mut uploader) {
-                        uploader.await_on(order.device, number);
-                        pool.ready[slot] = Ready::Yes;
-                    }
-                    self.slot_of[usize::from(used.expert)] = slot as u32;
-                    self.served.hits += u64::from(used.tokens);
-                }
-                None => missing.push(used.expert),
-            }
-        }
-        pool.policy.rank(layer, &mut missing);
-        // Copies follow the uploads on the bus, and come before what the device has to compute anyway.
-        let head = uploader.as_ref().map_or(Duration::ZERO, |u| u.busy()).as_nanos() as Nanos
-            + self.costs.launch(order.home.backend);
-        let n = missing.len();
-        let n_copies = times.map_or(n, |[cpu, copy, device]| cost::balance(n, head, cpu, copy, device));
-        let mut copied = 0;
-        for &expert in &missing {
-            let is_now = copied < n_copies;
-            if !is_now && !uploader.as_ref().is_some_and(|u| u.takes_more(pool.n_slots())) {
-                break;
-            }
-            let ready = &pool.ready;
-            let mut admitted = pool.policy.admit(layer, expert.into(), |slot| ready[slot] == Ready::Waits);
-            if admitted.is_none() && order.input.is_none() {
-                // It has to be there, whatever it replaces.
-                admitted = pool.policy.force(layer, expert.into());
-                if let (Some(admitted), Some(uploader)) = (&admitted, &mut uploader)
-                    && pool.ready[admitted.slot] == Ready::Waits
-                {
-                    uploader.cancel(index, admitted.slot);
-                }
-            }
-            let Some(admitted) = admitted else { continue };
-            if let (false, Some(uploader)) = (is_now, &mut uploader) {
-                pool.ready[admitted.slot] = Ready::Waits;
-                let matrix = |w: &TensorRef| w.data().wrapping_add(usize::from(expert) * w.nb()[2]).cast_const();
-                let all_pinned = order.weights.iter().all(|&w| self.costs.has_pinned(order.home.backend, w));
-                uploader.push(index, admitted.slot, all_pinned, order.weights.iter().map(matrix));
-            } else {
-                if let (Ready::After(number), Some(uploader)) = (pool.ready[admitted.slot], &mut uploader) {
-                    // An upload to this slot may still be under way.
-                    uploader.await_on(order.device, number);
-                }
-                pool.ready[admitted.slot] = Ready::Yes;
-                self.slot_of[usize::from(expert)] = admitted.slot as u32;
-                copy(order, order.device, expert.into(), admitted.slot, 1);
-                let tokens = uses.iter().find(|u| u.expert == expert).map_or(0, |u| u.tokens);
-                self.served.copied += u64::from(tokens);
-                copied += 1;
-            }
-            self.served.bytes += pool.slot_bytes() as u64;
-        }
-        if let (Some(uploader), Some([_, copy, _])) = (uploader, times) {
-            uploader.yield_bus(Duration::from_nanos(copy.saturating_mul(copied as Nanos)));
-        }
-    }
-
-    /// Copies the experts of a large batch that the device is to compute: those with the most tokens, until it needs as
-    /// long as the CPU for the others.
-    fn stage(&mut self, order: &Order<'_>, uses: &[Use], n_slots: usize, place: Option<Place>, n_tokens: usize) {
-        if let Some(Place { pool, layer }) = place {
-            self.cache.pool_mut(pool).policy.use_experts(layer, uses, Phase::Prompt { tokens: n_tokens as u32 });
-        }
-        let there = self.ahead.take(number(order), uses);
-        if let (false, Some(uploader)) = (there.is_empty(), &mut self.uploaders[order.home.backend]) {
-            uploader.await_all(order.device);
-        }
-        for (slot, &expert) in there.iter().enumerate() {
-            self.slot_of[expert] = slot as u32;
-        }
-        let (ahead, mut by_tokens): (Vec<Use>, Vec<Use>) =
-            uses.iter().partition(|u| self.slot_of[usize::from(u.expert)] != NONE);
-        by_tokens.sort_unstable_by_key(|u| (std::cmp::Reverse(u.tokens), u.expert));
-        let cost = |u: &Use| self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, u.tokens as usize);
-        let times: Vec<[Nanos; 3]> = by_tokens.iter().map(cost).collect();
-        let mut on_cpu: Nanos = times.iter().map(|t| t[0]).sum();
-        let (mut on_device, mut n): (Nanos, usize) = (ahead.iter().map(|u| cost(u)[2]).sum(), 0);
-        while n < by_tokens.len().min(n_slots.saturating_sub(there.len())) {
-            let [cpu, copy, device] = times[n];
-            if on_device + copy + device >= on_cpu {
-                break;
-            }
-            on_cpu -= cpu;
-            on_device += copy + device;
-            n += 1;
-        }
-        // Experts that follow each other are copied together.
-        let mut chosen: Vec<usize> = by_tokens[..n].iter().map(|u| usize::from(u.expert)).collect();
-        chosen.sort_unstable();
-        for (slot, expert, n) in runs(&chosen, there.len()) {
-            self.served.bytes += copy(order, order.device, expert, slot, n);
-            (0..n).for_each(|i| self.slot_of[expert + i] = (slot + i) as u32);
-        }
-        let copied = by_tokens[..n].iter().chain(&ahead);
-        self.served.copied += copied.map(|u| u64::from(u.tokens)).sum::<u64>();
-    }
-
-    /// Lets the device compute the rows of experts that have a slot, and the CPU those of the others.
+    /// Lets the device compute the rows of experts that have a slot, and the CPU those of the others. `compute` queues
+    /// the nodes on the device, if that was not done yet.
     fn compute(
         &mut self,
         order: &Order<'_>,
         rows: &[Row],
-        compute: impl FnOnce() -> ggml_status,
+        compute: Option<impl FnOnce() -> ggml_status>,
     ) -> Result<ggml_status> {
         let exchange = &mut self.exchange[order.home.backend];
         let place = |row: &Row| Some(self.slot_of[row.expert]).filter(|&slot| slot != NONE);
         let [n_used, n_tokens] = [0, 1].map(|i| order.routing.0.ne()[i] as usize);
-        // Rows that the CPU computes read some other slot on the device, to which nothing is uploaded at the time, and
-        // are overwritten.
-        let any = rows.iter().find_map(place).unwrap_or_else(|| {
-            let pool = order.home.place.filter(|_| order.home.stage.is_none()).map(|p| self.cache.pool(p.pool));
-            pool.map_or(0, |pool| unused_slot(pool, &mut self.uploaders[order.home.backend], order.device) as u32)
-        });
-        exchange.slots.resize(n_used * n_tokens * 4, order.device);
-        let numbers = exchange.slots.as_mut_slice();
-        numbers.fill(0xff); // -1: no expert at all
-        for row in rows {
-            let slot = place(row).unwrap_or(any);
-            numbers[(row.token * n_used + row.choice) * 4..][..4].copy_from_slice(&slot.to_ne_bytes());
-        }
         let by_cpu: Vec<Row> = rows.iter().copied().filter(|row| place(row).is_none()).collect();
         if !by_cpu.is_empty() && order.input.is_none() {
             return Err(invalid!("the cache has no slot for an expert that '{}' needs", order.result.name()));
         }
-        race::reads(order.numbers, rows.iter().map(|row| place(row).unwrap_or(any)));
-        let numbers = exchange.slots.as_slice();
-        // SAFETY: the numbers stay until the device is synchronised.
-        unsafe { order.device.set_async(order.numbers, numbers.as_ptr(), 0, numbers.len()) };
+        if compute.is_some() {
+            // Rows that the CPU computes read some other slot on the device, and are overwritten.
+            let any = rows.iter().find_map(place).unwrap_or_else(|| {
+                let pool = order.home.place.filter(|_| order.home.stage.is_none()).map(|p| self.cache.pool(p.pool));
+                pool.map_or(0, |pool| pool.spare() as u32)
+            });
+            exchange.slots.resize(n_used * n_tokens * 4, order.device);
+            let numbers = exchange.slots.as_mut_slice();
+            numbers.fill(0xff); // -1: no expert at all
+            for row in rows {
+                let slot = place(row).unwrap_or(any);
+                numbers[(row.token * n_used + row.choice) * 4..][..4].copy_from_slice(&slot.to_ne_bytes());
+            }
+            race::reads(order.numbers, rows.iter().map(|row| place(row).unwrap_or(any)));
+            let numbers = exchange.slots.as_slice();
+            // SAFETY: the numbers stay until the device is synchronised.
+            unsafe { order.device.set_async(order.numbers, numbers.as_ptr(), 0, numbers.len()) };
+        }
         let at: Vec<usize> = by_cpu.iter().map(|row| row.token * n_used + row.choice).collect();
         // Small copies come before the device computes: after that they would add to what the next layer waits for.
         let prepared = match at.is_empty() {
             true => None,
             false => Some(exchange.scatter.prepare((order.device, order.buft), order.result, &at)?),
         };
-        let status = compute();
+        let status = compute.map_or(ggml_status::GGML_STATUS_SUCCESS, |compute| compute());
         self.served.units += 1;
         let Some(prepared) = prepared.filter(|_| status == ggml_status::GGML_STATUS_SUCCESS) else {
             return Ok(status);
@@ -424,14 +360,4 @@ impl ExpertServer {
         traced::step(event, "rows to the device", by_cpu.len());
         Ok(status)
     }
-}
-
-/// A slot that the device may read although no row needs it: nothing is uploaded to it, or the device waits for that.
-fn unused_slot(pool: &Pool, uploader: &mut Option<Uploader>, device: BackendRef) -> Slot {
-    let with = |wanted: fn(Ready) -> bool| pool.ready.iter().position(|&ready| wanted(ready));
-    let Some(uploader) = uploader else { return 0 };
-    with(|ready| ready == Ready::Yes).unwrap_or_else(|| {
-        uploader.await_all(device);
-        with(|ready| ready != Ready::Waits).unwrap_or(0)
-    })
 }

@@ -147,7 +147,9 @@ impl Uploader {
                 self.staging.memory.resize(STAGING, self.stream.handle());
             }
         }
-        while let Some(first) = self.waiting.front_mut() {
+        // What the device may still look up stays where it is.
+        while let Some(at) = self.waiting.iter().position(|w| !pools[w.pool].is_shown(w.slot)) {
+            let first = &mut self.waiting[at];
             let Some(&matrix) = first.matrices.front() else { break };
             let (pool, k) = (&mut pools[first.pool], first.n - first.matrices.len());
             let (slots, bytes) = (pool.slots(k), pool.stride(k));
@@ -173,7 +175,7 @@ impl Uploader {
                 let (event, end) = &mut self.events[(self.queued % EVENTS) as usize];
                 event.record(self.stream.handle());
                 *end = busy;
-                self.waiting.pop_front();
+                self.waiting.remove(at);
             }
         }
     }

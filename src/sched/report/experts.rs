@@ -28,6 +28,7 @@ impl View<'_> {
             "pools": server.cache.pools().map(pool).collect::<Value>(),
             "units": held.len(),
             "units_of_large_batches": held.iter().filter(|h| h.home.stage.is_some()).count(),
+            "units_looked_up": self.graph.splits.iter().filter(|split| split.lookup.is_some()).count(),
             "rows_from_the_cache": rows.hits,
             "rows_after_a_copy": rows.copied,
             "rows_by_the_cpu": rows.on_cpu,
