@@ -200,10 +200,10 @@ suite_sched() {
     while [ "$first" -le "$seeds" ]; do
         n=$((seeds - first + 1 < 1000 ? seeds - first + 1 : 1000))
         for which in oracle ours; do
-            GGML_RS_DEBUG=planner=online,threads=all,ahead=off,inputs=apart on "$which" "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.$which.txt" 2> "$out/text/sched.$which.err"
+            GGML_RS_EXPERT_CACHE=0 GGML_RS_DEBUG=planner=online,threads=all,ahead=off,inputs=apart on "$which" "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.$which.txt" 2> "$out/text/sched.$which.err"
         done
         # Reading ahead takes memory (docs/scheduler.md).
-        GGML_RS_DEBUG=threads=all,ahead=off,inputs=apart on ours "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.small.txt" 2> "$out/text/sched.small.err"
+        GGML_RS_EXPERT_CACHE=0 GGML_RS_DEBUG=threads=all,ahead=off,inputs=apart on ours "$out/ours/sched_diff" "$first" "$n" 100 > "$out/text/sched.small.txt" 2> "$out/text/sched.small.err"
         counted "sched plans" python3 "$here/sched/compare_plans.py" "$out/text/sched.oracle.txt" "$out/text/sched.small.txt"
         counted "sched" python3 "$here/sched/compare.py" "$out/text/sched.oracle.txt" "$out/text/sched.ours.txt"
         grep -h '^seed' "$out/text/sched.log" "$out/text/sched_plans.log" 2> /dev/null
@@ -247,6 +247,7 @@ suite_card() {
     counted "card" on ours env CARD_MODE=values "$out/ours/test_card" "$out/ours/libcard.so"
     counted "card experts" on_card "$out/ours/card_experts" CARD0
     counted "card experts, weights in pages of the host" on_card CARD_HOST_COPIES=1 "$out/ours/card_experts" CARD0
+    counted "card experts by default" on_card CARD_MEMORY_MIB=4096 "$out/ours/card_experts" CARD0 default
     for n in 45 100 200; do counted "card experts, lost after $n" on_card CARD_LOSE_AFTER=$n "$out/ours/card_experts" CARD0 lost; done
     # By the size of the batch; by cost: over a fast bus, over a slow one, or if a batch is set.
     for offload in "31 cpu" "32 device" "16 device cost" "96 cpu cost CARD_H2D_GBPS=0.005" "31 cpu cost GGML_OP_OFFLOAD_MIN_BATCH=32" "16 any cost CARD_MODE=values"; do

@@ -128,10 +128,10 @@ enum ggml_rs_format {
 /// weights leave free (`left_free_bytes`), the limit of GGML_RS_CPU_COPIES (`limit_bytes`, or null), the weights from
 /// files that are in memory (`in_memory_bytes`) and that are not (`away_bytes`), what that means (`decision`), how much
 /// has been read from files (`read_bytes`), and how long computations have waited for it (`waited_seconds`). `experts`,
-/// null without GGML_RS_EXPERT_CACHE, has the `pools` of slots, how many `units` of the graph are held (and of these
-/// `units_of_large_batches`), rows computed so far (`rows_from_the_cache`, `rows_after_a_copy`, `rows_by_the_cpu`), the
-/// `copied_bytes`, what another GiB would save (`saved_ns_per_token_by_a_gib`, an estimate), and the `costs` that
-/// decided.
+/// null without a cache, has the `pools` of slots, how many `units` of the graph are held (of these
+/// `units_of_large_batches`, and those that the device looks up itself, `units_looked_up`), rows computed so far
+/// (`rows_from_the_cache`, `rows_after_a_copy`, `rows_by_the_cpu`), the `copied_bytes`, what another GiB would save
+/// (`saved_ns_per_token_by_a_gib`, an estimate), and the `costs` that decided.
 GGML_API char *ggml_rs_sched_report(ggml_backend_sched_t sched, enum ggml_rs_format format);
 
 /// Writes the report of `ggml_rs_sched_report` to a file, which is replaced. If no graph is split, or the file cannot
@@ -173,9 +173,10 @@ GGML_API size_t ggml_rs_sched_fallbacks(ggml_backend_sched_t sched, struct ggml_
 //
 
 /// Sets how much memory of its devices a scheduler may use to hold experts whose weights are in host memory. `limit` is
-/// a text as for GGML_RS_EXPERT_CACHE, which it replaces for this scheduler: "auto" (what a device has left, with a
-/// margin), a number of MiB such as "512", a share of all experts such as "10%", or "0" (no cache); perhaps with
-/// ",strict". It applies from the next graph on that is split or allocated after `ggml_backend_sched_reset`: what was
+/// a text as for GGML_RS_EXPERT_CACHE, which it replaces for this scheduler: "spare" (the default: half of what a card
+/// has free beyond 1 GiB or a tenth, from the second small batch on), "auto" (what a device has left, with a margin), a
+/// number of MiB such as "512", a share of all experts such as "10%", or "0" (no cache); perhaps with ",strict". It
+/// applies from the next graph on that is split or allocated after `ggml_backend_sched_reset`: what was
 /// held with another limit is freed then. Results depend on the limit only as far as devices and the CPU calculate
 /// differently. Does nothing for a scheduler with one backend.
 ///

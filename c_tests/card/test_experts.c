@@ -7,6 +7,7 @@
  *   test_experts DEVICE [MODE]
  *
  * (no mode)             values with any cache, changing limits, memory that runs out
+ * default               the cache that is there by default (the card has more than a GiB; no GGML_RS_EXPERT_CACHE)
  * lost                  computations until the device is lost (CARD_LOSE_AFTER), and after that
  * faults LAYER [STRIDE] each call of Vulkan fails once (c_tests/vulkan/fault_layer.c)
  * soak SECONDS [SEED]   schedulers, limits, batches and cancelled graphs at random: the process must not grow */
@@ -208,6 +209,28 @@ static void memory_runs_out(void) {
     drop_reference(&r);
 }
 
+/* From the second small batch on, the cache has memory that the card can spare. Others take so much that it cannot. */
+static void the_default(void) {
+    struct model         m     = make(APART, backends[0], backends[1]);
+    struct reference     r     = refer(APART);
+    ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, 2, 512, false, true);
+    given                      = false;
+    for (int i = 0; i < 6; i++) {
+        same(sched, &m, &r, i, 1, 4, "");
+        CHECK_EQ(reported(sched, "units_looked_up"), i == 0 ? -1 : LAYERS);
+    }
+    CHECK_EQ(reported(sched, "slots"), 2 * EXPERTS);
+    ggml_backend_buffer_t others = leave((size_t) 400 << 20);
+    CHECK(others != NULL);
+    for (int i = 0; i < 70; i++) { same(sched, &m, &r, i, 1, 4, ""); }
+    CHECK_EQ(reported(sched, "units"), 0);
+    ggml_backend_buffer_free(others);
+    ggml_backend_sched_free(sched);
+    drop(&m);
+    drop_reference(&r);
+    given = true;
+}
+
 /* Failures are reported, and all that is computed is right. */
 static void the_device_is_lost(void) {
     struct model         m      = make(APART, backends[0], backends[1]);
@@ -383,6 +406,8 @@ int main(int argc, char ** argv) {
         test_begin();
         soak(atof(argv[3]));
         test_end("soak");
+    } else if (strcmp(mode, "default") == 0) {
+        RUN(the_default);
     } else if (strcmp(mode, "lost") == 0) {
         RUN(the_device_is_lost);
     } else {

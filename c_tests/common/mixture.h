@@ -66,7 +66,7 @@ static inline struct step build(const struct model * m, int n_tokens, int n_used
     struct ggml_tensor * x = s.x;
     for (int l = 0; l < LAYERS; l++) {
         x = ggml_rms_norm(c, ggml_add(c, ggml_mul_mat(c, m->dense[l], x), x), 1e-5f);
-        /* Of the input: a device that rounds otherwise would choose other experts in later layers, if scores are near. */
+        /* Of the input: a device that rounds otherwise could choose other experts in later layers. */
         struct ggml_tensor * probs = ggml_soft_max(c, ggml_mul_mat(c, m->router[l], s.x)), * ids;
         if (given) {
             ids = ggml_new_tensor_2d(c, GGML_TYPE_I32, n_used, n_tokens);

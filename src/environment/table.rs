@@ -51,8 +51,8 @@ variables! {
         "Logs the splits of each graph (1), and every node with its backend and the cause (2), at debug level.";
     SCHED_DEBUG_REALLOC = "GGML_SCHED_DEBUG_REALLOC", Scheduler, since "0.26.0", original Same, Anyone, values "0, 1, 2", default "0",
         "Ends the process when a graph that should fit needs a new plan of its memory (1), or when any graph does (2).";
-    EXPERT_CACHE = "GGML_RS_EXPERT_CACHE", Scheduler, since "0.28.0", original NO, Anyone, values "`auto`, a number of MiB, or a share of all experts such as `10%`; perhaps with `,strict`", default "no cache",
-        "How much memory of its device a scheduler takes to keep experts whose weights are in host memory ([scheduler.md](scheduler.md#experts-in-a-cache)). `strict`: the device computes all rows.";
+    EXPERT_CACHE = "GGML_RS_EXPERT_CACHE", Scheduler, since "0.28.0", original NO, Anyone, values "`spare`, `auto`, a number of MiB, a share of all experts such as `10%`, or 0; perhaps with `,strict`", default "`spare`",
+        "How much memory of its device a scheduler takes to keep experts whose weights are in host memory ([scheduler.md](scheduler.md#experts-in-a-cache)). `spare`: half of what a card has free beyond 1 GiB or a tenth; `auto`: all but a small margin. `strict`: the device computes all rows.";
     OFFLOAD = "GGML_RS_OFFLOAD", Scheduler, since "0.28.0", original NO, Anyone, values "`batch`, `cost`", default "`batch`",
         "Which products with weights in host memory a device takes: those of large batches (`batch`), or those for which a copy of the weights costs less than it saves (`cost`, [scheduler.md](scheduler.md#offload-by-cost)). `GGML_OP_OFFLOAD_MIN_BATCH` means `batch`.";
     SCHED_SANITIZE = "GGML_SCHED_SANITIZE", Scheduler, since "0.26.0", original NO, Anyone, values "0, 1", default "0 (1 in debug builds)",

@@ -209,6 +209,9 @@ impl Engine {
         let was_reset = self.progress.stage == Stage::Reset;
         if was_reset {
             self.spare.renew(&self.settings, &self.queues);
+            if may_repeat {
+                self.spare.meet(graph, &self.settings);
+            }
         }
         let likeness = if was_reset {
             self.progress.stage = Stage::Split;
@@ -290,6 +293,9 @@ impl Engine {
     pub fn alloc_graph(&mut self, graph: GraphRef) -> Result<Option<Unplaced>> {
         self.progress.advance();
         let begun = traced::begin();
+        if self.progress.stage == Stage::Reset {
+            self.spare.yield_memory(&self.settings, &self.queues);
+        }
         if self.repeat(graph)? {
             self.progress.stage = Stage::Allocated;
             traced::step(begun, "recognise and bind", graph.n_nodes());

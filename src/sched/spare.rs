@@ -4,15 +4,19 @@
 
 use super::ahead::Readers;
 use super::cost::Costs;
-use super::experts::budget::Budget;
+use super::experts::budget::{Budget, Limit};
 use super::experts::cache::ExpertCache;
 use super::experts::serve::ExpertServer;
+use super::experts::used;
 use super::inputs::Inbox;
 use super::offload::Offload;
 use super::queues::Queues;
 use super::settings::Settings;
+use crate::abi::ggml::ggml_op;
 use crate::error::{Error, Result};
-use crate::log_warn;
+use crate::graph::GraphRef;
+use crate::tensor::TensorRef;
+use crate::{log_info, log_warn};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -31,7 +35,19 @@ pub struct Spare {
     budget: Budget,
     /// The next graph is the first with this budget.
     is_new: bool,
+    /// Small batches with experts in host memory that were split without a budget of the host's.
+    n_small: u32,
+    /// Allocations since spare memory was compared with what others need.
+    n_allocations: u32,
 }
+
+/// Without a budget of the host's, experts are held from this small batch on: with the first one, hosts warm up, and
+/// load other models to the card after that.
+const SETTLED: u32 = 2;
+/// Tokens that a small batch has at most.
+const FEW_TOKENS: i64 = 16;
+/// Every so many allocations, others may have the spare memory back.
+const ALLOCATIONS: u32 = 64;
 
 impl Spare {
     /// With the budget of the environment.
@@ -44,6 +60,8 @@ impl Spare {
             costs: None,
             budget: Budget::from_environment(),
             is_new: false,
+            n_small: 0,
+            n_allocations: 0,
         };
         new.experts = new.expert_server(settings);
         if Offload::is_wanted(settings) {
@@ -55,8 +73,34 @@ impl Spare {
 
     /// Forgets what experts have, and how much there was room for.
     pub fn start_over(&mut self, settings: &Settings) {
-        self.is_new = false;
+        (self.is_new, self.n_small) = (false, 0);
         self.experts = self.expert_server(settings);
+    }
+
+    /// A graph is about to be split and allocated. If it is a small batch, and the host has set no budget, its experts
+    /// may take spare memory, unless the host forbids that plans change.
+    pub fn meet(&mut self, graph: GraphRef, settings: &Settings) {
+        let is_open = self.experts.is_none() && self.budget.limit == Limit::Spare && settings.debug_realloc == 0;
+        if is_open && settings.backends.len() > 1 && graph.nodes().any(is_of_few_tokens) {
+            self.n_small += 1;
+            self.experts = self.expert_server(settings);
+        }
+    }
+
+    /// Before a graph is allocated: gives up half of the spare memory that experts have if others need some.
+    pub fn yield_memory(&mut self, settings: &Settings, queues: &Queues) {
+        let Some(server) = self.experts.as_mut().map(RefCell::get_mut) else { return };
+        self.n_allocations += 1;
+        if self.n_allocations < ALLOCATIONS {
+            return;
+        }
+        self.n_allocations = 0;
+        if server.cache.is_needed_elsewhere(settings)
+            && let Some(bytes) = server.cache.shrink()
+        {
+            log_info!("experts get at most {} MiB of devices from now on: others need memory", bytes >> 20);
+            drop_retired(server, queues);
+        }
     }
 
     /// Changes how much memory experts may take, from the next [`Self::renew`] on.
@@ -107,6 +151,9 @@ impl Spare {
 
     /// What holds experts on devices, if it has a budget and there is an accelerator.
     fn expert_server(&mut self, settings: &Settings) -> Option<RefCell<ExpertServer>> {
+        if self.budget.limit == Limit::Spare && self.n_small < SETTLED {
+            return None;
+        }
         let cache = ExpertCache::new(self.budget).filter(|_| settings.backends.len() > 1)?;
         Some(RefCell::new(ExpertServer::new(cache, self.costs(settings), &settings.backends)))
     }
@@ -136,4 +183,11 @@ pub fn drop_retired(server: &mut ExpertServer, queues: &Queues) {
     if !retired.is_empty() {
         queues.drain_all();
     }
+}
+
+/// Whether a node is a product of few tokens with experts in host memory.
+fn is_of_few_tokens(node: TensorRef) -> bool {
+    node.op_raw() == ggml_op::GGML_OP_MUL_MAT_ID as i32
+        && node.src(0).is_some_and(used::is_host_weight)
+        && node.src(2).is_some_and(|routing| routing.ne()[1] <= FEW_TOKENS)
 }

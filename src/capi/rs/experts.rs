@@ -8,9 +8,10 @@ use crate::sched::experts::budget::Budget;
 use std::ffi::{CStr, c_char};
 
 /// Sets how much memory of its devices a scheduler may use to hold experts whose weights are in host memory. `limit` is
-/// a text as for GGML_RS_EXPERT_CACHE, which it replaces for this scheduler: "auto" (what a device has left, with a
-/// margin), a number of MiB such as "512", a share of all experts such as "10%", or "0" (no cache); perhaps with
-/// ",strict". It applies from the next graph on that is split or allocated after `ggml_backend_sched_reset`: what was
+/// a text as for GGML_RS_EXPERT_CACHE, which it replaces for this scheduler: "spare" (the default: half of what a card
+/// has free beyond 1 GiB or a tenth, from the second small batch on), "auto" (what a device has left, with a margin), a
+/// number of MiB such as "512", a share of all experts such as "10%", or "0" (no cache); perhaps with ",strict". It
+/// applies from the next graph on that is split or allocated after `ggml_backend_sched_reset`: what was
 /// held with another limit is freed then. Results depend on the limit only as far as devices and the CPU calculate
 /// differently. Does nothing for a scheduler with one backend.
 ///

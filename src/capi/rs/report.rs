@@ -38,10 +38,10 @@ fn format_of(format: raw::ggml_rs_format) -> Format {
 /// weights leave free (`left_free_bytes`), the limit of GGML_RS_CPU_COPIES (`limit_bytes`, or null), the weights from
 /// files that are in memory (`in_memory_bytes`) and that are not (`away_bytes`), what that means (`decision`), how much
 /// has been read from files (`read_bytes`), and how long computations have waited for it (`waited_seconds`). `experts`,
-/// null without GGML_RS_EXPERT_CACHE, has the `pools` of slots, how many `units` of the graph are held (and of these
-/// `units_of_large_batches`), rows computed so far (`rows_from_the_cache`, `rows_after_a_copy`, `rows_by_the_cpu`), the
-/// `copied_bytes`, what another GiB would save (`saved_ns_per_token_by_a_gib`, an estimate), and the `costs` that
-/// decided.
+/// null without a cache, has the `pools` of slots, how many `units` of the graph are held (of these
+/// `units_of_large_batches`, and those that the device looks up itself, `units_looked_up`), rows computed so far
+/// (`rows_from_the_cache`, `rows_after_a_copy`, `rows_by_the_cpu`), the `copied_bytes`, what another GiB would save
+/// (`saved_ns_per_token_by_a_gib`, an estimate), and the `costs` that decided.
 #[guarded]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ggml_rs_sched_report(sched: ggml_backend_sched_t, format: raw::ggml_rs_format) -> *mut c_char {

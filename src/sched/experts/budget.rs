@@ -12,6 +12,8 @@ pub enum Limit {
     Off,
     /// What the device has left when the first graph with experts is allocated, without a margin.
     Free,
+    /// What a card does not need for anything else (`spare.rs`), and gives back when others need it.
+    Spare,
     /// A part of the bytes that all experts of the graph have, from 0 to 1.
     Share(f64),
     /// Bytes.
@@ -29,24 +31,26 @@ pub struct Budget {
 
 impl Budget {
     /// What a text is that says nothing.
-    pub const WRONG: &str = "no number of MiB, no share such as 10%, and not `auto`";
+    pub const WRONG: &str = "no number of MiB, no share such as 10%, and not `auto` or `spare`";
 
     /// That of the environment.
     pub fn from_environment() -> Self {
-        let Some(text) = environment::EXPERT_CACHE.text() else { return Self::default() };
+        let spare = Self { limit: Limit::Spare, strict: false };
+        let Some(text) = environment::EXPERT_CACHE.text() else { return spare };
         Self::parse(&text).unwrap_or_else(|| {
             log_warn!("{}={text} is {}, and is ignored", environment::EXPERT_CACHE.name, Self::WRONG);
-            Self::default()
+            spare
         })
     }
 
-    /// A limit (`auto`, a number of MiB, or a share such as `10%`), perhaps with `,strict`.
+    /// A limit (`spare`, `auto`, a number of MiB, or a share such as `10%`), perhaps with `,strict`.
     pub fn parse(text: &str) -> Option<Self> {
         let (limit, strict) = match text.split_once(',') {
             Some((limit, word)) => (limit.trim(), (word.trim() == "strict").then_some(true)?),
             None => (text.trim(), false),
         };
         let limit = match (limit, limit.strip_suffix('%')) {
+            ("spare", _) => Limit::Spare,
             ("auto", _) => Limit::Free,
             ("" | "0", _) => Limit::Off,
             (_, Some(share)) => {
@@ -75,6 +79,7 @@ mod tests {
         assert_eq!(parse(""), on(Limit::Off));
         assert_eq!(parse("0"), on(Limit::Off));
         assert_eq!(parse("auto"), on(Limit::Free));
+        assert_eq!(parse("spare"), on(Limit::Spare));
         assert_eq!(parse(" 10% "), on(Limit::Share(0.1)));
         assert_eq!(parse("512"), on(Limit::Bytes(512 << 20)));
         assert_eq!(parse("512,strict"), Some(Budget { limit: Limit::Bytes(512 << 20), strict: true }));

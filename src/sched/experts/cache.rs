@@ -3,16 +3,20 @@
 use super::budget::{Budget, Limit};
 use super::pool::{Kind, Layer, Pool, layer_of, watch_weights};
 use super::unit::Unit;
+use crate::abi::backend::ggml_backend_dev_type;
 use crate::error::Result;
 use crate::graph::ids::TensorIds;
 use crate::sched::in_flight::Mask;
 use crate::sched::settings::Settings;
 use crate::tensor::TensorRef;
-use crate::{log_info, log_warn};
+use crate::{log_debug, log_info, log_warn};
 
 /// Of a device's memory, this part stays free beside the cache, at least [`MARGIN`].
 const MARGIN_PART: usize = 20;
 const MARGIN: usize = 256 << 20;
+/// Of a card's memory, at least this much, or this part, stays free beside a cache with the limit [`Limit::Spare`].
+const RESERVE: usize = 1 << 30;
+const RESERVE_PART: usize = 10;
 /// How often a cache becomes smaller because others need memory, before there is none: the last time it has a sixteenth
 /// of what it had.
 const SHRINKS: u32 = 4;
@@ -201,6 +205,16 @@ impl ExpertCache {
         }
     }
 
+    /// Whether it has taken spare memory of a card of which others need some now: less than half of what was to stay
+    /// free is free.
+    pub fn is_needed_elsewhere(&self, settings: &Settings) -> bool {
+        let is_needed = |pool: &Pool| {
+            let (free, total) = settings.backends[pool.kind.backend].device().memory();
+            total > 0 && free < reserve(total) / 2
+        };
+        self.budget.limit == Limit::Spare && self.pools.iter().any(is_needed)
+    }
+
     fn bytes(&self) -> usize {
         self.pools.iter().map(Pool::bytes).sum()
     }
@@ -266,6 +280,7 @@ impl ExpertCache {
             let part_of = |whole: usize| all as f64 / whole.max(1) as f64;
             let limit = match self.budget.limit {
                 Limit::Off => 0,
+                Limit::Spare => (spare_memory(settings, kind.backend) as f64 * part_of(rest)) as usize,
                 Limit::Free => (free_memory(settings, kind.backend) as f64 * part_of(rest)) as usize,
                 Limit::Share(share) => (all as f64 * share) as usize + kind.beside(layers.len()),
                 Limit::Bytes(bytes) => (bytes as f64 * part_of(total)) as usize,
@@ -288,6 +303,10 @@ impl ExpertCache {
                         kind.n_experts
                     );
                     self.pools.push(pool);
+                }
+                Err(error) if self.budget.limit == Limit::Spare => {
+                    log_debug!("no expert cache on {}: {error}", settings.backends[kind.backend].name());
+                    self.refused.push(kind);
                 }
                 Err(error) => {
                     log_warn!("no expert cache on {}: {error}", settings.backends[kind.backend].name());
@@ -319,8 +338,39 @@ impl ExpertCache {
     }
 }
 
+/// What stays free beside a cache of spare memory.
+fn reserve(total: usize) -> usize {
+    RESERVE.max(total / RESERVE_PART)
+}
+
+/// Half of what a card has free, but for the reserve: what comes later may need the other half.
+fn spare_of(free: usize, total: usize) -> usize {
+    free.saturating_sub(reserve(total)) / 2
+}
+
+fn spare_memory(settings: &Settings, backend: usize) -> usize {
+    let device = settings.backends[backend].device();
+    let (free, total) = device.memory();
+    let is_card = device.kind() == Some(ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_GPU);
+    if is_card { spare_of(free, total) } else { 0 }
+}
+
 /// What a device has free, without a margin for what others need there.
 fn free_memory(settings: &Settings, backend: usize) -> usize {
     let (free, total) = settings.backends[backend].device().memory();
     free.saturating_sub(MARGIN.max(total / MARGIN_PART))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spare_memory_leaves_a_reserve_and_half_of_the_rest() {
+        const GIB: usize = 1 << 30;
+        assert_eq!(spare_of(5 * GIB, 8 * GIB), 2 * GIB);
+        assert_eq!(spare_of(GIB, 8 * GIB), 0);
+        assert_eq!(spare_of(20 * GIB, 80 * GIB), 6 * GIB);
+        assert_eq!(spare_of(0, 0), 0);
+    }
 }
