@@ -4,7 +4,6 @@
 use super::ahead::{self, Reading};
 use super::cost::Nanos;
 use super::experts::order::{Order, Streams};
-use super::experts::pool::Pool;
 use super::experts::serve::ExpertServer;
 use super::experts::used::{self, Routing};
 use super::flat;
@@ -77,7 +76,7 @@ impl Run<'_> {
     /// Starts all splits. The status is that of the first backend that fails. On return the host may write its inputs.
     pub fn start(&self) -> Result<ggml_status> {
         if let Some(experts) = &self.spare.experts {
-            experts.borrow_mut().cache.pools_mut().iter_mut().for_each(Pool::spoil_table);
+            experts.borrow_mut().start();
         }
         let result = self.start_splits();
         if let Some(experts) = &self.spare.experts {
@@ -124,7 +123,7 @@ impl Run<'_> {
                     self.queues.in_flight.borrow_mut().note_work(split.backend, split.reads_in_place);
                     match self.settings.eval.get().callback {
                         None => self.graph.plans.compute(number, backend, graph),
-                        Some(_) => self.run_observed(backend, graph),
+                        Some(_) => self.run_observed(backend, graph, split.lookup.is_some()),
                     }
                 };
                 reading.before(number, split.backend, backend);
@@ -404,13 +403,13 @@ impl Run<'_> {
     }
 
     /// Runs a split in pieces. Each piece ends at a node that the host's callback requests to see, or at the end of the
-    /// split. After such a node, the callback can end the split.
-    fn run_observed(&self, backend: BackendRef, graph: GraphRef) -> ggml_status {
+    /// split. After such a node, the callback can end the split. `looks_up`: the host does not know the first node.
+    fn run_observed(&self, backend: BackendRef, graph: GraphRef, looks_up: bool) -> ggml_status {
         const FAILED: ggml_status = ggml_status::GGML_STATUS_FAILED;
         let n = graph.n_nodes();
         let mut start = 0;
         while start < n {
-            let mut end = start;
+            let mut end = if start == 0 { usize::from(looks_up) } else { start };
             let mut wanted = false;
             while end < n && !wanted {
                 let Some(answer) = self.settings.eval.get().ask(graph.node(end), true) else { return FAILED };

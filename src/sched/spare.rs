@@ -19,6 +19,7 @@ use crate::tensor::TensorRef;
 use crate::{log_info, log_warn};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// What has such memory.
 pub struct Spare {
@@ -37,8 +38,8 @@ pub struct Spare {
     is_new: bool,
     /// Small batches with experts in host memory that were split without a budget of the host's.
     n_small: u32,
-    /// Allocations since spare memory was compared with what others need.
-    n_allocations: u32,
+    /// When spare memory was last compared with what others need.
+    compared: Instant,
 }
 
 /// Without a budget of the host's, experts are held from this small batch on: with the first one, hosts warm up, and
@@ -46,8 +47,8 @@ pub struct Spare {
 const SETTLED: u32 = 2;
 /// Tokens that a small batch has at most.
 const FEW_TOKENS: i64 = 16;
-/// Every so many allocations, others may have the spare memory back.
-const ALLOCATIONS: u32 = 64;
+/// After so long, others may have the spare memory back.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 impl Spare {
     /// With the budget of the environment.
@@ -61,7 +62,7 @@ impl Spare {
             budget: Budget::from_environment(),
             is_new: false,
             n_small: 0,
-            n_allocations: 0,
+            compared: Instant::now(),
         };
         new.experts = new.expert_server(settings);
         if Offload::is_wanted(settings) {
@@ -90,11 +91,10 @@ impl Spare {
     /// Before a graph is allocated: gives up half of the spare memory that experts have if others need some.
     pub fn yield_memory(&mut self, settings: &Settings, queues: &Queues) {
         let Some(server) = self.experts.as_mut().map(RefCell::get_mut) else { return };
-        self.n_allocations += 1;
-        if self.n_allocations < ALLOCATIONS {
+        if self.compared.elapsed() < INTERVAL {
             return;
         }
-        self.n_allocations = 0;
+        self.compared = Instant::now();
         if server.cache.is_needed_elsewhere(settings)
             && let Some(bytes) = server.cache.shrink()
         {

@@ -543,7 +543,6 @@ impl Splitter<'_, '_> {
         node.add_flag(GGML_TENSOR_FLAG_COMPUTE);
         node.set_src(0, Some(row));
         node.set_src(1, Some(routing));
-        node.set_view_src(Some(numbers));
         Ok(self.rules.backends[backend].supports_op(node).then_some(node))
     }
 

@@ -63,8 +63,11 @@ pub struct ExpertCache {
     generation: u64,
     /// Rises when the budget changes.
     era: u64,
-    /// The backends whose devices look slots up.
+    /// The backends to whose devices experts are uploaded, and whose devices look slots up.
+    upload: Mask,
     look_up: Mask,
+    /// Units of large batches get no slots any more: others needed their memory.
+    is_short: bool,
 }
 
 impl ExpertCache {
@@ -82,7 +85,9 @@ impl ExpertCache {
                 n_shrinks: 0,
                 generation: 0,
                 era: 0,
+                upload: 0,
                 look_up: 0,
+                is_short: false,
             }
         })
     }
@@ -96,7 +101,7 @@ impl ExpertCache {
     pub fn set_budget(&mut self, budget: Budget) {
         if budget != self.budget {
             self.retired.append(&mut self.pools);
-            (self.budget, self.most, self.n_shrinks) = (budget, None, 0);
+            (self.budget, self.most, self.n_shrinks, self.is_short) = (budget, None, 0, false);
             self.stages.clear();
             self.refused.clear();
             self.generation += 1;
@@ -190,6 +195,11 @@ impl ExpertCache {
     /// How many slots a unit of a large batch gets, if `n_slots` would be best now: mostly as many as before, so that
     /// its graph's plan of memory stays. `bytes`: of its weights. `None` if the device has no room for them.
     pub fn stage(&mut self, settings: &Settings, of: (usize, usize, usize), n_slots: usize) -> Option<usize> {
+        if self.is_short {
+            return None;
+        }
+        let is_known = self.stages.iter().any(|stage| stage.of == of);
+        let has_room = !is_known && self.room(settings, of.0) > of.1;
         match self.stages.iter_mut().find(|stage| stage.of == of) {
             Some(stage) => {
                 if n_slots.abs_diff(stage.n_slots) > stage.n_slots / 4 {
@@ -197,7 +207,7 @@ impl ExpertCache {
                 }
                 Some(stage.n_slots)
             }
-            None if free_memory(settings, of.0) / 2 > of.1 => {
+            None if has_room => {
                 self.stages.push(Stage { of, n_slots });
                 Some(n_slots)
             }
@@ -219,12 +229,34 @@ impl ExpertCache {
         self.pools.iter().map(Pool::bytes).sum()
     }
 
+    /// What slots of large batches may have of a device.
+    fn room(&self, settings: &Settings, backend: usize) -> usize {
+        match self.budget.limit {
+            Limit::Spare => self.spare_memory(settings, backend),
+            _ => free_memory(settings, backend) / 2,
+        }
+    }
+
+    /// What a pool may have with the limit [`Limit::Spare`]: nothing on devices that are no cards, that cannot copy
+    /// while they compute, or that do not say how much is in use.
+    fn spare_memory(&self, settings: &Settings, backend: usize) -> usize {
+        let device = settings.backends[backend].device();
+        let (free, total) = device.memory();
+        let is_card = device.kind() == Some(ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_GPU);
+        let is_known = free < total && self.upload & 1 << backend != 0;
+        if is_card && is_known { spare_of(free, total) } else { 0 }
+    }
+
     /// Gives up all pools: their memory is needed. Those that are made from now on have half of it, after some times
-    /// none. Returns what they may have, if there were any.
+    /// none. Then gives up the slots of large batches. Returns what pools may have, if there was something.
     pub fn shrink(&mut self) -> Option<usize> {
         let had = self.bytes();
         if self.pools.is_empty() {
-            return None;
+            let had_slots = !self.stages.is_empty();
+            self.stages.clear();
+            self.is_short = true;
+            self.generation += u64::from(had_slots);
+            return had_slots.then_some(0);
         }
         if self.n_shrinks == SHRINKS {
             self.refused.extend(self.pools.iter().map(|p| p.kind.clone()));
@@ -273,26 +305,32 @@ impl ExpertCache {
         }
         self.generation += 1;
         let total: usize = wanted.iter().map(|(k, l)| k.bytes(l.len())).sum();
+        let devices = 0..settings.backends.len();
+        let on = |b: usize| wanted.iter().filter(|(k, _)| k.backend == b).map(|(k, l)| k.bytes(l.len())).sum::<usize>();
+        let totals: Vec<usize> = devices.clone().map(on).collect();
+        let is_spare = self.budget.limit == Limit::Spare;
+        let of_device = |b| if is_spare && totals[b] > 0 { self.spare_memory(settings, b) } else { 0 };
+        let spare: Vec<usize> = devices.map(of_device).collect();
+        let mut rests = totals.clone();
         let most = self.most.map_or(usize::MAX, |most| most.saturating_sub(self.bytes()));
-        let mut rest = total;
         for (kind, layers) in wanted {
-            let all = kind.bytes(layers.len());
+            let (all, rest, b) = (kind.bytes(layers.len()), rests[kind.backend], kind.backend);
             let part_of = |whole: usize| all as f64 / whole.max(1) as f64;
             let limit = match self.budget.limit {
                 Limit::Off => 0,
-                Limit::Spare => (spare_memory(settings, kind.backend) as f64 * part_of(rest)) as usize,
-                Limit::Free => (free_memory(settings, kind.backend) as f64 * part_of(rest)) as usize,
+                Limit::Spare => (spare[b] as f64 * part_of(totals[b])) as usize,
+                Limit::Free => (free_memory(settings, b) as f64 * part_of(rest)) as usize,
                 Limit::Share(share) => (all as f64 * share) as usize + kind.beside(layers.len()),
                 Limit::Bytes(bytes) => (bytes as f64 * part_of(total)) as usize,
             };
             // What is not there must not be given to the first of several pools.
-            let there = match settings.backends[kind.backend].device().memory() {
+            let there = match settings.backends[b].device().memory() {
                 (_, 0) => usize::MAX,
                 (free, _) => free,
             };
             let limit = limit.min((there as f64 * part_of(rest)) as usize).min((most as f64 * part_of(total)) as usize);
-            rest -= all;
-            match Pool::new(&kind, layers, settings.bufts[kind.backend], limit, !self.budget.strict) {
+            rests[b] -= all;
+            match Pool::new(&kind, layers, settings.bufts[b], limit, !self.budget.strict, !is_spare) {
                 Ok(pool) => {
                     log_info!(
                         "expert cache on {}: {} slots of {} KiB for {} layers of {} experts",
@@ -316,13 +354,14 @@ impl ExpertCache {
         }
     }
 
-    /// Notes whether the device of a backend can look up the slots of small batches: it has a queue for that.
-    pub fn set_looks_up(&mut self, backend: usize, does: bool) {
-        self.look_up &= !(1 << backend);
-        self.look_up |= Mask::from(does) << backend;
+    /// Notes whether experts can be uploaded to a backend's device while it computes, and whether it can look up the
+    /// slots of small batches.
+    pub fn set_device(&mut self, backend: usize, uploads: bool, looks_up: bool) {
+        let set = |mask: Mask, is: bool| mask & !(1 << backend) | Mask::from(is) << backend;
+        (self.upload, self.look_up) = (set(self.upload, uploads), set(self.look_up, looks_up));
     }
 
-    /// Whether it can.
+    /// Whether the device of a backend can look slots up.
     pub fn looks_up(&self, backend: usize) -> bool {
         self.look_up & 1 << backend != 0
     }
@@ -346,13 +385,6 @@ fn reserve(total: usize) -> usize {
 /// Half of what a card has free, but for the reserve: what comes later may need the other half.
 fn spare_of(free: usize, total: usize) -> usize {
     free.saturating_sub(reserve(total)) / 2
-}
-
-fn spare_memory(settings: &Settings, backend: usize) -> usize {
-    let device = settings.backends[backend].device();
-    let (free, total) = device.memory();
-    let is_card = device.kind() == Some(ggml_backend_dev_type::GGML_BACKEND_DEVICE_TYPE_GPU);
-    if is_card { spare_of(free, total) } else { 0 }
 }
 
 /// What a device has free, without a margin for what others need there.

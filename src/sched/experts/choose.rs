@@ -102,11 +102,6 @@ impl ExpertServer {
     fn find(&mut self, order: &Order<'_>, uses: &[Use], Place { pool: index, layer }: Place) -> Vec<u16> {
         let pool = self.cache.pool_mut(index);
         let mut uploader = self.uploaders[order.home.backend].as_mut();
-        pool.renew(|| {
-            if let Some(uploader) = &mut uploader {
-                uploader.clear();
-            }
-        });
         pool.policy.use_experts(layer, uses, Phase::Text);
         let times = order.input.map(|_| self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, 1));
         let patience = times.map_or(Duration::MAX, |[cpu, ..]| Duration::from_nanos(cpu));

@@ -106,7 +106,10 @@ pub fn place(node: TensorRef, order: &Order<'_>) -> Result<()> {
     }
     node.set_buffer_raw(std::ptr::null_mut());
     node.set_data(std::ptr::null_mut());
-    match view::init(node) {
+    let Some(buffer) = order.numbers.buffer() else {
+        return Err(invalid!("the numbers of slots of '{}' have no memory", order.result.name()));
+    };
+    match view::bind_if_inside(buffer, node, order.numbers.data()) {
         ggml_status::GGML_STATUS_SUCCESS => Ok(()),
         status => {
             Err(invalid!("the device does not take the numbers of slots of '{}': {status:?}", order.result.name()))

@@ -212,18 +212,24 @@ impl Pool {
         }
     }
 
-    /// Forgets all contents if weights were written since they were copied. `stop` ends uploads first.
-    pub fn renew(&mut self, stop: impl FnOnce()) {
-        let now = WRITES.load(Relaxed);
-        if std::mem::replace(&mut self.writes, now) != now {
-            stop();
-            self.forget();
-        }
+    /// A graph begins: the device may look up what is there now.
+    pub fn start(&mut self) {
+        self.table.iter_mut().for_each(Table::start);
     }
 
-    /// Forgets all contents, and writes all bytes. `stop` ends uploads first; the device has done its work.
-    pub fn empty(&mut self, stop: impl FnOnce()) {
-        stop();
+    /// Whether no weights were written or freed since the contents were copied.
+    pub fn is_current(&self) -> bool {
+        self.writes == WRITES.load(Relaxed)
+    }
+
+    /// Forgets all contents, because weights were written or freed. Uploads have ended.
+    pub fn renew(&mut self) {
+        self.writes = WRITES.load(Relaxed);
+        self.forget();
+    }
+
+    /// Forgets all contents, and writes all bytes. Uploads have ended, and the device has done its work.
+    pub fn empty(&mut self) {
         self.forget();
         self.buffer.clear(0);
     }
@@ -242,8 +248,16 @@ fn matrix_bytes(shape: &Shape) -> Option<usize> {
 }
 
 impl Pool {
-    /// As many slots as a limit allows, at most one for each expert. `is_shared`: the CPU may compute rows.
-    pub fn new(kind: &Kind, layers: Vec<Layer>, buft: BufferTypeRef, limit: usize, is_shared: bool) -> Result<Self> {
+    /// As many slots as a limit allows, at most one for each expert. `is_shared`: the CPU may compute rows. `insists`:
+    /// if the device has less memory, fewer slots will do.
+    pub fn new(
+        kind: &Kind,
+        layers: Vec<Layer>,
+        buft: BufferTypeRef,
+        limit: usize,
+        is_shared: bool,
+        insists: bool,
+    ) -> Result<Self> {
         let too_small = |bytes| Error::OutOfMemory { what: "a slot for an expert".into(), bytes };
         let slot = kind.slot_bytes().ok_or_else(|| too_small(0))?;
         let limit = limit.min(buft.max_size());
@@ -251,15 +265,19 @@ impl Pool {
         let most = layers.len() * kind.n_experts;
         let mut n_slots = most.min(limit.saturating_sub(beside) / slot);
         while n_slots > 0 {
-            if let Some(pool) = Self::try_new(kind, &layers, buft, n_slots, limit, is_shared)? {
-                return Ok(pool);
+            match Self::try_new(kind, &layers, buft, n_slots, limit, is_shared) {
+                Ok(Some(pool)) => return Ok(pool),
+                // The device has less, or needs gaps.
+                Ok(None) => {}
+                Err(Error::OutOfMemory { .. }) if insists => {}
+                Err(error) => return Err(error),
             }
-            // The device has less, or needs gaps.
             n_slots -= n_slots.div_ceil(16);
         }
         Err(too_small(slot + beside))
     }
 
+    /// `None` if the limit is too small for so many slots.
     fn try_new(
         kind: &Kind,
         layers: &[Layer],
@@ -290,7 +308,7 @@ impl Pool {
         }
         let Some(buffer) = buft.alloc_buffer(end) else {
             log_debug!("{} has no {end} bytes for an expert cache", buft.name());
-            return Ok(None);
+            return Err(Error::OutOfMemory { what: "experts".into(), bytes: end });
         };
         buffer.set_usage(GGML_BACKEND_BUFFER_USAGE_ANY);
         // A kernel that reads beyond its rows, or a slot that nothing uses, finds numbers.

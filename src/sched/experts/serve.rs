@@ -111,7 +111,7 @@ impl ExpertServer {
                 if self.lookups[b].is_none() && self.uploaders[b].is_some() {
                     self.lookups[b] = Lookup::new(backend);
                 }
-                self.cache.set_looks_up(b, self.lookups[b].is_some());
+                self.cache.set_device(b, self.uploaders[b].is_some(), self.lookups[b].is_some());
             }
         }
     }
@@ -237,6 +237,16 @@ impl ExpertServer {
         Ok(status)
     }
 
+    /// A graph begins.
+    pub fn start(&mut self) {
+        if !self.cache.pools_mut().iter().all(|pool| pool.is_current()) {
+            // Of freed weights nothing must be read any more.
+            self.uploaders.iter_mut().flatten().for_each(Uploader::clear);
+            self.cache.pools_mut().iter_mut().for_each(Pool::renew);
+        }
+        self.cache.pools_mut().iter_mut().for_each(Pool::start);
+    }
+
     /// Prepares what the device looks slots up in, before the unit is queued.
     fn show(&mut self, order: &Order<'_>, node: TensorRef, place: Place, streams: &impl Streams) -> Result<()> {
         let backend = order.home.backend;
@@ -249,7 +259,6 @@ impl ExpertServer {
             return Err(invalid!("the device cannot look up the experts of '{}'", order.result.name()));
         };
         if pool.is_table_stale() {
-            pool.renew(|| uploader.clear());
             let wait = Duration::from_nanos(self.wait[backend]);
             lookup.write(pool, uploader, order.device, |layer| wait * layer as u32);
         }
@@ -271,7 +280,13 @@ impl ExpertServer {
         }
         let uploader = &mut self.uploaders[order.home.backend];
         if let (None, Some(place)) = (order.home.stage, order.home.place) {
-            return self.cache.pool_mut(place.pool).empty(|| uploader.iter_mut().for_each(Uploader::clear));
+            uploader.iter_mut().for_each(Uploader::clear);
+            self.cache
+                .pools_mut()
+                .iter_mut()
+                .filter(|p| p.kind.backend == order.home.backend)
+                .for_each(Pool::forget_waiting);
+            return self.cache.pool_mut(place.pool).empty();
         }
         uploader.iter().for_each(Uploader::synchronize);
         self.ahead.settle();
@@ -281,7 +296,9 @@ impl ExpertServer {
     /// Continues the uploads to a device that has no small copies to wait for in the given time.
     fn upload(&mut self, home: Home, time: Duration) {
         let costs = &self.costs;
-        if let Some(uploader) = &mut self.uploaders[home.backend] {
+        if let Some(uploader) = &mut self.uploaders[home.backend]
+            && self.cache.pools_mut().iter().all(|pool| pool.is_current())
+        {
             uploader.pump(self.cache.pools_mut(), time, |bytes| costs.copy_in(home.backend, bytes, true));
         }
     }

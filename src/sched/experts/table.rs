@@ -77,6 +77,12 @@ impl Table {
         self.is_stale = true;
     }
 
+    /// A graph begins: all units of the one before were queued, or will not be.
+    pub fn start(&mut self) {
+        self.shown_to.fill(NONE);
+        self.spoil();
+    }
+
     /// Whether it has to be written before the next unit.
     pub fn is_stale(&self) -> bool {
         self.is_stale
@@ -155,8 +161,10 @@ mod tests {
         assert_eq!(table.slot(1, 2), Some(2), "the host reads it after the unit was queued");
         table.spoil();
         assert!(table.is_stale() && table.shows(3));
+        table.start();
+        assert!(!table.shows(3));
         table.begin();
-        assert!(!table.shows(3) && table.row(0).all(|slot| slot == 4));
+        assert!(table.row(0).all(|slot| slot == 4));
         assert_eq!(table.bytes().count(), len(2, 3) * 4);
     }
 }
