@@ -38,7 +38,7 @@ says() { # TEXT COMMAND ...: the command works or not, its output has the text
 ends() { # STATUS TEXT COMMAND ...: likewise, and with this status
     wanted=$1
     shift
-    says "$@" && [ "$status" = "$wanted" ]
+    says "$@" && [ "$status" = "$wanted" ] || { echo "error: status $status of ${*:2}"; return 1; }
 }
 listing() { # FOLDER: the sums of its files, and where its links lead
     (cd "$1" && find . -type f -exec sha256sum {} + -o -type l -printf '%p -> %l\n' | sort)
