@@ -29,7 +29,7 @@ mkdir -p "$out/stubs"
 export WINEDEBUG=-all WINEPREFIX=$out/wine WINEPATH
 WINEPATH="Z:$ours/bin;Z:$out/stubs;Z:$(dirname "$($CC -print-libgcc-file-name)");Z:$(dirname "$($CC -print-file-name=libwinpthread-1.dll)")"
 # A server that ends with its last program resets the connection of one that starts at that moment.
-for server in $(command -v wineserver64 wineserver /usr/lib/wine/wineserver64); do mkdir -p "$WINEPREFIX" && "$server" -p30 > /dev/null 2>&1 < /dev/null && break; done
+for server in $(command -v wineserver64 wineserver /usr/lib/wine/wineserver64); do mkdir -p "$WINEPREFIX" && "$server" -p120 > /dev/null 2>&1 < /dev/null && break; done
 case ${1:-} in run) shift; exec "$@" ;; '') set -- files c x86 swap ;; all) set -- files c x86 swap visual vulkan units original llama ;; esac
 
 same_files() { # by the names that Linux's have here
