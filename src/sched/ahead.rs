@@ -13,9 +13,10 @@
 
 use super::in_flight::Mask;
 use super::settings::Settings;
+use super::side_stream::SideStream;
 use super::split::{Copies, Input, Split};
 use crate::abi::ggml::ggml_tensor_flag::GGML_TENSOR_FLAG_INPUT;
-use crate::backend::{BackendBox, BackendRef, EventBox};
+use crate::backend::{BackendRef, EventBox};
 use crate::environment::debug;
 use crate::sched::experts::used;
 use crate::tensor::TensorRef;
@@ -47,9 +48,8 @@ pub fn during(planned: &[Ahead], split: usize) -> &[Ahead] {
 
 /// What copies to one device.
 struct Reader {
-    stream: BackendBox,
-    /// Marks the device's queue before a split.
-    before: EventBox,
+    /// Its mark is before a split.
+    stream: SideStream,
     /// Events that mark no copy at present.
     free: Vec<EventBox>,
     /// The extra memory that the device had room for.
@@ -58,9 +58,7 @@ struct Reader {
 
 impl Reader {
     fn new(of: BackendRef) -> Option<Self> {
-        let device = of.device_opt().filter(|_| of.has_queue() && of.queues_copies())?;
-        let before = device.event_new()?;
-        Some(Self { stream: device.init(None)?, before, free: Vec::new(), room: 0 })
+        Some(Self { stream: SideStream::new(of)?, free: Vec::new(), room: 0 })
     }
 }
 
@@ -254,7 +252,7 @@ impl Reading<'_> {
     /// Notes where the queue of a backend is before a split is computed, if something is copied meanwhile.
     pub fn before(&self, split: usize, backend: usize, stream: BackendRef) {
         if during(self.planned, split).iter().any(|a| !a.is_unit) {
-            self.readers.with(backend, |reader| reader.before.record(stream));
+            self.readers.with(backend, |reader| reader.stream.mark(stream));
         }
     }
 
@@ -266,8 +264,7 @@ impl Reading<'_> {
         }
         let under_way = &mut self.under_way;
         self.readers.with(backend, |reader| {
-            let stream = reader.stream.handle();
-            reader.before.wait(stream);
+            let stream = reader.stream.after_mark();
             for a in now.iter().filter(|a| !a.is_unit) {
                 let event = reader.free.pop().or_else(|| stream.device().event_new());
                 // Without one, the split copies its weight itself.
@@ -295,7 +292,7 @@ impl Drop for Reading<'_> {
     fn drop(&mut self) {
         for (_, backend, event) in std::mem::take(&mut self.under_way) {
             self.readers.with(backend, |reader| {
-                reader.stream.synchronize();
+                reader.stream.handle().synchronize();
                 reader.free.push(event);
             });
         }

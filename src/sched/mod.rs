@@ -13,7 +13,8 @@
 //! - `split_graph` is one graph with the results of all these steps. `cache` keeps several of them.
 //! - `compute` runs the splits, with the help of `queues` and `in_flight` (which waits are necessary), `experts` (which
 //!   experts are copied, or held on a device), `ahead` (weights that are copied while a device computes), `inputs`
-//!   (small inputs, which are copied together) and `plans` (graph plans of the backends).
+//!   (small inputs, which are copied together) and `plans` (graph plans of the backends). `side_stream` is what copies
+//!   beside a backend's own work.
 //! - `engine` holds the state and calls the steps in their order. `progress` says how far the current graph is,
 //!   `settings` what the host has set.
 //! - `scheduler` is the object that hosts hold. `allocate` allocates and computes graphs for them. `callbacks` has the
@@ -126,6 +127,7 @@ pub mod report;
 pub mod rules;
 pub mod scheduler;
 pub mod settings;
+mod side_stream;
 pub mod spare;
 pub mod split;
 pub mod split_graph;

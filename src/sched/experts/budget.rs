@@ -12,7 +12,7 @@ pub enum Limit {
     Off,
     /// What the device has left when the first graph with experts is allocated, without a margin.
     Free,
-    /// What a card does not need for anything else (`spare.rs`), and gives back when others need it.
+    /// What a card does not need for anything else (`cache.rs`), and gives back when others need it.
     Spare,
     /// A part of the bytes that all experts of the graph have, from 0 to 1.
     Share(f64),

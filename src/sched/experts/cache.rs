@@ -198,21 +198,14 @@ impl ExpertCache {
         if self.is_short {
             return None;
         }
-        let is_known = self.stages.iter().any(|stage| stage.of == of);
-        let has_room = !is_known && self.room(settings, of.0) > of.1;
-        match self.stages.iter_mut().find(|stage| stage.of == of) {
-            Some(stage) => {
-                if n_slots.abs_diff(stage.n_slots) > stage.n_slots / 4 {
-                    stage.n_slots = n_slots;
-                }
-                Some(stage.n_slots)
+        if let Some(stage) = self.stages.iter_mut().find(|stage| stage.of == of) {
+            if n_slots.abs_diff(stage.n_slots) > stage.n_slots / 4 {
+                stage.n_slots = n_slots;
             }
-            None if has_room => {
-                self.stages.push(Stage { of, n_slots });
-                Some(n_slots)
-            }
-            None => None,
+            return Some(stage.n_slots);
         }
+        let has_room = self.room(settings, of.0) > of.1;
+        has_room.then(|| self.stages.push(Stage { of, n_slots })).map(|()| n_slots)
     }
 
     /// Whether it has taken spare memory of a card of which others need some now: less than half of what was to stay
@@ -334,7 +327,7 @@ impl ExpertCache {
                 Ok(pool) => {
                     log_info!(
                         "expert cache on {}: {} slots of {} KiB for {} layers of {} experts",
-                        settings.backends[kind.backend].name(),
+                        settings.backends[b].name(),
                         pool.n_slots(),
                         pool.slot_bytes() >> 10,
                         pool.layers.len(),
@@ -342,12 +335,13 @@ impl ExpertCache {
                     );
                     self.pools.push(pool);
                 }
-                Err(error) if self.budget.limit == Limit::Spare => {
-                    log_debug!("no expert cache on {}: {error}", settings.backends[kind.backend].name());
-                    self.refused.push(kind);
-                }
                 Err(error) => {
-                    log_warn!("no expert cache on {}: {error}", settings.backends[kind.backend].name());
+                    let text = format!("no expert cache on {}: {error}", settings.backends[b].name());
+                    if is_spare {
+                        log_debug!("{text}")
+                    } else {
+                        log_warn!("{text}")
+                    }
                     self.refused.push(kind);
                 }
             }

@@ -16,13 +16,15 @@ impl ExpertServer {
     /// Finds the slots of experts in a pool, and copies some of the missing ones there.
     pub(super) fn hold(&mut self, order: &Order<'_>, uses: &[Use], place: Place) {
         let Place { pool: index, layer } = place;
+        let times = order.input.map(|_| self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, 1));
+        self.cache.pool_mut(index).policy.use_experts(layer, uses, Phase::Text);
         let mut missing = match order.lookup {
             Some(_) => self.find_shown(uses, place),
-            None => self.find(order, uses, place),
+            // The CPU may be faster than the rest of an upload.
+            None => self.find(order, uses, place, times.map_or(Duration::MAX, |[cpu, ..]| Duration::from_nanos(cpu))),
         };
         let pool = self.cache.pool_mut(index);
         let mut uploader = self.uploaders[order.home.backend].as_mut();
-        let times = order.input.map(|_| self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, 1));
         pool.policy.rank(layer, &mut missing);
         // Copies follow the uploads on the bus, and come before what the device has to compute anyway.
         let head = uploader.as_ref().map_or(Duration::ZERO, |u| u.busy()).as_nanos() as Nanos
@@ -82,7 +84,6 @@ impl ExpertServer {
     /// without being admitted.
     fn find_shown(&mut self, uses: &[Use], Place { pool, layer }: Place) -> Vec<u16> {
         let pool = self.cache.pool_mut(pool);
-        pool.policy.use_experts(layer, uses, Phase::Text);
         let mut missing = Vec::new();
         for used in uses {
             let expert = usize::from(used.expert);
@@ -98,13 +99,16 @@ impl ExpertServer {
         missing
     }
 
-    /// Finds the slots of experts that are there. Returns those without one.
-    fn find(&mut self, order: &Order<'_>, uses: &[Use], Place { pool: index, layer }: Place) -> Vec<u16> {
+    /// Finds the slots of experts that are there, or will be before `patience` ends. Returns those without one.
+    fn find(
+        &mut self,
+        order: &Order<'_>,
+        uses: &[Use],
+        Place { pool: index, layer }: Place,
+        patience: Duration,
+    ) -> Vec<u16> {
         let pool = self.cache.pool_mut(index);
         let mut uploader = self.uploaders[order.home.backend].as_mut();
-        pool.policy.use_experts(layer, uses, Phase::Text);
-        let times = order.input.map(|_| self.costs.of_expert(order.home.backend, order.cpu.1, order.weights, 1));
-        let patience = times.map_or(Duration::MAX, |[cpu, ..]| Duration::from_nanos(cpu));
         let mut missing = Vec::new();
         for used in uses {
             match pool.policy.lookup(layer, used.expert.into()).map(|slot| (slot, pool.ready[slot])) {
@@ -118,7 +122,6 @@ impl ExpertServer {
                     missing.push(used.expert);
                 }
                 Some((_, Ready::Waits)) => {}
-                // The CPU is faster than the rest of the upload.
                 Some((_, Ready::After(n))) if uploader.as_ref().is_some_and(|u| u.rest(n) > patience) => {}
                 Some((slot, ready)) => {
                     if let (Ready::After(number), Some(uploader)) = (ready, &mut uploader) {

@@ -9,17 +9,17 @@ use super::order::{Order, Streams};
 use super::pool::{Pool, Ready};
 use super::upload::Uploader;
 use crate::abi::ggml::ggml_status;
-use crate::backend::{BackendBox, BackendRef, EventBox, view};
+use crate::backend::{BackendRef, EventBox, view};
 use crate::error::Result;
 use crate::invalid;
+use crate::sched::side_stream::SideStream;
 use crate::tensor::TensorRef;
 use std::time::Duration;
 
 /// What a device needs for that.
 pub struct Lookup {
-    stream: BackendBox,
-    /// Marks the device's queue.
-    queued: EventBox,
+    /// The host reads on it what was written before its mark.
+    pub stream: SideStream,
     /// The table is there.
     written: EventBox,
     bytes: HostBytes,
@@ -28,9 +28,8 @@ pub struct Lookup {
 impl Lookup {
     /// For the device of a backend, if it has events and another queue.
     pub fn new(of: BackendRef) -> Option<Self> {
-        let device = of.device_opt().filter(|_| of.joins_tensors() && of.queues_copies())?;
-        let (queued, written) = (device.event_new()?, device.event_new()?);
-        Some(Self { stream: device.init(None)?, queued, written, bytes: HostBytes::default() })
+        let stream = SideStream::new(of).filter(|_| of.joins_tensors())?;
+        Some(Self { stream, written: of.device().event_new()?, bytes: HostBytes::default() })
     }
 
     /// Writes the table of a pool as its contents are, for what the device is given from now on. `after`: how soon a
@@ -57,32 +56,15 @@ impl Lookup {
         // Slots that units of the former table may be reading are uploaded to after these.
         uploader.follow(device);
         // It is idle, but after an error.
-        self.stream.synchronize();
+        self.stream.handle().synchronize();
         let tensor = table.tensor();
         self.bytes.resize(tensor.nbytes(), device);
-        std::iter::zip(self.bytes.as_mut_slice(), table.bytes()).for_each(|(to, byte)| *to = byte);
-        self.mark(device);
+        table.copy_to(self.bytes.as_mut_slice());
+        self.stream.mark(device);
         // SAFETY: the bytes stay until the stream was synchronised.
-        unsafe { self.stream().set_async(tensor, self.bytes.as_slice().as_ptr(), 0, tensor.nbytes()) };
+        unsafe { self.stream.after_mark().set_async(tensor, self.bytes.as_slice().as_ptr(), 0, tensor.nbytes()) };
         self.written.record(self.stream.handle());
         self.written.wait(device);
-    }
-
-    /// Marks the device's queue: what is read from now on was written before.
-    pub fn mark(&self, device: BackendRef) {
-        self.queued.record(device);
-    }
-
-    /// The stream, whose next work begins after the mark.
-    pub fn stream(&self) -> BackendRef {
-        self.queued.wait(self.stream.handle());
-        self.stream.handle()
-    }
-}
-
-impl Drop for Lookup {
-    fn drop(&mut self) {
-        self.stream.synchronize();
     }
 }
 

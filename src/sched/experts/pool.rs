@@ -242,6 +242,7 @@ impl Pool {
         slots.into_iter().for_each(|slot| self.policy.forget(slot));
     }
 }
+
 fn matrix_bytes(shape: &Shape) -> Option<usize> {
     let row = crate::quant::types::row_size_checked(shape.dtype, shape.columns)?;
     row.checked_mul(usize::try_from(shape.rows).ok()?)

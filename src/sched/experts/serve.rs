@@ -185,7 +185,7 @@ impl ExpertServer {
         let exchange = &mut self.exchange[order.home.backend];
         match self.lookups[order.home.backend].as_ref().filter(|_| order.lookup.is_some()) {
             Some(lookup) => {
-                let stream = lookup.stream();
+                let stream = lookup.stream.after_mark();
                 exchange.fetched.read(order, &Only(stream), &self.costs);
                 let status = stream.unless_lost(ggml_status::GGML_STATUS_SUCCESS);
                 if status != ggml_status::GGML_STATUS_SUCCESS {
@@ -268,7 +268,7 @@ impl ExpertServer {
         uploader.await_on(order.device, table.upload(place.layer));
         lookup::place(node, order)?;
         race::reads(order.numbers, table.row(place.layer).map(|slot| slot as u32));
-        lookup.mark(order.device);
+        lookup.stream.mark(order.device);
         Ok(())
     }
 

@@ -9,8 +9,6 @@ use crate::abi::ggml::ggml_status;
 use crate::backend::{BufferRef, view};
 use crate::tensor::TensorRef;
 
-const NONE: u32 = u32::MAX;
-
 /// Rows are aligned as tensors are: devices may bind them as such.
 const ROW_BYTES: usize = 256;
 
@@ -29,13 +27,12 @@ pub struct Table {
     /// On the device: the slot of each expert, layer by layer.
     tensor: TensorRef,
     n_experts: usize,
-    stride: usize,
     /// The slot that experts without one have in the table.
     spare: Slot,
     /// What was written.
     slots: Vec<i32>,
-    /// By slot: the layer whose unit may still read it, or `NONE`.
-    shown_to: Vec<u32>,
+    /// By slot: whether a unit may still read it.
+    shown: Vec<bool>,
     /// By layer: the last upload that its unit has to wait for, from 1 on.
     uploads: Vec<u64>,
     is_stale: bool,
@@ -47,10 +44,9 @@ impl Table {
         Self {
             tensor,
             n_experts,
-            stride: stride(n_experts),
             spare: n_slots,
             slots: vec![n_slots as i32; len(n_layers, n_experts)],
-            shown_to: vec![NONE; n_slots],
+            shown: vec![false; n_slots],
             uploads: vec![0; n_layers],
             is_stale: true,
         }
@@ -61,14 +57,21 @@ impl Table {
         self.tensor
     }
 
-    /// What it is to have.
-    pub fn bytes(&self) -> impl Iterator<Item = u8> {
-        self.slots.iter().flat_map(|slot| slot.to_ne_bytes())
+    /// Where the row of a layer begins.
+    fn first(&self, layer: usize) -> usize {
+        layer * stride(self.n_experts)
+    }
+
+    /// Copies what it is to have.
+    pub fn copy_to(&self, bytes: &mut [u8]) {
+        for (to, slot) in std::iter::zip(bytes.chunks_exact_mut(size_of::<i32>()), &self.slots) {
+            to.copy_from_slice(&slot.to_ne_bytes());
+        }
     }
 
     /// Gives `t`, of one column and a row for each expert, the numbers of a layer.
     pub fn bind(&self, buffer: BufferRef, layer: usize, t: TensorRef) -> bool {
-        let at = self.tensor.data().wrapping_add(layer * self.stride * size_of::<i32>());
+        let at = self.tensor.data().wrapping_add(self.first(layer) * size_of::<i32>());
         view::bind(buffer, t, at) == ggml_status::GGML_STATUS_SUCCESS
     }
 
@@ -79,7 +82,7 @@ impl Table {
 
     /// A graph begins: all units of the one before were queued, or will not be.
     pub fn start(&mut self) {
-        self.shown_to.fill(NONE);
+        self.shown.fill(false);
         self.spoil();
     }
 
@@ -91,15 +94,16 @@ impl Table {
     /// Begins to list what it is to have: `show` follows for each slot.
     pub fn begin(&mut self) {
         self.slots.fill(self.spare as i32);
-        self.shown_to.fill(NONE);
+        self.shown.fill(false);
         self.uploads.fill(0);
         self.is_stale = false;
     }
 
     /// The slot of an expert, and the number of the upload after which it is there, or 0.
     pub fn show(&mut self, layer: usize, expert: usize, slot: Slot, upload: u64) {
-        self.slots[layer * self.stride + expert] = slot as i32;
-        self.shown_to[slot] = layer as u32;
+        let i = self.first(layer) + expert;
+        self.slots[i] = slot as i32;
+        self.shown[slot] = true;
         self.uploads[layer] = self.uploads[layer].max(upload);
     }
 
@@ -110,26 +114,25 @@ impl Table {
 
     /// What a layer's unit may read: slots, also several times.
     pub fn row(&self, layer: usize) -> impl Iterator<Item = Slot> {
-        self.slots[layer * self.stride..][..self.n_experts].iter().map(|&slot| slot as usize)
+        self.slots[self.first(layer)..][..self.n_experts].iter().map(|&slot| slot as usize)
     }
 
     /// The slot in which the device finds an expert.
     pub fn slot(&self, layer: usize, expert: usize) -> Option<Slot> {
-        let slot = self.slots[layer * self.stride + expert] as usize;
+        let slot = self.slots[self.first(layer) + expert] as usize;
         (slot != self.spare).then_some(slot)
     }
 
     /// Whether a unit that is not queued yet may read a slot.
     pub fn shows(&self, slot: Slot) -> bool {
-        self.shown_to.get(slot).is_some_and(|&layer| layer != NONE)
+        self.shown.get(slot) == Some(&true)
     }
 
     /// A layer's unit was queued, and uploads begin after it.
     pub fn pass(&mut self, layer: usize) {
-        for &slot in &self.slots[layer * self.stride..][..self.n_experts] {
-            if let Some(shown_to) = self.shown_to.get_mut(slot as usize) {
-                *shown_to = NONE;
-            }
+        for &slot in &self.slots[self.first(layer)..][..self.n_experts] {
+            // The spare one is none of them.
+            self.shown.get_mut(slot as usize).into_iter().for_each(|shown| *shown = false);
         }
     }
 }
@@ -165,6 +168,9 @@ mod tests {
         assert!(!table.shows(3));
         table.begin();
         assert!(table.row(0).all(|slot| slot == 4));
-        assert_eq!(table.bytes().count(), len(2, 3) * 4);
+        let mut bytes = [0; 4 * 64];
+        table.show(0, 2, 3, 0);
+        table.copy_to(&mut bytes);
+        assert_eq!(bytes[..16], [4i32, 4, 3, 4].map(i32::to_ne_bytes).concat());
     }
 }

@@ -8,8 +8,9 @@ use super::exchange::HostBytes;
 use super::policy::Slot;
 use super::pool::{Pool, Ready};
 use super::streams;
-use crate::backend::{BackendBox, BackendRef, EventBox};
+use crate::backend::{BackendRef, EventBox};
 use crate::sched::cost::Nanos;
+use crate::sched::side_stream::SideStream;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -55,13 +56,11 @@ impl Staging {
 
 /// The uploads to one device.
 pub struct Uploader {
-    stream: BackendBox,
+    stream: SideStream,
     event: EventBox,
     /// Those of the last experts, by their number, and when they will be there: a device waits for an expert, and for
     /// none that was queued later.
     events: Vec<(EventBox, Instant)>,
-    /// Marks the device's queue.
-    follows: EventBox,
     staging: Staging,
     waiting: VecDeque<Waiting>,
     /// Experts that were queued as a whole, and how many of them the device waits for.
@@ -74,20 +73,20 @@ pub struct Uploader {
 impl Uploader {
     /// For the device of a backend, if it has events and another queue.
     pub fn new(of: BackendRef) -> Option<Self> {
-        let device = of.device_opt().filter(|_| of.has_queue() && of.queues_copies())?;
-        let (event, follows) = (device.event_new()?, device.event_new()?);
+        let stream = SideStream::new(of)?;
+        let device = of.device();
+        let event = device.event_new()?;
         let events = (0..EVENTS).map(|_| device.event_new().map(|e| (e, Instant::now()))).collect::<Option<_>>()?;
-        let stream = device.init(None)?;
         streams::add(stream.handle());
         let (waiting, staging, busy_until) = (VecDeque::new(), Staging::default(), Instant::now());
-        Some(Self { stream, event, events, follows, staging, waiting, queued: 0, awaited: 0, busy_until })
+        Some(Self { stream, event, events, staging, waiting, queued: 0, awaited: 0, busy_until })
     }
 
     /// Forgets the expert that waits for its upload to a slot. What of it is queued has arrived on return.
     pub fn cancel(&mut self, pool: usize, slot: Slot) {
         let Some(at) = self.waiting.iter().position(|w| (w.pool, w.slot) == (pool, slot)) else { return };
         if self.waiting.remove(at).is_some_and(|w| w.matrices.len() < w.n) {
-            self.stream.synchronize();
+            self.stream.handle().synchronize();
         }
     }
 
@@ -113,13 +112,12 @@ impl Uploader {
 
     /// Marks the device's queue.
     pub fn mark(&self, device: BackendRef) {
-        self.follows.record(device);
+        self.stream.mark(device);
     }
 
     /// The stream, whose next work begins after the mark.
     pub fn after_mark(&self) -> BackendRef {
-        self.follows.wait(self.stream.handle());
-        self.stream.handle()
+        self.stream.after_mark()
     }
 
     /// Lets a device wait for all that is queued.
@@ -131,7 +129,7 @@ impl Uploader {
 
     /// Waits for all that is queued.
     pub fn synchronize(&self) {
-        self.stream.synchronize();
+        self.stream.handle().synchronize();
     }
 
     /// Queues as many matrices as can be copied in a time. `cost`: that of one with so many bytes.
@@ -141,7 +139,7 @@ impl Uploader {
         if self.waiting.front().is_some_and(|first| !first.is_pinned) {
             if self.staging.used > 0 {
                 // Mostly it has been idle for long.
-                self.stream.synchronize();
+                self.stream.handle().synchronize();
                 self.staging.used = 0;
             } else {
                 self.staging.memory.resize(STAGING, self.stream.handle());
@@ -166,7 +164,7 @@ impl Uploader {
             // SAFETY: the weights are in host memory and stay: before their buffer is freed, `streams::drain_all` is
             // called.
             // What is staged stays until the stream was synchronised.
-            unsafe { self.stream.set_async(slots, matrix, first.slot * bytes, bytes) };
+            unsafe { self.stream.handle().set_async(slots, matrix, first.slot * bytes, bytes) };
             self.busy_until = busy;
             first.matrices.pop_front();
             if first.matrices.is_empty() {
@@ -216,13 +214,13 @@ impl Uploader {
     /// Forgets what waits, and waits for what is queued.
     pub fn clear(&mut self) {
         self.waiting.clear();
-        self.stream.synchronize();
+        self.stream.handle().synchronize();
     }
 }
 
 impl Drop for Uploader {
     fn drop(&mut self) {
-        self.stream.synchronize();
+        self.stream.handle().synchronize();
         streams::remove(self.stream.handle());
     }
 }
