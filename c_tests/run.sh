@@ -243,10 +243,13 @@ suite_async() {
 # A simulated card: what it computes, and experts in a cache on it, with the race checker.
 suite_card() {
     if posix_only card/test_experts.c; then return; fi
-    the_card && build ours card/test_card.c test_card && build ours card/test_experts.c card_experts && build ours card/test_offload.c card_offload || return
+    the_card && build ours card/test_card.c test_card && build ours card/test_experts.c card_experts && build ours card/test_offload.c card_offload && build ours card/test_ahead.c card_ahead || return
     counted "card" on ours env CARD_MODE=values "$out/ours/test_card" "$out/ours/libcard.so"
     counted "card experts" on_card "$out/ours/card_experts" CARD0
     counted "card experts, weights in pages of the host" on_card CARD_HOST_COPIES=1 "$out/ours/card_experts" CARD0
+    # What has to wait for something is wrong if it does not: the device is late, or what comes to it.
+    for slow in CARD_LAUNCH_US=1000 CARD_H2D_GBPS=0.5 CARD_LATE_EVERY=20; do counted "card experts, $slow" on_card $slow "$out/ours/card_experts" CARD0; done
+    counted "card reads ahead" on_card "$out/ours/card_ahead" CARD0
     counted "card experts by default" on_card CARD_MEMORY_MIB=4096 "$out/ours/card_experts" CARD0 default
     for n in 45 100 200; do counted "card experts, lost after $n" on_card CARD_LOSE_AFTER=$n "$out/ours/card_experts" CARD0 lost; done
     # By the size of the batch; by cost: over a fast bus, over a slow one, or if a batch is set.

@@ -6,6 +6,7 @@ and pass without. mutants_places.toml says what is replaced in a copy of the sou
 environment variable GGML_RS_MUTANT selects the row. One build without optimisation, in target/mutants, contains all of
 them. Each test runs in a process of its own with a limit of memory and of time. A panic, a crash, a hang and a wrong
 result all count as failing. `check` builds nothing: are rows and places complete, and does each needle exist?
+A test is a unit test, or `c:SOURCE:NAME`, which may be followed by settings of the card: `:CARD_LAUNCH_US=1000`.
 MUTANTS_JOBS: how many unit tests run at once (default: the number of processors)."""
 import concurrent.futures
 import contextlib
@@ -25,6 +26,10 @@ from checks import Checks
 ROOT = Path(processes.ROOT)
 WORK = ROOT / "target/mutants"
 TREE, TARGET, LIB = WORK / "tree", WORK / "build", WORK / "lib"
+# A simulated card, which tests in c_tests/card use: only what slows a part of it down takes time.
+CARD = WORK / "libcard.so"
+FAST_CARD = {"GGML_BACKEND_PATH": str(CARD), "CARD_MODE": "values", "CARD_REALTIME": "0", "CARD_MEMORY_MIB": "512", "CARD_H2D_GBPS": "100",
+             "CARD_COPY_LATENCY_US": "1", "CARD_LAUNCH_US": "1", "CARD_KERNEL_US": "0"}
 # Bytes of address space. A thousand threads need 8 GiB, and some bugs allocate what a hostile file says.
 MEMORY = 12 << 30
 LISTS = {"G": 32, "C": 10, "S": 25, "A": 11, "V": 15, "R": 17}  # how long the lists of docs/FAULTS.md are
@@ -105,6 +110,8 @@ class Build:
         for name in ("libggml.so", "libggml-cpu.so", "libggml-base.so", "libggml-base.so.0"):
             (LIB / name).unlink(missing_ok=True)
             (LIB / name).symlink_to(TARGET / "debug/libggml.so")
+        if any(source.startswith("card/") for source in sources):
+            processes.compiled(CARD, "card/card.c", "-shared", "-fPIC", "-Wl,-z,nodelete", "-lpthread", "-lm")
         for source in sources:
             # A set-uid program finds the library by its path alone.
             self.programs[source] = processes.compiled(WORK / source.replace("/", "_").rpartition(".")[0], source, f"-L{LIB}", f"-Wl,-rpath,{LIB}",
@@ -116,11 +123,14 @@ class Build:
         env.update({"GGML_VK_VISIBLE_DEVICES": "0"} if test.startswith("vulkan::") else {"GGML_DISABLE_VULKAN": "1"})
         command, good, alone = [self.unit, "--exact", test], "1 passed", contextlib.nullcontext()
         if test.startswith("c:"):
-            _, source, name = test.split(":")
+            _, source, name, *settings = test.split(":")
             # The build is slow. make_good: the file that test_bad.c damages.
             env.update(FORK_ROUNDS="20", FORK_SECONDS="60", TESTS_ONLY=f"make_good {name}")
+            if source.startswith("card/"):
+                env.update(FAST_CARD | dict(s.split("=") for s in settings))
             # test_rs.c writes into a folder, and the programs have files in common.
-            command, good, alone = [self.programs[source], *[WORK] * source.startswith("rs/")], f"PASS {name}\n", self.alone
+            arguments = {"rs": [WORK], "card": ["CARD0"]}.get(source.split("/")[0], [])
+            command, good, alone = [self.programs[source], *arguments], f"PASS {name}\n", self.alone
         with alone:
             start = time.monotonic()
             try:

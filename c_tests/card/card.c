@@ -32,6 +32,7 @@
  *                    there is some; hosts wait without sleeping, too, and should leave the processor to it
  * CARD_THREADS       threads for values (1)
  * CARD_LOG           a file, or `-` for stderr: counters, appended when the process ends
+ * CARD_LATE_EVERY=N  the bytes of each Nth copy to the card arrive 20 ms late, as if others used the bus (never)
  * CARD_FAIL_ALLOC_AFTER=N   after N allocations of its memory all others fail
  * CARD_LOSE_AFTER=N         after N computations all others fail
  * GGML_OP_OFFLOAD_MIN_BATCH the batch from which it takes operations with weights in host memory (32)

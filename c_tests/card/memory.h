@@ -23,6 +23,7 @@ struct card {
     struct pinned * ranges;
     struct stream * free_streams;
     bool   initialised;
+    _Atomic long       copies_to_card;
     ggml_backend_t     cpu; /* whose kernels it uses; used under `computing` */
     ggml_backend_dev_t cpu_dev;
     /* for the log */
@@ -163,9 +164,14 @@ static double copy_duration(const struct copy * c) {
     return s->copy_ns + bytes / (c->pinned || s->pageable > full ? full : s->pageable);
 }
 
+static const ns_t LATE = 20000000;
+
 static ns_t copy_now(const struct copy * c, ns_t ready) {
     struct engine * e = &card.engines[c->engine];
     ns_t begun = now();
+    if (c->engine == TO_CARD && card.settings.late_every > 0 && ++card.copies_to_card % card.settings.late_every == 0) {
+        sleep_until(begun + LATE, &card.settings);
+    }
     copy_bytes(c);
     if (c->engine != COMPUTE) {
         pthread_mutex_lock(&e->lock);

@@ -152,6 +152,25 @@ static void values_with_any_cache(void) {
     given = true;
 }
 
+/* The host gives the same graph again while the device is still computing it; what is cached changes in between. */
+static void graphs_follow_each_other(void) {
+    struct model         m     = make(APART, backends[0], backends[1]);
+    struct reference     r     = refer(APART);
+    ggml_backend_sched_t sched = with_cache("30%");
+    given                      = false;
+    for (int i = 0; i < 20; i++) {
+        same(sched, &m, &r, i, 1, 4, "30%");
+        for (int again = 0; again < 4; again++) { CHECK_EQ(ggml_backend_sched_graph_compute_async(sched, last.graph), GGML_STATUS_SUCCESS); }
+        ggml_backend_sched_synchronize(sched);
+        ggml_backend_tensor_get(last.y, got, 0, ggml_nbytes(last.y));
+        CHECK(is_right(1, false));
+    }
+    ggml_backend_sched_free(sched);
+    drop(&m);
+    drop_reference(&r);
+    given = true;
+}
+
 /* The host chooses its budgets, some of which are nonsense. */
 static void budgets_change(void) {
     static const char * const limits[] = { "20%", "0", "100%", "100%,strict", "1", "5%", "auto", "" };
@@ -414,6 +433,7 @@ int main(int argc, char ** argv) {
         RUN(the_device_is_lost);
     } else {
         RUN(values_with_any_cache);
+        RUN(graphs_follow_each_other);
         RUN(budgets_change);
         if (is_exact) { RUN(memory_runs_out); }
     }
