@@ -94,6 +94,7 @@ const INTERNAL: &[&str] = &[
     "ASYNC_CAREFUL",
     "A_CARD",
     "CARD_FAIL_ALLOC_AFTER",
+    "CARD_LATE_EVERY",
     "CARD_LOG",
     "CARD_LOSE_AFTER",
     "CARD_MODE",
