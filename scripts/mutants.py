@@ -26,10 +26,8 @@ from checks import Checks
 ROOT = Path(processes.ROOT)
 WORK = ROOT / "target/mutants"
 TREE, TARGET, LIB = WORK / "tree", WORK / "build", WORK / "lib"
-# A simulated card, which tests in c_tests/card use: only what slows a part of it down takes time.
-CARD = WORK / "libcard.so"
-FAST_CARD = {"GGML_BACKEND_PATH": str(CARD), "CARD_MODE": "values", "CARD_REALTIME": "0", "CARD_MEMORY_MIB": "512", "CARD_H2D_GBPS": "100",
-             "CARD_COPY_LATENCY_US": "1", "CARD_LAUNCH_US": "1", "CARD_KERNEL_US": "0"}
+# Only what slows a part of the simulated card down takes time.
+FAST_CARD = {"CARD_H2D_GBPS": "100", "CARD_COPY_LATENCY_US": "1", "CARD_LAUNCH_US": "1", "CARD_KERNEL_US": "0"}
 # Bytes of address space. A thousand threads need 8 GiB, and some bugs allocate what a hostile file says.
 MEMORY = 12 << 30
 LISTS = {"G": 32, "C": 10, "S": 25, "A": 11, "V": 15, "R": 17}  # how long the lists of docs/FAULTS.md are
@@ -100,7 +98,7 @@ class Build:
 
     def __init__(self, tests):
         sources = {t.split(":")[1] for t in tests if t.startswith("c:")}
-        self.unit, self.programs, self.alone = "", {}, threading.Lock()
+        self.unit, self.programs, self.card, self.alone = "", {}, {}, threading.Lock()
         if len(sources) < len(tests):
             self.unit = TREE / re.search(r"\((\S*/deps/ggml-\S+)\)", cargo("test", "--lib", "--no-run"))[1]
         if not sources:
@@ -111,7 +109,7 @@ class Build:
             (LIB / name).unlink(missing_ok=True)
             (LIB / name).symlink_to(TARGET / "debug/libggml.so")
         if any(source.startswith("card/") for source in sources):
-            processes.compiled(CARD, "card/card.c", "-shared", "-fPIC", "-Wl,-z,nodelete", "-lpthread", "-lm")
+            self.card = processes.card(WORK) | FAST_CARD
         for source in sources:
             # A set-uid program finds the library by its path alone.
             self.programs[source] = processes.compiled(WORK / source.replace("/", "_").rpartition(".")[0], source, f"-L{LIB}", f"-Wl,-rpath,{LIB}",
@@ -127,7 +125,7 @@ class Build:
             # The build is slow. make_good: the file that test_bad.c damages.
             env.update(FORK_ROUNDS="20", FORK_SECONDS="60", TESTS_ONLY=f"make_good {name}")
             if source.startswith("card/"):
-                env.update(FAST_CARD | dict(s.split("=") for s in settings))
+                env.update(self.card | dict(s.split("=") for s in settings))
             # test_rs.c writes into a folder, and the programs have files in common.
             arguments = {"rs": [WORK], "card": ["CARD0"]}.get(source.split("/")[0], [])
             command, good, alone = [self.programs[source], *arguments], f"PASS {name}\n", self.alone

@@ -37,6 +37,12 @@ def compiled(out, source, *flags):
     return out
 
 
+def card(folder, *flags):
+    """The simulated card of c_tests, in a folder: variables of the environment with which hosts have it."""
+    module = compiled(f"{folder}/libcard.so", "card/card.c", *flags, "-shared", "-fPIC", "-Wl,-z,nodelete", "-lpthread", "-lm")
+    return {"GGML_BACKEND_PATH": module, "CARD_MODE": "values", "CARD_REALTIME": "0", "CARD_MEMORY_MIB": "512"}
+
+
 def layer(folder, name):
     """A layer for Vulkan from c_tests/vulkan."""
     compiled(f"{folder}/lib{name}.so", f"vulkan/{name}.c", "-fPIC", "-shared", "-fvisibility=hidden", "-lpthread")

@@ -174,10 +174,9 @@ def tsan(rounds="300"):
 def card(c, lib):
     """Hosts with a simulated card, all of it with ThreadSanitizer."""
     calls = processes.compiled(lib / "libthread_calls.so", "asan/thread_calls.c", "-fno-builtin", "-shared", "-fPIC")
-    module = processes.compiled(c.work / "libcard.so", "card/card.c", "-O1", "-g", "-fsanitize=thread", "-shared", "-fPIC", "-Wl,-z,nodelete", "-lpthread", "-lm")
+    limits = processes.card(c.work, "-fsanitize=thread")
     reported = lambda status, text: status == 66 and RACE in text
     silent = lambda status, text: status == 0 and RACE not in text
-    limits = {"GGML_BACKEND_PATH": str(module), "CARD_MODE": "values", "CARD_REALTIME": "0", "CARD_MEMORY_MIB": "512"}
     for name, line, more, good in (("a seeded race is reported", "asan/seeded.c race", {}, reported), ("experts", "card/test_experts.c CARD0", limits, silent),
                                    ("experts for a minute", "card/test_experts.c CARD0 soak 60", limits, silent),
                                    ("experts, lost", "card/test_experts.c CARD0 lost", limits | {"CARD_LOSE_AFTER": "100"}, silent)):

@@ -17,7 +17,8 @@ struct settings {
     double flops;                     /* operations per nanosecond */
     double copy_ns, launch_ns, kernel_ns, spin_ns;
     size_t staged, kept; /* bytes of a copy that returns at once from pageable memory; that is done in timing mode */
-    long   fail_alloc_after, lose_after, min_batch, late_every; /* -1: never */
+    long   fail_alloc_after, lose_after, min_batch; /* -1: never */
+    long   late_every; /* 0: never */
     bool   host_copies;
     const char * log, * trace;
 };
@@ -52,7 +53,7 @@ static struct settings read_settings(void) {
         .kept = (size_t) (setting("CARD_KEPT_KIB", 64) * 1024),
         .fail_alloc_after = getenv("CARD_FAIL_ALLOC_AFTER") != NULL ? (long) setting("CARD_FAIL_ALLOC_AFTER", 0) : -1,
         .lose_after = getenv("CARD_LOSE_AFTER") != NULL ? (long) setting("CARD_LOSE_AFTER", 0) : -1,
-        .late_every = getenv("CARD_LATE_EVERY") != NULL ? (long) setting("CARD_LATE_EVERY", 0) : -1,
+        .late_every = (long) setting("CARD_LATE_EVERY", 0),
         .min_batch = (long) setting("GGML_OP_OFFLOAD_MIN_BATCH", 32),
         .host_copies = setting("CARD_HOST_COPIES", 0) != 0,
         .log = getenv("CARD_LOG"),

@@ -1,8 +1,9 @@
 /* Weights in pinned memory that are read ahead, on the simulated card (card.c, by GGML_BACKEND_PATH), whose streams
  * overlap: test_ahead CARD0
  *
- * Each test has a card of its own, in a process of its own: with slow launches a copy that does not wait for the device
- * overwrites weights that it still needs, over a slow bus the device reads weights that have not arrived. */
+ * The environment has the settings of a fast card. Each test has a card of its own, in a process of its own: with slow
+ * launches a copy that does not wait for the device overwrites weights that it still needs, over a slow bus the device
+ * reads weights that have not arrived. */
 #include "../common/check.h"
 #include "../common/child.h"
 #include "../common/log.h"
@@ -72,8 +73,9 @@ static void expect(uint32_t seed) {
     ggml_free(chain.ctx);
 }
 
-/* The card, the model, and the expected result of an input. The graph is built. */
-static ggml_backend_sched_t start(uint32_t seed) {
+/* A card with a setting of its own (NAME=VALUE), the model, and the expected result of an input. The graph is built. */
+static ggml_backend_sched_t start(char * setting, uint32_t seed) {
+    putenv(setting);
     ggml_log_set(on_log, NULL);
     ggml_backend_load_all();
     ggml_backend_dev_t dev = ggml_backend_dev_by_name(device_name);
@@ -109,9 +111,8 @@ static void leave(ggml_backend_sched_t sched) {
     _exit(test_why[0] != '\0');
 }
 
-static void as_on_the_cpu(void * unused) {
-    (void) unused;
-    ggml_backend_sched_t sched = start(1);
+static void as_on_the_cpu(void * setting) {
+    ggml_backend_sched_t sched = start(setting, 1);
     for (int i = 0; i < 3; i++) {
         CHECK_EQ(compute(sched, 1, got), GGML_STATUS_SUCCESS);
         CHECK(memcmp(got, want, sizeof got) == 0);
@@ -130,10 +131,9 @@ static void protect(int protection) {
     CHECK(end > begin && mprotect((void *) begin, end - begin, protection) == 0);
 }
 
-static void a_failure_leaves_no_copy(void * unused) {
-    (void) unused;
+static void a_failure_leaves_no_copy(void * setting) {
     bool                 fails = true;
-    ggml_backend_sched_t sched = start(2);
+    ggml_backend_sched_t sched = start(setting, 2);
     ggml_backend_cpu_set_abort_callback(backends[1], aborted, &fails);
     CHECK_EQ(compute(sched, 2, got), GGML_STATUS_ABORTED);
     ggml_backend_sched_synchronize(sched);
@@ -146,23 +146,14 @@ static void a_failure_leaves_no_copy(void * unused) {
     leave(sched);
 }
 
-/* On a card with these settings: NAME, VALUE, ... NULL. */
-static void on_a_card(void (*work)(void *), const char * const * settings) {
-    const char * const fast[] = { "CARD_MODE", "values", "CARD_REALTIME", "0", "CARD_MEMORY_MIB", "512", "CARD_H2D_GBPS", "100",
-                                  "CARD_COPY_LATENCY_US", "1", "CARD_LAUNCH_US", "1", "CARD_KERNEL_US", "0", NULL };
-    for (const char * const * s = fast; *s != NULL; s += 2) { setenv(s[0], s[1], 1); }
-    for (const char * const * s = settings; *s != NULL; s += 2) { setenv(s[0], s[1], 1); }
-    CHECK_STR(child_verdict(child_run(work, NULL)), "returns");
-}
-
 static void copies_wait_for_the_device(void) {
-    on_a_card(as_on_the_cpu, (const char * const[]) { "CARD_LAUNCH_US", "3000", NULL });
+    CHECK_STR(child_verdict(child_run(as_on_the_cpu, "CARD_LAUNCH_US=3000")), "returns");
 }
 static void products_wait_for_copies(void) {
-    on_a_card(as_on_the_cpu, (const char * const[]) { "CARD_H2D_GBPS", "0.03", NULL });
+    CHECK_STR(child_verdict(child_run(as_on_the_cpu, "CARD_H2D_GBPS=0.03")), "returns");
 }
 static void after_a_failure_nothing_is_copied(void) {
-    on_a_card(a_failure_leaves_no_copy, (const char * const[]) { "CARD_H2D_GBPS", "0.01", NULL });
+    CHECK_STR(child_verdict(child_run(a_failure_leaves_no_copy, "CARD_H2D_GBPS=0.01")), "returns");
 }
 
 int main(int argc, char ** argv) {
